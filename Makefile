@@ -1,0 +1,59 @@
+# Every target works in a clean clone: Python 3.11 and a C++ compiler are all it needs.
+PYTHON ?= python3.11
+VENV   := .venv
+BIN    := $(VENV)/bin
+STAMP  := $(VENV)/.installed
+SOURCES := $(shell find native CMakeLists.txt pyproject.toml constraints.txt -type f)
+CPP     := $(shell find native -name '*.h' -o -name '*.cc')
+
+.DEFAULT_GOAL := help
+.PHONY: help build check format test test-all test-native bench demo stubs docs clean
+
+help:  ## this list
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort | expand -t 14
+
+build: $(STAMP)  ## make .venv, build the native core, install everything into it
+
+$(STAMP): $(SOURCES)
+	@test -x $(BIN)/python || $$(command -v $(PYTHON) || command -v python3) -m venv $(VENV)
+	$(BIN)/pip install --quiet --constraint constraints.txt scikit-build-core nanobind cmeel-boost cmake ninja
+	$(BIN)/pip install --quiet --constraint constraints.txt --no-build-isolation --editable '.[all,dev]'
+	@touch $@
+
+check: build  ## ruff, mypy --strict, import contracts, clang-format, stubs against the binary
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/clang-format --dry-run --Werror $(CPP)
+	$(BIN)/python tools/stubs.py --check
+
+format: build  ## rewrite sources the way check wants them
+	$(BIN)/ruff check --fix-only .
+	$(BIN)/ruff format .
+	$(BIN)/clang-format -i $(CPP)
+
+stubs: build  ## write src/elasticctr/_native.pyi anew from the binary
+	$(BIN)/python tools/stubs.py
+
+docs: build  ## write the generated pages (CLI and configuration reference) anew
+	$(BIN)/python tools/docs.py
+
+test: check  ## check, then every test that is quick enough for each commit
+	$(BIN)/pytest -q -m 'not slow'
+
+test-native: build  ## native tests and fuzzers under ASan+UBSan, then TSan
+	tools/native_tests.sh address,undefined
+	tools/native_tests.sh thread
+
+test-all: check test-native  ## everything, the slow suites too
+	$(BIN)/pytest -q
+
+bench: build  ## every benchmark against its peers (an hour); BENCH=--quick for a minute each
+	for script in parse table train; do $(BIN)/python benchmarks/$$script.py $(BENCH) || exit 1; done
+
+demo: build  ## synth, inspect, train, evaluate, report: the whole way on this machine
+	$(BIN)/elasticctr demo
+
+clean:  ## remove everything the other targets made
+	rm -rf $(VENV) build demo .mypy_cache .ruff_cache .pytest_cache .hypothesis .bench

@@ -1,0 +1,15 @@
+// One bind function per native folder. A binding converts arguments, drops the GIL, calls, converts back;
+// it holds no logic.
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+namespace elasticctr {
+
+void BindUtil(nanobind::module_& m);
+void BindSample(nanobind::module_& m);
+void BindTable(nanobind::module_& m);
+void BindDense(nanobind::module_& m);
+void BindMetric(nanobind::module_& m);
+
+}  // namespace elasticctr

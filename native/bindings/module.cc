@@ -1,0 +1,50 @@
+#include <nanobind/nanobind.h>
+
+#include <new>
+
+#include "bindings/bindings.h"
+#include "util/status.h"
+
+namespace nb = nanobind;
+
+namespace elasticctr {
+namespace {
+
+const char* PythonName(Code code) {
+  switch (code) {
+    case Code::kConfig: return "ConfigError";
+    case Code::kData: return "DataError";
+    case Code::kNotFound: return "NotFound";
+    case Code::kAlreadyExists: return "AlreadyExists";
+    case Code::kCorruption: return "Corruption";
+    case Code::kFailedPrecondition: return "FailedPrecondition";
+    case Code::kUnauthorized: return "Unauthorized";
+    case Code::kUnavailable: return "Unavailable";
+    case Code::kDeadlineExceeded: return "DeadlineExceeded";
+    case Code::kInternal: return "InternalError";
+  }
+  return "InternalError";
+}
+
+// The one place where native errors become Python ones.
+void TranslateError(const std::exception_ptr& p, void*) {
+  try {
+    std::rethrow_exception(p);
+  } catch (const Error& e) {
+    nb::object type = nb::module_::import_("elasticctr.errors").attr(PythonName(e.code()));
+    PyErr_SetString(type.ptr(), e.what());
+  }
+}
+
+}  // namespace
+}  // namespace elasticctr
+
+NB_MODULE(_native, m) {
+  nb::set_leak_warnings(false);
+  nb::register_exception_translator(elasticctr::TranslateError);
+  elasticctr::BindUtil(m);
+  elasticctr::BindSample(m);
+  elasticctr::BindTable(m);
+  elasticctr::BindDense(m);
+  elasticctr::BindMetric(m);
+}

@@ -1,0 +1,7 @@
+#include "bindings/bindings.h"
+
+namespace elasticctr {
+
+void BindTable(nanobind::module_&) {}
+
+}  // namespace elasticctr

@@ -1,0 +1,51 @@
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/string_view.h>
+
+#include "bindings/bindings.h"
+#include "util/crc32c.h"
+#include "util/hash.h"
+#include "util/status.h"
+#include "util/thread_pool.h"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+
+namespace elasticctr {
+
+void BindUtil(nb::module_& m) {
+#ifdef NDEBUG
+  m.attr("is_debug_build") = false;
+#else
+  m.attr("is_debug_build") = true;
+#endif
+  m.def(
+      "xxh64", [](nb::bytes data, uint64_t seed) { return Xxh64(data.c_str(), data.size(), seed); }, "data"_a,
+      "seed"_a = 0);
+  m.def(
+      "feature_hash",
+      [](std::string_view slot, nb::bytes value, uint64_t seed) {
+        return FeatureHash({value.c_str(), value.size()}, SlotSeed(slot, seed));
+      },
+      "slot"_a, "value"_a, "seed"_a = 0);
+  m.def(
+      "crc32c", [](nb::bytes data, uint32_t crc) { return Crc32c(crc, data.c_str(), data.size()); }, "data"_a,
+      "crc"_a = 0);
+  m.attr("BUCKETS") = kBuckets;
+  m.def("bucket_of", &BucketOf, "feasign"_a);
+  m.def(
+      "shard_of",
+      [](uint64_t feasign, uint32_t shards) {
+        if (shards < 1 || shards > kBuckets) {
+          throw Error(Code::kConfig, "shard count must be 1 to 4096, not " + std::to_string(shards));
+        }
+        return ShardOf(feasign, shards);
+      },
+      "feasign"_a, "shards"_a);
+  m.def("set_threads", [](size_t threads) {
+    nb::gil_scoped_release release;
+    ThreadPool::SetDefaultThreads(threads);
+  }, "threads"_a);
+  m.def("threads", [] { return ThreadPool::Default().size(); });
+}
+
+}  // namespace elasticctr

@@ -1,0 +1,40 @@
+"""The `elasticctr` command. Errors of the tree end as one line on stderr and their exit status, never a traceback."""
+
+from __future__ import annotations
+
+import sys
+
+import typer
+
+from elasticctr import __version__
+from elasticctr.errors import ElasticCTRError
+
+app = typer.Typer(
+    name="elasticctr",
+    help="From a click log to live click-through-rate predictions.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="markdown",
+)
+
+
+def _print_version(value: bool) -> None:
+    if value:
+        typer.echo(f"elasticctr {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: bool = typer.Option(False, "--version", callback=_print_version, is_eager=True, help="Print the version."),
+) -> None:
+    pass
+
+
+def main() -> None:
+    try:
+        app()
+    except ElasticCTRError as e:
+        typer.echo(f"elasticctr: {e.code}: {e}", err=True)
+        sys.exit(e.exit_status)

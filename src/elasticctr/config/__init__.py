@@ -1,0 +1,6 @@
+"""Typed settings: YAML in, frozen pydantic models out, mistakes answered with the nearest valid key."""
+
+from elasticctr.config.loading import apply_overrides, load_yaml, parse_settings
+from elasticctr.config.settings import Settings
+
+__all__ = ["Settings", "apply_overrides", "load_yaml", "parse_settings"]

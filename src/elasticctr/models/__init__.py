@@ -1,0 +1,1 @@
+"""Dense torch modules, one file each. They see tensors, never tables, files or networks."""

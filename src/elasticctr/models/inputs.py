@@ -1,0 +1,100 @@
+"""What a model is given: one flat tensor whose column ranges are the pooled embeddings and the dense floats.
+
+Columns of `flat`, for P pooled slots: [P linear weights, if the model wants them] [embeddings, slot after slot]
+[dense]. Keeping them side by side lets a tower read embeddings and dense floats without a copy.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True, slots=True)
+class SequenceSpec:
+    """An unpooled slot: `max_values` rows of `dim` per sample, zero-padded at the end."""
+
+    name: str
+    dim: int
+    max_values: int
+
+
+@dataclass(frozen=True, slots=True)
+class InputSpec:
+    """The shape of a model's inputs, known before the first sample."""
+
+    slots: tuple[str, ...]  # pooled sparse slots
+    dims: tuple[int, ...]  # embedding width of each; 0 for a model of linear weights only
+    dense_dim: int = 0
+    linear: bool = False  # each pooled slot also has one linear weight
+    sequences: tuple[SequenceSpec, ...] = ()
+    labels: int = 1
+
+    @property
+    def linear_width(self) -> int:
+        return len(self.slots) if self.linear else 0
+
+    @property
+    def embedding_width(self) -> int:
+        return sum(self.dims)
+
+    @property
+    def pooled_width(self) -> int:
+        return self.linear_width + self.embedding_width
+
+    @property
+    def width(self) -> int:
+        return self.pooled_width + self.dense_dim
+
+    @property
+    def dim(self) -> int:
+        """The common embedding width. Raises ValueError if slots differ."""
+        if len(set(self.dims)) != 1:
+            raise ValueError(f"this model needs one embedding width for all slots, the schema has {sorted(set(self.dims))}")
+        return self.dims[0]
+
+
+@dataclass(frozen=True, slots=True)
+class Sequence:
+    values: Tensor  # [B, max_values, dim], zeros past the length
+    lengths: Tensor  # [B] int64
+
+    def mask(self) -> Tensor:
+        """[B, max_values], True where there is a value."""
+        return torch.arange(self.values.shape[1], device=self.values.device)[None, :] < self.lengths[:, None]
+
+
+@dataclass(frozen=True, slots=True)
+class Inputs:
+    """One batch, as a model sees it. B samples, P pooled slots, K the embedding width."""
+
+    spec: InputSpec
+    flat: Tensor  # [B, spec.width]
+    sequences: dict[str, Sequence] = field(default_factory=dict)
+
+    @property
+    def linear(self) -> Tensor:
+        """[B, P] pooled linear weights."""
+        return self.flat[:, : self.spec.linear_width]
+
+    @property
+    def embeddings(self) -> Tensor:
+        """[B, sum of widths] pooled embeddings side by side."""
+        return self.flat[:, self.spec.linear_width : self.spec.pooled_width]
+
+    @property
+    def pooled(self) -> Tensor:
+        """[B, P, K] pooled embeddings of slots of one width."""
+        return self.embeddings.unflatten(1, (len(self.spec.slots), self.spec.dim))
+
+    @property
+    def dense(self) -> Tensor:
+        """[B, dense_dim]"""
+        return self.flat[:, self.spec.pooled_width :]
+
+    @property
+    def deep(self) -> Tensor:
+        """[B, embeddings + dense] in one piece: what a tower reads."""
+        return self.flat[:, self.spec.linear_width :]

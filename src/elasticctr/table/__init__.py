@@ -1,0 +1,1 @@
+"""Sparse tables: feasign to row, thin over the native core."""
