@@ -52,7 +52,9 @@ class InputSpec:
     def dim(self) -> int:
         """The common embedding width. Raises ValueError if slots differ."""
         if len(set(self.dims)) != 1:
-            raise ValueError(f"this model needs one embedding width for all slots, the schema has {sorted(set(self.dims))}")
+            raise ValueError(
+                f"this model needs one embedding width for all slots, the schema has {sorted(set(self.dims))}"
+            )
         return self.dims[0]
 
 
@@ -87,7 +89,7 @@ class Inputs:
     @property
     def pooled(self) -> Tensor:
         """[B, P, K] pooled embeddings of slots of one width."""
-        return self.embeddings.unflatten(1, (len(self.spec.slots), self.spec.dim))
+        return self.embeddings.reshape(-1, len(self.spec.slots), self.spec.dim)
 
     @property
     def dense(self) -> Tensor:

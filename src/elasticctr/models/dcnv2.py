@@ -1,0 +1,47 @@
+"""DCN-V2 (Wang et al., 2021): explicit crosses of bounded degree, with a tower on top of them or beside them."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import torch
+from pydantic import Field
+from torch import Tensor, nn
+
+from elasticctr.models.inputs import Inputs, InputSpec
+from elasticctr.models.layers.cross import Cross
+from elasticctr.models.layers.features import deep_features, deep_width
+from elasticctr.models.layers.mlp import MLP
+from elasticctr.models.model import Model, TowerSettings, Widths
+
+
+class DCNv2Settings(TowerSettings):
+    hidden: Widths = Field((512, 256, 128), description="widths of the hidden layers of the tower; [] for none")
+    structure: Literal["stacked", "parallel"] = Field(
+        "stacked", description="stacked: the tower reads the crosses; parallel: both read the features"
+    )
+    cross_layers: int = Field(3, ge=1, le=16, description="n layers hold products of up to n + 1 features")
+    rank: int = Field(0, ge=0, le=65536, description="rank of the cross matrices; 0: full matrices")
+
+
+class DCNv2(Model):
+    name = "dcnv2"
+    settings_class = DCNv2Settings
+
+    def __init__(self, spec: InputSpec, settings: DCNv2Settings) -> None:
+        super().__init__(spec, settings)
+        width = deep_width(spec)
+        self.is_stacked = settings.structure == "stacked" or not settings.hidden
+        self.cross = Cross(width, settings.cross_layers, settings.rank)
+        if self.is_stacked:
+            self.deep = MLP(width, settings.hidden, spec.labels, settings.dropout, settings.batch_norm)
+        else:
+            self.deep = MLP(width, settings.hidden, None, settings.dropout, settings.batch_norm)
+            self.head = nn.Linear(width + settings.hidden[-1], spec.labels)
+
+    def forward(self, inputs: Inputs) -> Tensor:
+        features = deep_features(inputs)
+        crossed = self.cross(features)
+        if self.is_stacked:
+            return self.to_logits(self.deep(crossed))
+        return self.to_logits(self.head(torch.cat([crossed, self.deep(features)], dim=1)))

@@ -1,0 +1,27 @@
+"""A tower over embeddings and dense floats, nothing else."""
+
+from __future__ import annotations
+
+from pydantic import Field
+from torch import Tensor
+
+from elasticctr.models.inputs import Inputs, InputSpec
+from elasticctr.models.layers.features import deep_features, deep_width
+from elasticctr.models.layers.mlp import MLP
+from elasticctr.models.model import Model, TowerSettings, Widths
+
+
+class DNNSettings(TowerSettings):
+    hidden: Widths = Field((400, 400, 400), description="widths of the hidden layers, the first reads the features")
+
+
+class DNN(Model):
+    name = "dnn"
+    settings_class = DNNSettings
+
+    def __init__(self, spec: InputSpec, settings: DNNSettings) -> None:
+        super().__init__(spec, settings)
+        self.deep = MLP(deep_width(spec), settings.hidden, spec.labels, settings.dropout, settings.batch_norm)
+
+    def forward(self, inputs: Inputs) -> Tensor:
+        return self.to_logits(self.deep(deep_features(inputs)))

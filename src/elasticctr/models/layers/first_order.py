@@ -1,0 +1,29 @@
+"""The linear part of lr, fm, wide_deep and deepfm: bias + linear weights of slots + weighted dense floats."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from elasticctr.models.inputs import Inputs, InputSpec
+
+
+class FirstOrder(nn.Module):
+    """Inputs → [B, labels]. Starts at zero: it is convex, and a model starts from what its other parts say."""
+
+    def __init__(self, spec: InputSpec, sparse: bool = True, dense: bool = True) -> None:
+        super().__init__()
+        self.sparse = sparse and spec.linear_width > 0
+        self.bias = nn.Parameter(torch.zeros(spec.labels))
+        has_dense = dense and spec.dense_dim > 0
+        self.weight = nn.Parameter(torch.zeros(spec.labels, spec.dense_dim)) if has_dense else None
+
+    def forward(self, inputs: Inputs) -> Tensor:
+        if self.weight is not None:
+            logits = nn.functional.linear(inputs.dense, self.weight, self.bias)
+        else:
+            logits = self.bias.expand(inputs.flat.shape[0], -1)
+        if self.sparse:
+            # A feasign has one linear weight, so all labels share it.
+            logits = logits + inputs.linear.sum(dim=1, keepdim=True)
+        return logits

@@ -1,0 +1,79 @@
+"""The base of every model, ours or a user's.
+
+A model is built from the shape of its inputs and its own settings, and turns a batch of inputs into logits. It tells
+the trainer through `input_needs` what rows of the tables must hold; it knows nothing else of tables, files or training.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, ClassVar, NamedTuple
+
+from pydantic import Field
+from torch import Tensor, nn
+
+from elasticctr.config import Settings
+from elasticctr.errors import ConfigError
+from elasticctr.models.inputs import Inputs, InputSpec
+
+Widths = tuple[Annotated[int, Field(ge=1, le=65536)], ...]
+
+
+class ModelSettings(Settings):
+    """What every model can be told. A model with more knobs derives its own class from this one."""
+
+    dim: int = Field(9, ge=1, le=4096, description="embedding width of slots that have no 'dim' in the schema")
+
+
+class TowerSettings(ModelSettings):
+    """For models with a stack of linear layers."""
+
+    hidden: Widths = Field((512, 256, 128, 32), description="widths of the hidden layers, the first reads the features")
+    dropout: float = Field(0.0, ge=0.0, lt=1.0, description="share of hidden values set to zero while training")
+    batch_norm: bool = Field(False, description="normalise each hidden layer over the batch")
+
+
+class InputNeeds(NamedTuple):
+    """What a row of a pooled slot holds for a model."""
+
+    dim: int  # default embedding width; 0: no embeddings, whatever the slots say
+    linear: bool  # one linear weight beside the embedding
+
+
+class Model(nn.Module):
+    """Derive from this, set `settings_class` (and `linear`), build layers in `__init__`, return logits in `forward`."""
+
+    name: ClassVar[str]  # in messages; the class's own name unless set
+    settings_class: ClassVar[type[ModelSettings]] = ModelSettings
+    linear: ClassVar[bool] = False  # whether pooled slots need a linear weight
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        if "name" not in cls.__dict__:
+            cls.name = cls.__name__
+
+    def __init__(self, spec: InputSpec, settings: ModelSettings) -> None:
+        super().__init__()
+        self.spec = spec
+        self.settings = settings
+        needs = self.input_needs(settings)
+        if spec.linear != needs.linear:
+            raise ConfigError(
+                f"model {self.name!r} {'needs' if needs.linear else 'does not use'} linear weights of slots, but the "
+                f"input spec was made with linear={spec.linear}; make it from input_needs()"
+            )
+        if needs.dim > 0 and 0 in spec.dims:
+            raise ConfigError(
+                f"model {self.name!r} needs embeddings, but slot {spec.slots[spec.dims.index(0)]!r} has width 0"
+            )
+
+    @classmethod
+    def input_needs(cls, settings: ModelSettings) -> InputNeeds:
+        return InputNeeds(settings.dim, cls.linear)
+
+    def forward(self, inputs: Inputs) -> Tensor:
+        """Logits: [B], or [B, labels] if the spec has several labels."""
+        raise NotImplementedError(f"{type(self).__name__} does not define forward(inputs)")
+
+    def to_logits(self, x: Tensor) -> Tensor:
+        """[B, labels] in the shape `forward` promises."""
+        return x.squeeze(1) if self.spec.labels == 1 else x

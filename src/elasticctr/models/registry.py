@@ -1,0 +1,126 @@
+"""From a name, a user's file or a class to a model that is ready to train.
+
+A model is named in a job as `deepfm`, or as `path/to/model.py:ClassName`; a file with one model needs no class name.
+Whatever goes wrong in a user's file is a ConfigError that names its file and line.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from elasticctr.config import parse_settings
+from elasticctr.errors import ConfigError, ElasticCTRError
+from elasticctr.models.dcnv2 import DCNv2
+from elasticctr.models.deepfm import DeepFM
+from elasticctr.models.dnn import DNN
+from elasticctr.models.fm import FM
+from elasticctr.models.initialize import seeded
+from elasticctr.models.inputs import Inputs, InputSpec, Sequence
+from elasticctr.models.lr import LR
+from elasticctr.models.model import InputNeeds, Model, ModelSettings
+from elasticctr.models.user_file import explain, load_class
+from elasticctr.models.wide_deep import WideDeep
+
+MODELS: dict[str, type[Model]] = {cls.name: cls for cls in (LR, FM, DNN, WideDeep, DeepFM, DCNv2)}
+
+
+def resolve(model: str | type[Model], folder: str | Path = ".") -> type[Model]:
+    """The class of a model. Relative paths of users' files start at `folder`."""
+    if isinstance(model, type):
+        if not issubclass(model, Model):
+            raise ConfigError(f"{model.__name__} is not a model: derive it from elasticctr.models.Model")
+        return model
+    if model in MODELS:
+        return MODELS[model]
+    path, _, class_name = model.partition(".py:")
+    if class_name:
+        return load_class(Path(folder) / f"{path}.py", class_name)
+    if model.endswith(".py"):
+        return load_class(Path(folder) / model, None)
+    close = difflib.get_close_matches(model, MODELS, n=1, cutoff=0.5)
+    hint = f"did you mean {close[0]!r}?" if close else f"there are {', '.join(MODELS)}"
+    raise ConfigError(f"unknown model {model!r}; {hint} A model of your own is given as path/to/model.py:ClassName")
+
+
+def parse(cls: type[Model], settings: Mapping[str, Any] | ModelSettings | None, source: str = "model") -> ModelSettings:
+    """Settings of a model. `source` names the file in messages."""
+    if isinstance(settings, ModelSettings):
+        if not isinstance(settings, cls.settings_class):
+            raise ConfigError(
+                f"{source}: {cls.name!r} takes {cls.settings_class.__name__}, not {type(settings).__name__}"
+            )
+        return settings
+    return parse_settings(cls.settings_class, settings or {}, source)
+
+
+def input_needs(cls: type[Model], settings: ModelSettings) -> InputNeeds:
+    """What rows must hold for a model."""
+    try:
+        return InputNeeds(*cls.input_needs(settings))
+    except ElasticCTRError:
+        raise
+    except Exception as e:
+        raise ConfigError(f"input_needs of model {cls.name!r} fails: {explain(e, cls)}") from e
+
+
+def create(
+    model: str | type[Model],
+    spec: InputSpec,
+    settings: Mapping[str, Any] | ModelSettings | None = None,
+    *,
+    seed: int = 0,
+    folder: str | Path = ".",
+    source: str = "model",
+) -> Model:
+    """A model whose initial parameters depend only on `seed`, tried once on a small batch of zeros."""
+    cls = resolve(model, folder)
+    parsed = parse(cls, settings, source)
+    with seeded(seed):
+        try:
+            created = cls(spec, parsed)
+        except ElasticCTRError:
+            raise
+        except Exception as e:
+            raise ConfigError(f"model {cls.name!r} cannot be built: {explain(e, cls)}") from e
+        _try(created)
+    return created
+
+
+def zeros(spec: InputSpec, batch: int) -> Inputs:
+    """Inputs of the right shape and nothing in them."""
+    sequences = {
+        s.name: Sequence(torch.zeros(batch, s.max_values, s.dim), torch.zeros(batch, dtype=torch.int64))
+        for s in spec.sequences
+    }
+    return Inputs(spec, torch.zeros(batch, spec.width), sequences)
+
+
+def _try(model: Model) -> None:
+    batch = 3
+    labels = model.spec.labels
+    expected = [batch] if labels == 1 else [batch, labels]
+    was_training = model.training
+    model.eval()
+    try:
+        with torch.no_grad():
+            logits: object = model(zeros(model.spec, batch))
+    except ElasticCTRError:
+        raise
+    except Exception as e:
+        raise ConfigError(f"forward of model {model.name!r} fails: {explain(e, type(model))}") from e
+    finally:
+        model.train(was_training)
+    if not isinstance(logits, torch.Tensor) or not logits.is_floating_point():
+        shown = logits.dtype if isinstance(logits, torch.Tensor) else type(logits).__name__
+        raise ConfigError(f"forward of model {model.name!r} must return a float tensor of logits, it returned {shown}")
+    if list(logits.shape) != expected:
+        hint = "; return self.to_logits(x) drops the last axis" if list(logits.shape) == [batch, 1] else ""
+        raise ConfigError(
+            f"forward of model {model.name!r} returned shape {list(logits.shape)} for a batch of {batch} samples, "
+            f"expected {expected} (one logit per sample{' and label' if labels > 1 else ''}){hint}"
+        )

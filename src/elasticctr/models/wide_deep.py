@@ -1,0 +1,45 @@
+"""Wide & Deep (Cheng et al., 2016): a linear model beside a tower over embeddings and dense floats.
+
+As PaddleRec builds it, the wide part reads the dense floats only; `wide` chooses otherwise.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, cast
+
+from pydantic import Field
+from torch import Tensor
+
+from elasticctr.errors import ConfigError
+from elasticctr.models.inputs import Inputs, InputSpec
+from elasticctr.models.layers.features import deep_features, deep_width
+from elasticctr.models.layers.first_order import FirstOrder
+from elasticctr.models.layers.mlp import MLP
+from elasticctr.models.model import InputNeeds, Model, ModelSettings, TowerSettings
+
+
+class WideDeepSettings(TowerSettings):
+    wide: Literal["dense", "sparse", "both"] = Field(
+        "dense", description="what the linear part reads: dense floats, one weight per feasign, or both"
+    )
+
+
+class WideDeep(Model):
+    name = "wide_deep"
+    settings_class = WideDeepSettings
+
+    def __init__(self, spec: InputSpec, settings: WideDeepSettings) -> None:
+        super().__init__(spec, settings)
+        if settings.wide == "dense" and spec.dense_dim == 0:
+            raise ConfigError("model 'wide_deep' with wide: dense needs a dense slot; without one set wide: sparse")
+        if settings.wide == "sparse" and not spec.slots:
+            raise ConfigError("model 'wide_deep' with wide: sparse needs a pooled sparse slot; set wide: dense")
+        self.wide = FirstOrder(spec, sparse=settings.wide != "dense", dense=settings.wide != "sparse")
+        self.deep = MLP(deep_width(spec), settings.hidden, spec.labels, settings.dropout, settings.batch_norm)
+
+    @classmethod
+    def input_needs(cls, settings: ModelSettings) -> InputNeeds:
+        return InputNeeds(settings.dim, cast(WideDeepSettings, settings).wide != "dense")
+
+    def forward(self, inputs: Inputs) -> Tensor:
+        return self.to_logits(self.wide(inputs) + self.deep(deep_features(inputs)))
