@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import sys
-
 import typer
 
 from elasticctr import __version__
-from elasticctr.errors import ElasticCTRError
+from elasticctr.cli import data
+from elasticctr.cli.output import CommandGroup
 
 app = typer.Typer(
     name="elasticctr",
+    cls=CommandGroup,
     help="From a click log to live click-through-rate predictions.",
     no_args_is_help=True,
     add_completion=False,
@@ -32,9 +32,8 @@ def _root(
     pass
 
 
+app.add_typer(data.app)
+
+
 def main() -> None:
-    try:
-        app()
-    except ElasticCTRError as e:
-        typer.echo(f"elasticctr: {e.code}: {e}", err=True)
-        sys.exit(e.exit_status)
+    app()

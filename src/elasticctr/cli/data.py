@@ -1,0 +1,15 @@
+"""`elasticctr data`: look at logs, convert them, cache them, make them up."""
+
+from __future__ import annotations
+
+import typer
+
+from elasticctr.cli.synth import synth
+
+app = typer.Typer(
+    name="data",
+    help="Look at click logs, convert them, cache them, make them up.",
+    no_args_is_help=True,
+    rich_markup_mode="markdown",
+)
+app.command()(synth)

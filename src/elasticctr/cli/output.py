@@ -1,0 +1,96 @@
+"""How commands answer: tables or JSON on stdout, one error shape, exit status from the error tree.
+
+A command returns nothing and calls `Output.result` once. Errors are raised anywhere below and end here:
+`elasticctr: Code: message` on stderr, or with --json `{"error": {"code": …, "message": …}}` on stdout.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Annotated, Any
+
+import typer
+from rich.table import Table
+from typer.core import TyperGroup
+
+from elasticctr.errors import ElasticCTRError, InternalError
+from elasticctr.obs import console
+
+JsonOption = Annotated[bool, typer.Option("--json", help="Print the result as JSON, for programs.")]
+
+# What typer raises for a wrong flag or argument, whichever click it stands on.
+_UsageError: type[Exception] = typer.BadParameter.__bases__[0]
+USAGE_STATUS = 2
+
+
+class CommandGroup(TyperGroup):
+    """The root of the command tree. Turns every error into its one shape and status."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        ctx.meta["elasticctr.json"] = "--json" in args
+        return super().parse_args(ctx, args)
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except ElasticCTRError as e:
+            error = e
+        except MemoryError:
+            error = InternalError("the machine is out of memory; use smaller batches or fewer threads")
+        except _UsageError as e:
+            if not ctx.meta["elasticctr.json"]:
+                raise
+            print_json({"error": {"code": "UsageError", "message": e.format_message()}})  # type: ignore[attr-defined]
+            raise typer.Exit(USAGE_STATUS) from None
+        print_error(error, ctx.meta["elasticctr.json"])
+        raise typer.Exit(error.exit_status)
+
+
+def print_error(error: ElasticCTRError, as_json: bool) -> None:
+    if as_json:
+        print_json({"error": {"code": error.code, "message": str(error)}})
+    else:
+        typer.echo(f"elasticctr: {error.code}: {error}", err=True)
+
+
+def print_json(result: Mapping[str, Any]) -> None:
+    """One JSON document. Numbers JSON has no word for become null."""
+    typer.echo(json.dumps(_finite(result), ensure_ascii=False))
+
+
+def print_pairs(pairs: Iterable[tuple[str, str]]) -> None:
+    """`name  value` lines, names aligned."""
+    shown = list(pairs)
+    width = max((len(name) for name, _ in shown), default=0)
+    for name, value in shown:
+        console.stdout().print(f"{name:<{width}}  {value}", markup=False, soft_wrap=True)
+
+
+def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+    """A table: drawn on a terminal, tab-separated otherwise. Columns whose name starts with '#' are numbers."""
+    out = console.stdout()
+    names = [column.removeprefix("#") for column in columns]
+    if not out.is_terminal:
+        out.print(f"\n# {title}", markup=False, soft_wrap=True)
+        for row in (names, *rows):
+            # No wrapping, no expansion of tabs: cut -f must work on it.
+            typer.echo("\t".join(row))
+        return
+    table = Table(title=title, title_justify="left", header_style="bold")
+    for column, name in zip(columns, names, strict=True):
+        table.add_column(name, justify="right" if column.startswith("#") else "left", overflow="fold")
+    for row in rows:
+        table.add_row(*(cell.replace("[", "\\[") for cell in row))
+    out.print(table)
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {str(k): _finite(v) for k, v in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_finite(v) for v in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value

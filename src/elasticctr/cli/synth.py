@@ -1,0 +1,148 @@
+"""`elasticctr data synth`."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from datetime import date, datetime
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from elasticctr.cli.output import JsonOption, print_json, print_pairs
+from elasticctr.config import load_yaml, parse_settings
+from elasticctr.data.schema import Format, Schema
+from elasticctr.data.synth import Shape, SynthReport, SynthSpec, avazu_spec, criteo_spec, schema_spec, write_log
+from elasticctr.errors import ConfigError
+from elasticctr.obs.progress import Progress
+
+_MIXED_CARDINALITY = 10_000
+
+
+def synth(
+    out: Annotated[Path, typer.Argument(help="Folder to write into.")],
+    rows: Annotated[int, typer.Option(help="Samples to make.", min=0)] = 100_000,
+    shape: Annotated[str, typer.Option(help="criteo, avazu, or a schema.yaml of your own.")] = "criteo",
+    format: Annotated[Format | None, typer.Option(help="File format; default: slot, or the schema's own.")] = None,
+    files: Annotated[int, typer.Option(help="Files to write (per folder with --dates).", min=1, max=100_000)] = 1,
+    seed: Annotated[int, typer.Option(help="Another seed is another hidden model and other rows.", min=0)] = 0,
+    slots: Annotated[int | None, typer.Option(help="Sparse slots of shape criteo; default 26.", min=0)] = None,
+    dense: Annotated[int | None, typer.Option(help="Dense values of shape criteo; default 13.", min=0)] = None,
+    cardinality: Annotated[
+        int | None, typer.Option(help="Different values per slot; default: the shape's own.", min=1)
+    ] = None,
+    max_cardinality: Annotated[
+        int | None, typer.Option(help="Upper limit of every slot's different values, so that ids repeat.", min=1)
+    ] = None,
+    zipf: Annotated[float, typer.Option(help="Exponent of id frequencies; 0: all ids equally often.")] = 1.05,
+    ctr: Annotated[float | None, typer.Option(help="Share of clicks; default 0.25, avazu 0.17.")] = None,
+    auc: Annotated[float, typer.Option(help="Best attainable AUC to aim at.")] = 0.82,
+    missing: Annotated[float, typer.Option(help="Share of missing values.")] = 0.05,
+    multi: Annotated[
+        int | None, typer.Option(help="How many slots, from the last, have several values.", min=0)
+    ] = None,
+    values: Annotated[float, typer.Option(help="Values per sample of such a slot, on average.")] = 3.0,
+    interactions: Annotated[int, typer.Option(help="Pairs of slots that act together.", min=0)] = 4,
+    id_space: Annotated[
+        int, typer.Option(help="Feasigns modulo this (PaddleRec: 1000001); 0: all 64 bits.", min=0)
+    ] = 0,
+    dates: Annotated[str | None, typer.Option(help="One folder per day: 20260101..20260103.")] = None,
+    hours: Annotated[bool, typer.Option("--hours", help="With --dates: one folder per hour in each day.")] = False,
+    compress: Annotated[Literal["none", "gz", "zst"], typer.Option(help="Compress text files.")] = "none",
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a log that is there.")] = False,
+    json: JsonOption = False,
+) -> None:
+    """Make up a click log from a hidden model and say what AUC and logloss can be attained on it at best.
+
+    Writes part files, `schema.yaml` to read them with and `truth.json`. Row *i* depends on the settings and the seed
+    only, not on the number of rows or files.
+
+    Example: `elasticctr data synth clicks --rows 1000000 --files 4 --seed 7`
+    """
+    spec = _spec(shape, format, slots, dense, cardinality)
+    count = len(spec.cardinalities)
+    changes: dict[str, object] = {
+        "cardinalities": tuple(min(c, max_cardinality or c) for c in spec.cardinalities),
+        "multi": spec.multi if multi is None else tuple(i >= count - multi for i in range(count)),
+        "ctr": spec.ctr if ctr is None else ctr,
+        "zipf": zipf,
+        "auc": auc,
+        "missing": missing,
+        "values_mean": values,
+        "interactions": interactions,
+        "id_space": id_space,
+        "seed": seed,
+    }
+    spec = parse_settings(
+        SynthSpec, {**{name: getattr(spec, name) for name in SynthSpec.model_fields}, **changes}, "data synth"
+    )
+    if hours and dates is None:
+        raise ConfigError("--hours needs --dates, for example --dates 20260101..20260102")
+    with Progress("synth", total=rows) as progress:
+        report = write_log(
+            spec,
+            out,
+            rows,
+            files=files,
+            compress="" if compress == "none" else f".{compress}",
+            dates=_dates(dates) if dates is not None else None,
+            hours=hours,
+            overwrite=overwrite,
+            advance=progress.advance,
+        )
+    if json:
+        print_json(asdict(report))
+    else:
+        _print(report, progress.rate)
+
+
+def _spec(
+    shape: str, format: Format | None, slots: int | None, dense: int | None, cardinality: int | None
+) -> SynthSpec:
+    if shape == Shape.CRITEO:
+        return criteo_spec(
+            format or Format.SLOT,
+            slots=26 if slots is None else slots,
+            dense=13 if dense is None else dense,
+            cardinalities=() if cardinality is None else (cardinality,),
+        )
+    if slots is not None or dense is not None:
+        raise ConfigError(f"--slots and --dense go with --shape criteo; {shape} says itself what it has")
+    if shape == Shape.AVAZU:
+        spec = avazu_spec(format or Format.SLOT)
+        return spec if cardinality is None else spec.model_copy(update={"cardinalities": (cardinality,) * 22})
+    if not shape.endswith((".yaml", ".yml")):
+        raise ConfigError(f"shape {shape!r} is not known; use criteo, avazu or the path of a schema.yaml")
+    schema = parse_settings(Schema, load_yaml(shape), shape)
+    if format is not None:
+        schema = schema.model_copy(update={"format": format})
+    return schema_spec(schema, cardinality or _MIXED_CARDINALITY)
+
+
+def _dates(text: str) -> tuple[date, date]:
+    first, _, last = text.partition("..")
+    try:
+        start = datetime.strptime(first, "%Y%m%d").date()
+        end = datetime.strptime(last or first, "%Y%m%d").date()
+    except ValueError:
+        raise ConfigError(f"--dates {text!r} is not of the form 20260101..20260103") from None
+    if end < start:
+        raise ConfigError(f"--dates {text!r} ends before it starts")
+    return start, end
+
+
+def _print(report: SynthReport, rate: float) -> None:
+    auc = "none: all labels are equal" if report.auc is None else f"{report.auc:.5f}"
+    print_pairs(
+        [
+            (
+                "written",
+                f"{report.rows:,} samples, {report.bytes:,} bytes, {len(report.files):,} files in {report.out}",
+            ),
+            ("speed", f"{rate:,.0f} samples/s"),
+            ("CTR", f"{report.ctr:.5f}"),
+            ("best attainable AUC", auc),
+            ("best attainable logloss", f"{report.logloss:.5f}"),
+            ("schema", str(Path(report.out) / "schema.yaml")),
+        ]
+    )

@@ -1,0 +1,144 @@
+"""Writes a made-up log as files, with `schema.yaml` to read it and `truth.json` that says what can be attained."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import asdict, dataclass
+from datetime import date, timedelta
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+
+from elasticctr.data.batch import Batch
+from elasticctr.data.schema import Format, Schema
+from elasticctr.data.synth.attainable import Attainable
+from elasticctr.data.synth.rows import Generator, Rows
+from elasticctr.data.synth.spec import SynthSpec
+from elasticctr.data.writers import Writer, atomic_file, open_writer, save_schema
+from elasticctr.errors import AlreadyExists, ConfigError
+
+SUFFIXES = {Format.CSV: ".csv", Format.PARQUET: ".parquet"}
+
+
+@dataclass(frozen=True, slots=True)
+class SynthFile:
+    path: str
+    rows: int
+    ctr: float
+    auc: float | None
+    logloss: float
+
+
+@dataclass(frozen=True, slots=True)
+class SynthReport:
+    """`auc` and `logloss` are those of the true probabilities: the best attainable on these rows."""
+
+    out: str
+    format: str
+    rows: int
+    seed: int
+    ctr: float
+    auc: float | None
+    logloss: float
+    bytes: int
+    files: tuple[SynthFile, ...]
+
+
+def write_log(
+    spec: SynthSpec,
+    out: Path,
+    rows: int,
+    files: int = 1,
+    compress: str = "",
+    dates: tuple[date, date] | None = None,
+    hours: bool = False,
+    overwrite: bool = False,
+    advance: Callable[[int], None] = lambda rows: None,
+) -> SynthReport:
+    """Row i is the same in any number of files. `dates`: one folder per day, and per hour within it, with donefiles."""
+    _check(spec.schema_, out, rows, files, overwrite)
+    generator = Generator(spec)
+    folders = list(_folders(dates, hours))
+    bounds = [rows * i // (len(folders) * files) for i in range(len(folders) * files + 1)]
+    whole, written, size = Attainable(), [], 0
+    suffix = SUFFIXES.get(spec.schema_.format, ".txt") + compress
+    for i, (first, last) in enumerate(pairwise(bounds)):
+        path = out / folders[i // files] / f"part-{i % files:05d}{suffix}"
+        part = Attainable()
+        with open_writer(path, spec.written_schema, spec.hex_slots, overwrite) as writer:
+            _write_rows(generator, writer, first, last - first, part, advance)
+        whole.merge(part)
+        written.append(SynthFile(str(path.relative_to(out)), part.rows, part.ctr, part.auc, part.logloss))
+        size += path.stat().st_size
+        if dates is not None and i % files == files - 1:
+            (path.parent / "donefile").touch()
+    report = SynthReport(
+        str(out),
+        str(spec.schema_.format),
+        whole.rows,
+        spec.seed,
+        whole.ctr,
+        whole.auc,
+        whole.logloss,
+        size,
+        tuple(written),
+    )
+    save_schema(spec.written_schema, out / "schema.yaml", overwrite)
+    with atomic_file(out / "truth.json", overwrite) as stream:
+        stream.write(json.dumps({**asdict(report), "settings": _settings(spec)}, indent=2).encode() + b"\n")
+    return report
+
+
+def _write_rows(
+    generator: Generator, writer: Writer, first: int, count: int, part: Attainable, advance: Callable[[int], None]
+) -> None:
+    # Formatting text and drawing the next rows take about as long, so they go side by side.
+    pending: Future[None] | None = None
+    with ThreadPoolExecutor(1) as pool:
+        for rows in generator.rows(count, first):
+            if pending is not None:
+                pending.result()
+            pending = pool.submit(writer.write, _written(generator.spec, rows))
+            part.add(rows.logits, rows.batch.labels[:, 0])
+            advance(len(rows.batch))
+        if pending is not None:
+            pending.result()
+
+
+def _written(spec: SynthSpec, rows: Rows) -> Batch:
+    """The samples as the format holds them: a missing dense value is left out where it can be, else made neutral."""
+    batch, dense = rows.batch, rows.batch.dense
+    if spec.transformed:
+        dense = np.round(np.log1p(np.nan_to_num(dense, nan=0.0)), 4).astype(np.float32)
+    elif spec.schema_.format not in (Format.CRITEO, Format.CSV, Format.PARQUET):
+        neutral = [m for slot in spec.schema_.dense for m in (slot.min or (0.0,) * slot.dim)]
+        dense = np.where(np.isnan(dense), np.asarray(neutral, dtype=np.float32), dense)
+    return Batch(spec.written_schema, batch.labels, dense, batch.values, batch.offsets, batch.weights, batch.shows)
+
+
+def _folders(dates: tuple[date, date] | None, hours: bool) -> Iterator[str]:
+    if dates is None:
+        yield ""
+        return
+    day = dates[0]
+    while day <= dates[1]:
+        yield from (f"{day:%Y%m%d}/{hour:02d}" for hour in range(24)) if hours else (f"{day:%Y%m%d}",)
+        day += timedelta(days=1)
+
+
+def _check(schema: Schema, out: Path, rows: int, files: int, overwrite: bool) -> None:
+    if rows < 0 or files < 1:
+        raise ConfigError("a log needs a row count of 0 or more and at least one file")
+    if out.is_file():
+        raise ConfigError(f"{out}: is a file; give a folder to write into")
+    if not overwrite and any((out / name).exists() for name in ("schema.yaml", "truth.json")):
+        raise AlreadyExists(f"{out}: holds a log already; choose another folder or add --overwrite")
+    if schema.format is Format.FEASIGN and schema.dense:
+        raise ConfigError(f"the {schema.format} format has no place for dense slots; add --dense 0")
+
+
+def _settings(spec: SynthSpec) -> dict[str, object]:
+    return spec.model_dump(mode="json", exclude={"schema_"})

@@ -1,0 +1,135 @@
+"""The model that decides who clicks: an effect per id, a few pairs of slots that act together, a linear dense part.
+
+Every number in it is a hash of (seed, slot, id), so it is the same for a thousand rows and for a billion and needs no
+memory. Rare ids have small effects, as a log that can be learned from has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from elasticctr.data.schema import Pooling
+from elasticctr.data.synth.spec import SynthSpec
+
+Floats = NDArray[np.float64]
+Ranks = NDArray[np.int64]
+
+# Shares of the variance of the log-odds.
+MAIN, PAIRS, DENSE = 0.65, 0.2, 0.15
+# Ids beyond this rank matter less and less: they are seen too rarely for anyone to learn more of them.
+COMMON_RANK = 300.0
+# Slots that act together have few enough values for their pairs to repeat.
+PAIR_CARDINALITY = 3200
+_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+
+
+def mix(x: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """SplitMix64's finaliser, in place."""
+    x ^= x >> np.uint64(30)
+    x *= np.uint64(0xBF58476D1CE4E5B9)
+    x ^= x >> np.uint64(27)
+    x *= np.uint64(0x94D049BB133111EB)
+    x ^= x >> np.uint64(31)
+    return x
+
+
+class HiddenModel:
+    """Log-odds of rows, up to the scale and bias that `calibrate` sets from a sample of rows."""
+
+    def __init__(self, spec: SynthSpec) -> None:
+        self.spec = spec
+        draw = np.random.default_rng([spec.seed, 0x5EED])
+        slots, dims = len(spec.cardinalities), spec.schema_.dense_dim
+        self.slot_weights = draw.lognormal(0.0, 0.5, slots)
+        self.dense_weights = draw.normal(size=dims)
+        self.salts = draw.integers(1, 1 << 62, size=2 * slots, dtype=np.uint64)
+        candidates = [s for s, c in enumerate(spec.cardinalities) if 2 < c <= PAIR_CARDINALITY and not spec.multi[s]]
+        order = draw.permutation(candidates) if candidates else np.array([], dtype=np.int64)
+        self.pairs = [(int(a), int(b)) for a, b in zip(order[0::2], order[1::2], strict=False)][: spec.interactions]
+        self.scales = np.array([1.0, 1.0, 1.0])
+        self.bias = 0.0
+
+    def parts(self, ranks: Sequence[Ranks], counts: Sequence[NDArray[np.int32]], dense: Floats) -> Floats:
+        """[3, n]: main effects, pairs and dense part of each row, unscaled. `dense` has unit variance."""
+        n = len(dense)
+        result = np.zeros((3, n))
+        for s, (slot_ranks, slot_counts) in enumerate(zip(ranks, counts, strict=True)):
+            effects = self._effects(s, slot_ranks) * self.slot_weights[s]
+            result[0] += self._pool(s, effects, slot_counts)
+        for a, b in self.pairs:
+            # A missing partner silences the pair: its latent vector is zero.
+            result[1] += np.einsum(
+                "ij,ij->i", self._latent(a, ranks[a], counts[a]), self._latent(b, ranks[b], counts[b])
+            )
+        if dense.shape[1]:
+            result[2] = dense @ self.dense_weights
+        return result
+
+    def logits(self, parts: Floats) -> Floats:
+        return np.asarray(self.scales @ parts + self.bias)
+
+    def calibrate(self, parts: Floats) -> None:
+        """Sets scales and bias so that rows like these have the wanted share of clicks and attainable AUC."""
+        deviations = parts.std(axis=1)
+        shares = np.sqrt(np.array([MAIN, PAIRS, DENSE])) * (deviations > 1e-9)
+        unit = shares / np.maximum(deviations, 1e-9) / max(float(np.sqrt((shares**2).sum())), 1e-9)
+        ordered = np.sort(unit @ parts)
+        low, high = 0.0, 16.0
+        for _ in range(18):
+            middle = (low + high) / 2
+            if _expected_auc(ordered * middle, self.spec.ctr) < self.spec.auc:
+                low = middle
+            else:
+                high = middle
+        self.scales = unit * high
+        self.bias = _bias(ordered * high, self.spec.ctr)
+
+    def _effects(self, slot: int, ranks: Ranks) -> Floats:
+        h = mix(ranks.astype(np.uint64) * _GOLDEN + self.salts[slot])
+        uniform = (h >> np.uint64(11)).astype(np.float64) * 2.0**-53 - 0.5
+        uniform *= np.sqrt(12 * COMMON_RANK / (COMMON_RANK + ranks))
+        return uniform
+
+    def _latent(self, slot: int, ranks: Ranks, counts: NDArray[np.int32]) -> NDArray[np.float32]:
+        h = mix(ranks.astype(np.uint64) * _GOLDEN + self.salts[slot + len(self.slot_weights)])
+        lanes = h.view(np.uint16).reshape(-1, 4).astype(np.float32)
+        lanes -= 32767.5
+        result = np.zeros((len(counts), 4), dtype=np.float32)
+        result[counts > 0] = lanes / 32768
+        return result
+
+    def _pool(self, slot: int, effects: Floats, counts: NDArray[np.int32]) -> Floats:
+        if not self.spec.multi[slot]:
+            result = np.zeros(len(counts))
+            result[counts > 0] = effects
+            return result
+        rows = np.repeat(np.arange(len(counts)), counts)
+        sums = np.bincount(rows, effects, minlength=len(counts))
+        if self.spec.schema_.sparse[slot].pooling is Pooling.SUM:
+            return np.asarray(sums / np.sqrt(self.spec.values_mean))
+        return np.asarray(sums / np.maximum(counts, 1))
+
+
+def _bias(logits: Floats, ctr: float) -> float:
+    low, high = -40.0, 40.0
+    for _ in range(30):
+        middle = (low + high) / 2
+        if np.mean(sigmoid(logits + middle)) < ctr:
+            low = middle
+        else:
+            high = middle
+    return (low + high) / 2
+
+
+def _expected_auc(ordered: Floats, ctr: float) -> float:
+    """AUC of rows sorted by log-odds, each counted as positive by its probability and as negative by the rest."""
+    p = sigmoid(ordered + _bias(ordered, ctr))
+    negatives_below = np.cumsum(1 - p) - (1 - p) / 2
+    return float(np.sum(p * negatives_below) / (np.sum(p) * np.sum(1 - p)))
+
+
+def sigmoid(x: Floats) -> Floats:
+    return np.asarray(1.0 / (1.0 + np.exp(-x)))

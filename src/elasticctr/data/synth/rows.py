@@ -1,0 +1,147 @@
+"""Rows of a made-up log in chunks. Row i is a function of (spec, i) alone, however many rows and files there are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from elasticctr import _native
+from elasticctr.data.batch import Batch
+from elasticctr.data.schema import DenseSlot
+from elasticctr.data.synth.hidden import Floats, HiddenModel, Ranks, sigmoid
+from elasticctr.data.synth.spec import SynthSpec
+
+CHUNK = 1 << 15
+# Chunks of this number and above are never written: the hidden model is calibrated on them.
+_CALIBRATION_CHUNKS = (1 << 60, (1 << 60) + 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Samples as they are written (dense before its transform, NaN where missing) and what truly decides them."""
+
+    batch: Batch
+    logits: Floats  # true log-odds of a click
+
+
+class Generator:
+    def __init__(self, spec: SynthSpec) -> None:
+        self.spec = spec
+        self.model = HiddenModel(spec)
+        draw = np.random.default_rng([spec.seed, 0xD15])
+        slots, dims = len(spec.cardinalities), spec.schema_.dense_dim
+        self._missing = draw.uniform(0, 2 * spec.missing, slots)
+        self._dense_missing = draw.uniform(0, 2 * spec.missing, dims)
+        self._log_mean = draw.uniform(0.5, 3.0, dims)
+        self._log_deviation = draw.uniform(0.5, 1.0, dims)
+        self._code_salts = draw.integers(0, 1 << 32, slots, dtype=np.uint64)
+        self.model.calibrate(np.concatenate([self._draw(c).parts for c in _CALIBRATION_CHUNKS], axis=1))
+
+    def rows(self, count: int, first: int = 0) -> Iterator[Rows]:
+        """Rows [first, first + count), at most CHUNK at a time."""
+        row = first
+        while row < first + count:
+            chunk, start = divmod(row, CHUNK)
+            stop = min(CHUNK, first + count - chunk * CHUNK)
+            yield self._finish(self._draw(chunk).slice(start, stop))
+            row = chunk * CHUNK + stop
+
+    def _draw(self, chunk: int) -> _Drawn:
+        draw = np.random.Generator(np.random.SFC64([self.spec.seed, chunk & 0xFFFFFFFF, chunk >> 32]))
+        ranks, counts = [], []
+        for s, cardinality in enumerate(self.spec.cardinalities):
+            present = draw.random(CHUNK, dtype=np.float32) >= self._missing[s]
+            slot_counts = present.astype(np.int32)
+            if self.spec.multi[s]:
+                slot_counts *= 1 + draw.poisson(self.spec.values_mean - 1, CHUNK).astype(np.int32)
+            counts.append(slot_counts)
+            ranks.append(_zipf(draw.random(int(slot_counts.sum())), cardinality, self.spec.zipf))
+        dense, signal = self._draw_dense(draw)
+        return _Drawn(ranks, counts, dense, self.model.parts(ranks, counts, signal), draw.random(CHUNK))
+
+    def _draw_dense(self, draw: np.random.Generator) -> tuple[NDArray[np.float32], Floats]:
+        """Raw values, of the kind each transform is made for, and their standardised form."""
+        dims = self.spec.schema_.dense_dim
+        z = draw.standard_normal((CHUNK, dims))
+        missing = draw.random((CHUNK, dims), dtype=np.float32) < self._dense_missing
+        raw, signal = np.empty((CHUNK, dims), dtype=np.float32), np.empty((CHUNK, dims))
+        first = 0
+        for slot in self.spec.schema_.dense:
+            d = slice(first, first + slot.dim)
+            raw[:, d], signal[:, d] = self._raw_dense(slot, d, z[:, d], missing[:, d])
+            first += slot.dim
+        raw[missing] = np.nan
+        return raw, signal
+
+    def _raw_dense(self, slot: DenseSlot, d: slice, z: Floats, missing: NDArray[np.bool_]) -> tuple[Floats, Floats]:
+        # A missing value reads as 0 after the transform, so that is also what it means to the hidden model.
+        if slot.transform == "scale":
+            unit = np.round(sigmoid(1.7 * z), 4)
+            signal = (np.where(missing, 0.0, unit) - 0.5) * 3.5
+            return np.asarray(slot.min) + unit * np.asarray(slot.diff), signal
+        if slot.transform == "log1p":
+            counts = np.floor(np.exp(self._log_mean[d] + self._log_deviation[d] * z))
+            logs = np.log1p(np.where(missing, 0.0, counts))
+            return counts, (logs - self._log_mean[d]) / (self._log_deviation[d] + 0.3)
+        rounded = np.round(z, 4)
+        return rounded, np.where(missing, 0.0, rounded)
+
+    def _finish(self, drawn: _Drawn) -> Rows:
+        n = len(drawn.luck)
+        logits = self.model.logits(drawn.parts)
+        clicks = (drawn.luck < sigmoid(logits)).astype(np.float32)
+        ids = [self._ids(s, ranks) for s, ranks in enumerate(drawn.ranks)]
+        offsets = np.zeros(len(ids) * n + 1, dtype=np.int32)
+        if ids:
+            np.cumsum(np.concatenate(drawn.counts), out=offsets[1:])
+        values = np.concatenate(ids) if ids else np.empty(0, dtype=np.uint64)
+        ones = np.ones(n, dtype=np.float32)
+        return Rows(Batch(self.spec.schema_, clicks[:, None], drawn.dense, values, offsets, ones, ones), logits)
+
+    def _ids(self, slot: int, ranks: Ranks) -> NDArray[np.uint64]:
+        # A bijection of 32 bits, so that different ranks stay different values.
+        codes: NDArray[np.uint64] = (
+            ranks.astype(np.uint64) * np.uint64(0x9E3779B1) + self._code_salts[slot]
+        ) & np.uint64(0xFFFFFFFF)
+        codes ^= codes >> np.uint64(15)
+        if self.spec.hex_slots[slot]:
+            return codes
+        schema = self.spec.schema_
+        ids: NDArray[np.uint64] = _native.hash_hex_codes(schema.sparse[slot].name, schema.hash_seed, codes)
+        return ids % np.uint64(self.spec.id_space) if self.spec.id_space else ids
+
+
+@dataclass(frozen=True, slots=True)
+class _Drawn:
+    ranks: list[Ranks]
+    counts: list[NDArray[np.int32]]
+    dense: NDArray[np.float32]
+    parts: Floats
+    luck: Floats
+
+    def slice(self, start: int, stop: int) -> _Drawn:
+        if start == 0 and stop == len(self.luck):
+            return self
+        ranks = []
+        for slot_ranks, counts in zip(self.ranks, self.counts, strict=True):
+            low, high = int(counts[:start].sum()), int(counts[:stop].sum())
+            ranks.append(slot_ranks[low:high])
+        kept = [c[start:stop] for c in self.counts]
+        return _Drawn(ranks, kept, self.dense[start:stop], self.parts[:, start:stop], self.luck[start:stop])
+
+
+def _zipf(uniform: Floats, cardinality: int, exponent: float) -> Ranks:
+    """Ranks from 1 with frequency about rank ** -exponent: the inverse of the continuous distribution, in place."""
+    top = float(cardinality + 1)
+    power = 1.0 - exponent
+    if abs(power) < 1e-6:
+        uniform *= np.log(top)
+    else:
+        uniform *= top**power - 1.0
+        np.log1p(uniform, out=uniform)
+        uniform /= power
+    np.exp(uniform, out=uniform)
+    return np.minimum(uniform.astype(np.int64), cardinality)
