@@ -1,7 +1,137 @@
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string_view.h>
+
+#include <optional>
+
 #include "bindings/bindings.h"
+#include "metric/binary_metrics.h"
+#include "metric/exact_auc.h"
+#include "metric/group_auc.h"
+#include "util/status.h"
+
+namespace nb = nanobind;
+using namespace nb::literals;
 
 namespace elasticctr {
+namespace {
 
-void BindMetric(nanobind::module_&) {}
+using metric::BinaryMetrics;
+using metric::GroupAuc;
+
+using Floats = nb::ndarray<const float, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+using Groups = nb::ndarray<const uint64_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+using Rows = nb::ndarray<nb::numpy, double, nb::ndim<2>, nb::c_contig>;
+
+// The weights' array or null, once all lengths are known to agree.
+const float* CheckedWeights(size_t n, const Floats& labels, const std::optional<Floats>& weights) {
+  if (labels.shape(0) != n || (weights && weights->shape(0) != n)) {
+    throw Error(Code::kFailedPrecondition, "scores, labels, weights and groups must have the same length; there are " +
+                                               std::to_string(n) + " scores and " + std::to_string(labels.shape(0)) +
+                                               " labels");
+  }
+  return weights ? weights->data() : nullptr;
+}
+
+Rows ToRows(const std::vector<double>& flat, size_t columns) {
+  auto* data = new double[flat.size()];
+  std::copy(flat.begin(), flat.end(), data);
+  nb::capsule owner(data, [](void* p) noexcept { delete[] static_cast<double*>(p); });
+  return Rows(data, {flat.size() / columns, columns}, owner);
+}
+
+nb::bytes ToBytes(const std::string& text) { return nb::bytes(text.data(), text.size()); }
+
+template <typename T, void (T::*method)(const float*, const float*, const float*, size_t)>
+void Update(T& self, Floats scores, Floats labels, std::optional<Floats> weights) {
+  const float* w = CheckedWeights(scores.shape(0), labels, weights);
+  nb::gil_scoped_release release;
+  (self.*method)(scores.data(), labels.data(), w, scores.shape(0));
+}
+
+double Unscale(metric::UInt128 sum) {
+  return static_cast<double>(sum) / static_cast<double>(uint64_t{1} << metric::kSumBits);
+}
+
+}  // namespace
+
+void BindMetric(nb::module_& m) {
+  nb::class_<BinaryMetrics>(m, "BinaryMetrics")
+      .def(nb::init<>())
+      .def("update", &Update<BinaryMetrics, &BinaryMetrics::Update>, "logits"_a, "labels"_a, "weights"_a = nb::none())
+      .def("update_scores", &Update<BinaryMetrics, &BinaryMetrics::UpdateScores>, "scores"_a, "labels"_a,
+           "weights"_a = nb::none())
+      .def("merge", &BinaryMetrics::Merge, "other"_a, nb::call_guard<nb::gil_scoped_release>())
+      .def("reset", &BinaryMetrics::Reset, nb::call_guard<nb::gil_scoped_release>())
+      .def("auc", &BinaryMetrics::Auc, nb::call_guard<nb::gil_scoped_release>())
+      .def_prop_ro("samples", [](const BinaryMetrics& self) { return self.totals().samples; })
+      .def_prop_ro("invalid_scores", [](const BinaryMetrics& self) { return self.totals().invalid_scores; })
+      .def_prop_ro("invalid_labels", [](const BinaryMetrics& self) { return self.totals().invalid_labels; })
+      .def_prop_ro("positive", [](const BinaryMetrics& self) { return self.totals().positive / metric::kWeightOne; })
+      .def_prop_ro("negative", [](const BinaryMetrics& self) { return self.totals().negative / metric::kWeightOne; })
+      .def_prop_ro("loss_sum", [](const BinaryMetrics& self) { return Unscale(self.totals().loss); })
+      .def_prop_ro("predicted_sum", [](const BinaryMetrics& self) { return Unscale(self.totals().predicted); })
+      .def(
+          "roc",
+          [](const BinaryMetrics& self, size_t max_points) {
+            std::vector<double> flat;
+            for (const auto& [x, y] : self.Roc(max_points)) flat.insert(flat.end(), {x, y});
+            return ToRows(flat, 2);
+          },
+          "max_points"_a)
+      .def(
+          "calibration",
+          [](const BinaryMetrics& self, size_t bins, bool equal_weight) {
+            if (bins < 1) throw Error(Code::kConfig, "calibration needs at least one bin");
+            std::vector<double> flat;
+            for (const auto& row : self.Calibration(bins, equal_weight)) {
+              flat.insert(flat.end(), {row.lower, row.upper, row.weight, row.positive, row.predicted});
+            }
+            return ToRows(flat, 5);
+          },
+          "bins"_a, "equal_weight"_a)
+      .def("state", [](const BinaryMetrics& self) { return ToBytes(self.State()); })
+      .def(
+          "restore", [](BinaryMetrics& self, nb::bytes state) { self.Restore({state.c_str(), state.size()}); },
+          "state"_a);
+
+  nb::class_<GroupAuc>(m, "GroupAuc")
+      .def(nb::init<>())
+      .def(
+          "update",
+          [](GroupAuc& self, Groups groups, Floats scores, Floats labels, std::optional<Floats> weights) {
+            const float* w = CheckedWeights(groups.shape(0), labels, weights);
+            CheckedWeights(groups.shape(0), scores, std::nullopt);
+            nb::gil_scoped_release release;
+            self.Update(groups.data(), scores.data(), labels.data(), w, groups.shape(0));
+          },
+          "groups"_a, "scores"_a, "labels"_a, "weights"_a = nb::none())
+      .def("merge", &GroupAuc::Merge, "other"_a, nb::call_guard<nb::gil_scoped_release>())
+      .def(
+          "compute",
+          [](const GroupAuc& self) {
+            metric::GroupedAuc result;
+            {
+              nb::gil_scoped_release release;
+              result = self.Compute();
+            }
+            return nb::make_tuple(result.auc, result.groups, result.skipped, result.impressions, result.invalid);
+          },
+          nb::sig("def compute(self) -> tuple[float, int, int, float, int]"),
+          "(auc, groups counted, groups of one class, impressions counted, invalid samples)")
+      .def_prop_ro("samples", &GroupAuc::samples)
+      .def("state", [](const GroupAuc& self) { return ToBytes(self.State()); })
+      .def("restore", [](GroupAuc& self, nb::bytes state) { self.Restore({state.c_str(), state.size()}); }, "state"_a);
+
+  m.def(
+      "exact_auc",
+      [](Floats scores, Floats labels, std::optional<Floats> weights) {
+        const float* w = CheckedWeights(scores.shape(0), labels, weights);
+        uint64_t invalid = 0;
+        nb::gil_scoped_release release;
+        return metric::ExactAuc(scores.data(), labels.data(), w, scores.shape(0), &invalid);
+      },
+      "scores"_a, "labels"_a, "weights"_a = nb::none());
+}
 
 }  // namespace elasticctr

@@ -1,0 +1,58 @@
+// The mean AUC within groups (GAUC), for example by user: how well a model orders what one user saw.
+//
+// Keeps every sample, 20 bytes each: an exact AUC within a group cannot be had from less. Mergeable like
+// BinaryMetrics: samples are put in one order before anything is computed or saved.
+//
+// Threads: every method may be called from several threads.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace elasticctr::metric {
+
+struct GroupedAuc {
+  double auc;          // mean over groups, weighted by their impressions; NaN without a group of both classes
+  uint64_t groups;     // with both classes: those in the mean
+  uint64_t skipped;    // with one class only
+  double impressions;  // weight of the groups in the mean
+  uint64_t invalid;    // samples left out: NaN score, bad label or weight
+};
+
+class GroupAuc {
+ public:
+  // `weights` may be null: 1 each. The arrays hold n items. Scores may be logits or probabilities.
+  void Update(const uint64_t* groups, const float* scores, const float* labels, const float* weights, size_t n);
+  void Merge(const GroupAuc& other);
+  GroupedAuc Compute() const;
+  size_t samples() const;
+
+  // Bytes for a checkpoint, the same for equal accumulators. docs/metrics.md is their specification.
+  std::string State() const;
+  // Replaces everything by a saved state. Throws Corruption if the bytes are not one.
+  void Restore(std::string_view state);
+
+ private:
+  struct Sample {
+    uint32_t group_high;  // halves, so that a sample needs no padding
+    uint32_t group_low;
+    uint32_t order;  // OrderedBits of the score
+    float label;
+    float weight;
+  };
+  static_assert(sizeof(Sample) == 20);
+
+  // REQUIRES: mutex_ held.
+  void Sort() const;
+
+  mutable std::mutex mutex_;
+  mutable std::vector<Sample> samples_;
+  mutable bool is_sorted_ = true;
+  uint64_t invalid_ = 0;
+};
+
+}  // namespace elasticctr::metric

@@ -1,0 +1,304 @@
+"""Metrics against scikit-learn and float64 NumPy, the merge promise, and everything that can be wrong with input."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.metrics import log_loss, roc_auc_score
+
+from elasticctr.errors import ConfigError, Corruption, FailedPrecondition
+from elasticctr.train.metrics import METRIC_NAMES, Metrics, exact_auc, group_ids
+
+
+def make_samples(n, seed=0):
+    rng = np.random.default_rng(seed)
+    logits = (rng.normal(size=n) * 1.3 - 2).astype(np.float32)
+    labels = (rng.random(n) < 1 / (1 + np.exp(-0.8 * logits + 0.1))).astype(np.float32)
+    weights = rng.uniform(0.1, 3, n).astype(np.float32)
+    return logits, labels, weights
+
+
+def sigmoid(x):
+    return 1 / (1 + np.exp(-x.astype(np.float64)))
+
+
+@pytest.mark.parametrize("is_weighted", [False, True])
+def test_values_match_scikit_learn(is_weighted):
+    logits, labels, weights = make_samples(200_000)
+    w = weights if is_weighted else None
+    metrics = Metrics()
+    for part in np.array_split(np.arange(len(logits)), 37):
+        metrics.update(logits[part], labels[part], None if w is None else w[part])
+    values = metrics.compute()
+    p = sigmoid(logits)
+    w64 = weights.astype(np.float64) if is_weighted else np.ones(len(p))
+    assert values.samples == len(logits)
+    assert values.auc == pytest.approx(roc_auc_score(labels, logits, sample_weight=w), abs=1e-6)
+    assert exact_auc(logits, labels, w) == pytest.approx(roc_auc_score(labels, logits, sample_weight=w), abs=1e-9)
+    # weights are rounded to 2^-20, losses to 2^-30; rounding averages out over 200,000 samples
+    expected_loss = log_loss(labels, p, sample_weight=w)
+    assert values.logloss == pytest.approx(expected_loss, rel=1e-8)
+    ctr = np.average(labels, weights=w64)
+    entropy = -(ctr * math.log(ctr) + (1 - ctr) * math.log(1 - ctr))
+    assert values.ne == pytest.approx(expected_loss / entropy, rel=1e-7)
+    assert values.ctr == pytest.approx(ctr, rel=1e-7)
+    assert values.predicted_ctr == pytest.approx(np.average(p, weights=w64), rel=1e-8)
+    assert values.copc == pytest.approx(np.sum(labels * w64) / np.sum(p * w64), rel=1e-7)
+
+
+@pytest.mark.parametrize("logit", [0.0, -0.0, 1e-30, 1e-3, -0.34, 0.35, 0.8814, -5.0, 17.0, -29.9])
+def test_loss_of_one_sample_is_accurate_everywhere(logit):
+    for label in (0.0, 1.0):
+        metrics = Metrics()
+        metrics.update(np.array([logit]), np.array([label]))
+        x = float(np.float32(logit))
+        expected = max(x, 0) - x * label + math.log1p(math.exp(-abs(x)))
+        values = metrics.compute()
+        assert values.logloss == pytest.approx(expected, abs=2**-30)
+        assert values.predicted_ctr == pytest.approx(1 / (1 + math.exp(-x)), abs=2**-30)
+
+
+def test_any_grouping_and_order_gives_the_same_bits():
+    logits, labels, weights = make_samples(20_000, seed=3)
+    groups = np.random.default_rng(4).integers(0, 900, len(logits)).astype(np.uint64) + np.uint64(2**63)
+    whole = Metrics()
+    whole.update(logits, labels, weights, groups)
+    order = np.random.default_rng(5).permutation(len(logits))
+    parts = []
+    for part in np.array_split(order, 11):
+        metrics = Metrics()
+        for piece in np.array_split(part, 7):
+            metrics.update(logits[piece], labels[piece], weights[piece], groups[piece])
+        parts.append(metrics)
+    merged = Metrics()
+    for metrics in reversed(parts):
+        merged.merge(metrics)
+    assert merged.state() == whole.state()
+    assert merged.compute() == whole.compute()
+    assert merged.curves() == whole.curves()
+
+
+SCORES = [-300.0, -2.0, -1.0, 0.0, -0.0, 1e-9, 2.5, 4e4]
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(
+        st.tuples(st.sampled_from([-300.0, -2.0, -1.0, 0.0, -0.0, 1e-9, 2.5, 4e4]), st.booleans()),
+        min_size=1,
+        max_size=40,
+    )
+)
+def test_auc_with_ties_equals_counting_pairs(samples):
+    scores = np.array([s for s, _ in samples], np.float32)
+    labels = np.array([c for _, c in samples], np.float32)
+    positive, negative = scores[labels == 1], scores[labels == 0]
+    metrics = Metrics()
+    metrics.update(scores, labels)
+    if len(positive) == 0 or len(negative) == 0:
+        assert metrics.compute().auc is None
+        assert exact_auc(scores, labels) is None
+        return
+    difference = positive[:, None].astype(np.float64) - negative[None, :]
+    expected = np.mean((difference > 0) + 0.5 * (difference == 0))
+    assert exact_auc(scores, labels) == pytest.approx(expected, abs=1e-12)
+    is_resolved = not {0.0, float(np.float32(1e-9))} <= set(scores.tolist())  # both below the finest bucket
+    if is_resolved:
+        assert metrics.compute().auc == pytest.approx(expected, abs=1e-12)
+
+
+@pytest.mark.parametrize("label", [0.0, 1.0])
+def test_one_class_is_null_not_a_crash(label):
+    metrics = Metrics()
+    metrics.update(np.array([-1.0, 2.0]), np.full(2, label), groups=np.array([1, 1], np.uint64))
+    values = json.loads(json.dumps(metrics.as_dict(), allow_nan=False))
+    assert values["auc"] is None and values["ne"] is None and values["gauc"] is None
+    assert values["gauc_groups_skipped"] == 1
+    assert values["logloss"] > 0
+    assert metrics.curves()["roc"] == []
+
+
+def test_nothing_seen_is_null():
+    metrics = Metrics(window=3)
+    assert json.dumps(metrics.as_dict(), allow_nan=False)
+    assert metrics.compute().logloss is None and metrics.compute_window().auc is None
+    assert metrics.curves() == {"roc": [], "calibration": [], "calibration_width": []}
+
+
+def test_extreme_scores_are_clipped():
+    scores = np.array([0.0, 1.0, 1.0, 0.0], np.float32)
+    labels = np.array([0.0, 1.0, 0.0, 1.0], np.float32)
+    metrics = Metrics()
+    metrics.update(scores, labels, are_scores=True)
+    eps = 2.0**-23
+    assert metrics.compute().logloss == pytest.approx(
+        log_loss(labels, np.clip(scores.astype(float), eps, 1 - eps)), rel=1e-7
+    )
+    assert metrics.compute().auc == 0.5
+    extreme = Metrics()
+    extreme.update(np.array([np.inf, -np.inf, 3e38]), np.array([1.0, 0.0, 0.0]))
+    assert extreme.compute().logloss == pytest.approx(10.0, rel=1e-9)  # one wrong logit, clamped to 30, of three
+
+
+def test_scores_and_logits_agree():
+    logits, labels, weights = make_samples(50_000, seed=8)
+    by_logit, by_score = Metrics(), Metrics()
+    by_logit.update(logits, labels, weights)
+    by_score.update(sigmoid(logits).astype(np.float32), labels, weights, are_scores=True)
+    a, b = by_logit.compute(), by_score.compute()
+    assert b.auc == pytest.approx(a.auc, abs=1e-6)
+    assert b.logloss == pytest.approx(a.logloss, rel=1e-7)
+    assert b.copc == pytest.approx(a.copc, rel=1e-7)
+
+
+def test_bad_samples_are_counted_and_change_nothing():
+    logits, labels, weights = make_samples(1000)
+    clean, dirty = Metrics(), Metrics()
+    clean.update(logits, labels, weights)
+    nan = np.nan
+    dirty.update(
+        np.concatenate([logits, [nan, nan, 1, 1, 1, 1, 1]]),
+        np.concatenate([labels, [1, nan, 2, -1, nan, 1, 1]]),
+        np.concatenate([weights, [1, 1, 1, 1, 1, -1, 1e9]]),
+    )
+    a, b = clean.compute(), dirty.compute()
+    assert (b.invalid_scores, b.invalid_labels) == (2, 5)
+    assert (a.samples, a.auc, a.logloss, a.copc) == (b.samples, b.auc, b.logloss, b.copc)
+    out_of_range = Metrics()
+    out_of_range.update(np.array([1.5, -0.1, 0.5]), np.array([1, 1, 1]), are_scores=True)
+    assert out_of_range.compute().invalid_scores == 2
+
+
+def test_fractional_labels_count_as_both_classes():
+    """A line that stands for 10 shows and 3 clicks is 3 positives and 7 negatives."""
+    one, many = Metrics(), Metrics()
+    one.update(np.array([-1.0, 0.5]), np.array([0.25, 0.5]), np.array([8.0, 4.0]))
+    many.update(np.array([-1.0] * 8 + [0.5] * 4), np.array([1, 1, 0, 0, 0, 0, 0, 0, 1, 1, 0, 0]))
+    a, b = one.compute(), many.compute()
+    assert a.auc == b.auc and a.positives == b.positives == 4 and a.negatives == b.negatives == 8
+    assert a.logloss == pytest.approx(b.logloss, abs=2**-29)
+
+
+def test_gauc_is_the_weighted_mean_of_group_aucs():
+    logits, labels, weights = make_samples(5000, seed=9)
+    groups = (np.random.default_rng(1).zipf(1.3, 5000) % 700).astype(np.uint64) | np.uint64(1 << 63)
+    metrics = Metrics()
+    for part in np.array_split(np.arange(5000), 9):
+        metrics.update(logits[part], labels[part], weights[part], groups[part])
+    total, mean, skipped, counted = 0.0, 0.0, 0, 0
+    for group in np.unique(groups):
+        rows = groups == group
+        if len(set(labels[rows])) < 2:
+            skipped += 1
+            continue
+        counted += 1
+        impressions = weights[rows].astype(np.float64).sum()
+        mean += impressions * roc_auc_score(labels[rows], logits[rows], sample_weight=weights[rows])
+        total += impressions
+    values = metrics.compute()
+    assert values.gauc == pytest.approx(mean / total, abs=1e-6)
+    assert (values.gauc_groups, values.gauc_groups_skipped) == (counted, skipped)
+
+
+def test_group_ids_are_first_values():
+    ids = group_ids(np.array([5, 6, 2**64 - 1], np.uint64), np.array([0, 2, 2, 3], np.int32))
+    assert ids.tolist() == [5, 0, 2**64 - 1]
+
+
+def test_calibration_bins_hold_everything():
+    logits, labels, _ = make_samples(100_000, seed=2)
+    metrics = Metrics()
+    metrics.update(logits, labels)
+    p = sigmoid(logits)
+    curves = metrics.curves(bins=10)
+    by_count = curves["calibration"]
+    assert len(by_count) == 10
+    order = np.argsort(p, kind="stable")
+    for row, rows in zip(by_count, np.array_split(order, 10), strict=True):
+        assert row["weight"] == pytest.approx(10_000, abs=60)  # a fine bucket is not split
+        assert row["predicted"] == pytest.approx(p[rows].mean(), rel=2e-3)
+        assert row["actual"] == pytest.approx(labels[rows].mean(), abs=4e-3)
+    for row in curves["calibration_width"]:
+        rows = (p >= math.floor(row["predicted"] * 10) / 10) & (p < math.floor(row["predicted"] * 10 + 1) / 10)
+        assert row["weight"] == pytest.approx(rows.sum(), abs=20)
+        assert row["predicted"] == pytest.approx(p[rows].mean(), rel=2e-3)
+    for rows in (by_count, curves["calibration_width"]):
+        assert sum(row["weight"] for row in rows) == 100_000
+        assert sum(row["positives"] for row in rows) == labels.sum()
+
+
+def test_roc_points_span_the_area():
+    logits, labels, _ = make_samples(50_000)
+    metrics = Metrics()
+    metrics.update(logits, labels)
+    roc = np.array(metrics.curves(roc_points=300)["roc"])
+    assert roc[0].tolist() == [0, 0] and roc[-1].tolist() == [1, 1] and 200 < len(roc) <= 302
+    assert (np.diff(roc, axis=0) >= 0).all()
+    assert np.trapezoid(roc[:, 1], roc[:, 0]) == pytest.approx(metrics.compute().auc, abs=1e-4)
+
+
+def test_window_sees_only_the_last_batches():
+    logits, labels, weights = make_samples(4000)
+    metrics = Metrics(window=3)
+    batches = np.array_split(np.arange(4000), 10)
+    for rows in batches:
+        metrics.update(logits[rows], labels[rows], weights[rows])
+    last = np.concatenate(batches[-3:])
+    values = metrics.compute_window()
+    assert values.samples == len(last)
+    assert values.auc == pytest.approx(roc_auc_score(labels[last], logits[last], sample_weight=weights[last]), abs=1e-7)
+    assert values.logloss == pytest.approx(
+        log_loss(labels[last], sigmoid(logits[last]), sample_weight=weights[last]), rel=1e-6
+    )
+    assert metrics.compute().samples == 4000
+
+
+def test_saved_and_restored_goes_on_as_if_uninterrupted():
+    logits, labels, weights = make_samples(3000)
+    groups = (np.arange(3000) % 50).astype(np.uint64)
+    straight, first = Metrics(), Metrics()
+    straight.update(logits, labels, weights, groups)
+    first.update(logits[:1234], labels[:1234], weights[:1234], groups[:1234])
+    second = Metrics.from_state(first.state())
+    second.update(logits[1234:], labels[1234:], weights[1234:], groups[1234:])
+    assert second.state() == straight.state()
+    assert second.compute() == straight.compute()
+
+
+def test_damaged_state_is_corruption():
+    metrics = Metrics()
+    metrics.update(np.array([1.0, 2.0]), np.array([0.0, 1.0]), groups=np.array([1, 2], np.uint64))
+    state = metrics.state()
+    for i in range(len(state)):
+        damaged = bytearray(state)
+        damaged[i] ^= 0x20
+        with pytest.raises(Corruption):
+            Metrics.from_state(bytes(damaged))
+    for size in range(len(state)):
+        with pytest.raises(Corruption):
+            Metrics.from_state(state[:size])
+    with pytest.raises(Corruption):
+        Metrics.from_state(state + b"x")
+
+
+def test_wrong_use_is_a_typed_error():
+    with pytest.raises(ConfigError, match="did you mean 'logloss'"):
+        Metrics(names=["loglos"])
+    with pytest.raises(FailedPrecondition, match="same length"):
+        Metrics().update(np.zeros(3), np.zeros(2))
+    metrics = Metrics(names=["auc", "copc"])
+    assert list(metrics.as_dict()) == ["auc", "copc"]
+    assert set(METRIC_NAMES) >= {"auc", "gauc", "logloss", "ne", "copc", "ctr", "predicted_ctr"}
+
+
+def test_inputs_of_other_shapes_and_types_are_taken():
+    logits, labels, _ = make_samples(100)
+    a, b = Metrics(), Metrics()
+    a.update(logits, labels)
+    b.update(logits.reshape(-1, 1).astype(np.float64), np.stack([labels, labels * 0], axis=1)[:, 0].astype(bool))
+    assert a.state() == b.state()
