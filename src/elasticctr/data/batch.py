@@ -50,7 +50,21 @@ class Batch:
         )
 
     def slice(self, start: int, stop: int) -> Batch:
-        return self.take(np.arange(start, min(stop, len(self)), dtype=np.int64))
+        """The samples [start, stop), cut to those there are. Only the sparse values are copied."""
+        from elasticctr import _native
+
+        start, stop = max(start, 0), max(stop, 0)
+        values, offsets = _native.slice_bags(self.values, self.offsets, len(self), start, stop)
+        rows = slice(start, max(start, stop))
+        return Batch(
+            self.schema,
+            self.labels[rows],
+            self.dense[rows],
+            values,
+            offsets,
+            self.weights[rows],
+            self.shows[rows],
+        )
 
     @staticmethod
     def concat(batches: Sequence[Batch]) -> Batch:

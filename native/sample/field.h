@@ -1,0 +1,59 @@
+// Slot names, looked up as fast as text can be read: a log repeats the same slots in the same order, so each
+// line is first matched against what stood there before, and hashed only if that fails.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "sample/number.h"
+
+namespace elasticctr {
+
+// What a name in the text stands for.
+enum class FieldKind : uint8_t { kLabel, kWeight, kDense, kId, kString };
+
+struct Field {
+  std::string name;
+  FieldKind kind = FieldKind::kId;
+  uint32_t index = 0;  // of the label, the dense slot or the sparse slot
+  uint64_t seed = 0;   // of the feature hash, for kString
+
+  // The first 16 bytes of the name and which bits of them count.
+  uint64_t words[2] = {0, 0};
+  uint64_t masks[2] = {0, 0};
+  uint32_t length = 0;
+
+  Field* next = nullptr;  // the field that followed last time; a guess
+
+  // Whether the text at `p` starts with the name. REQUIRES: kLookahead readable bytes and p < end.
+  ELASTICCTR_INLINE bool Matches(const char* p, const char* end) const {
+    const uint64_t difference =
+        ((DecodeFixed64(p) ^ words[0]) & masks[0]) | ((DecodeFixed64(p + 8) ^ words[1]) & masks[1]);
+    if (difference != 0) return false;
+    if (length <= 16) [[likely]]
+      return true;
+    return static_cast<size_t>(end - p) >= length && std::memcmp(p, name.data(), length) == 0;
+  }
+};
+
+class FieldIndex {
+ public:
+  // REQUIRES: names are distinct, not empty and free of blanks and line ends.
+  explicit FieldIndex(std::vector<Field> fields);
+  FieldIndex(const FieldIndex&) = delete;
+  FieldIndex& operator=(const FieldIndex&) = delete;
+
+  // The field of that name, or nullptr.
+  Field* Find(std::string_view name);
+  Field** first() { return &first_; }  // the guess for the first field of a line
+
+ private:
+  std::vector<Field> fields_;
+  std::vector<Field*> buckets_;  // open addressing, a power of two of them
+  Field* first_ = nullptr;
+};
+
+}  // namespace elasticctr

@@ -1,0 +1,94 @@
+// Decimal numbers out of text, eight bytes at a time.
+//
+// Every reader here looks at up to kLookahead bytes from `p` on, whatever they are: the caller makes sure that
+// they can be read and that the text ends with a byte that is not part of a number.
+#pragma once
+
+#include <charconv>
+#include <cmath>
+#include <cstdint>
+
+#include "util/coding.h"
+#include "util/target.h"
+
+namespace elasticctr {
+
+inline constexpr size_t kLookahead = 64;
+
+inline constexpr uint64_t kPow10[] = {1, 10, 100, 1000, 10000, 100000, 1000000, 10000000, 100000000};
+
+// The leading digits of eight bytes: how many there are and their value.
+struct Digits {
+  unsigned count;
+  uint64_t value;
+};
+
+ELASTICCTR_INLINE Digits LeadingDigits(uint64_t bytes) {
+  const uint64_t x = bytes ^ 0x3030303030303030ULL;  // a digit becomes 0 to 9
+  // The lowest set bit marks the first byte over 9; carries only reach bytes after it.
+  const uint64_t others = ((x + 0x7676767676767676ULL) | x) & 0x8080808080808080ULL;
+  const unsigned count = others == 0 ? 8 : static_cast<unsigned>(__builtin_ctzll(others)) >> 3;
+  if (count == 0) return {0, 0};
+  uint64_t v = x << (64 - 8 * count);  // as if zeros stood before
+  v = v * 10 + (v >> 8);
+  v = ((v & 0x000000FF000000FFULL) * 0x000F424000000064ULL +
+       ((v >> 16) & 0x000000FF000000FFULL) * 0x0000271000000001ULL) >>
+      32;
+  return {count, v & 0xFFFFFFFFULL};
+}
+
+// Reads an unsigned 64-bit integer. Returns the byte after it, or nullptr if there is none or it is over 2^64 - 1.
+ELASTICCTR_INLINE const char* ReadU64(const char* p, uint64_t* out) {
+  const Digits first = LeadingDigits(DecodeFixed64(p));
+  if (first.count < 8) [[likely]] {
+    *out = first.value;
+    return first.count == 0 ? nullptr : p + first.count;
+  }
+  uint64_t value = first.value;
+  const Digits second = LeadingDigits(DecodeFixed64(p + 8));
+  value = value * kPow10[second.count] + second.value;
+  if (second.count < 8) {
+    *out = value;
+    return p + 8 + second.count;
+  }
+  for (p += 16; *p >= '0' && *p <= '9'; ++p) {
+    if (__builtin_mul_overflow(value, uint64_t{10}, &value) ||
+        __builtin_add_overflow(value, static_cast<uint64_t>(*p - '0'), &value)) {
+      return nullptr;
+    }
+  }
+  *out = value;
+  return p;
+}
+
+// The general case of ReadDouble, exact for any number of digits. Returns nullptr if [p, end) does not start
+// with a decimal number. Too large a number gives an infinity.
+const char* ReadDoubleSlowly(const char* p, const char* end, double* out);
+
+// Reads the nearest double of a decimal number such as -1.5e-3. Returns the byte after it, or nullptr.
+// `end` is the end of the text; nan and inf are not numbers.
+ELASTICCTR_INLINE const char* ReadDouble(const char* p, const char* end, double* out) {
+  constexpr double kPowers[] = {1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15};
+  const char* q = p;
+  const bool negative = *q == '-';
+  q += negative;
+  const Digits whole = LeadingDigits(DecodeFixed64(q));
+  q += whole.count;
+  uint64_t digits = whole.value;
+  unsigned decimals = 0;
+  if (*q == '.') {
+    const Digits part = LeadingDigits(DecodeFixed64(++q));
+    q += part.count;
+    decimals = part.count;
+    digits = digits * kPow10[decimals] + part.value;
+  }
+  // Fewer than 8 digits on a side is all of them; then both operands are exact and the division rounds once.
+  const bool is_simple = whole.count > 0 && whole.count < 8 && decimals < 8 && (*q | 0x20) != 'e';
+  if (!is_simple) [[unlikely]]
+    return ReadDoubleSlowly(p, end, out);
+  const double value = static_cast<double>(static_cast<int64_t>(digits)) / kPowers[decimals];
+  *out = negative ? -value : value;
+  return q;
+}
+
+}  // namespace elasticctr

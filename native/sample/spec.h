@@ -1,0 +1,44 @@
+// What a text parser needs to know of a schema. Made by data/parser.py, checked by Parser's constructor.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace elasticctr {
+
+enum class TextFormat : uint8_t { kFeasign, kSlot, kCriteo, kLibsvm, kLibffm };
+
+enum class Transform : uint8_t { kNone, kLog1p, kScale };
+
+struct SparseSpec {
+  std::string name;
+  bool hashed = false;     // values are strings, hashed with the slot's name
+  bool keep_last = false;  // of more than max_values values keep the last, not the first
+  uint32_t max_values = 1024;
+};
+
+struct DenseSpec {
+  std::string name;
+  uint32_t dim = 1;
+  Transform transform = Transform::kNone;
+  std::vector<double> min, diff;  // dim values each for kScale
+};
+
+struct ParserSpec {
+  TextFormat format = TextFormat::kSlot;
+  std::vector<std::string> labels;
+  std::string weight;  // empty: every sample weighs 1
+  std::vector<SparseSpec> sparse;
+  std::vector<DenseSpec> dense;
+  uint64_t hash_seed = 0;
+  bool require_label = true;  // otherwise a missing label is NaN, for scoring logs that have none
+
+  uint32_t dense_dim() const {
+    uint32_t sum = 0;
+    for (const auto& slot : dense) sum += slot.dim;
+    return sum;
+  }
+};
+
+}  // namespace elasticctr
