@@ -2,6 +2,7 @@
 
 from elasticctr.models.dense import load_dense
 from elasticctr.models.inputs import Inputs, InputSpec, Sequence, SequenceSpec
+from elasticctr.models.losses import Loss, LossSettings
 from elasticctr.models.model import InputNeeds, Model, ModelSettings, TowerSettings
 from elasticctr.models.registry import MODELS, create, input_needs, parse, resolve
 
@@ -10,6 +11,8 @@ __all__ = [
     "InputNeeds",
     "InputSpec",
     "Inputs",
+    "Loss",
+    "LossSettings",
     "Model",
     "ModelSettings",
     "Sequence",

@@ -6,8 +6,11 @@ the trainer through `input_needs` what rows of the tables must hold; it knows no
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Annotated, ClassVar, NamedTuple
 
+import torch
 from pydantic import Field
 from torch import Tensor, nn
 
@@ -77,3 +80,16 @@ class Model(nn.Module):
     def to_logits(self, x: Tensor) -> Tensor:
         """[B, labels] in the shape `forward` promises."""
         return x.squeeze(1) if self.spec.labels == 1 else x
+
+
+@contextmanager
+def evaluating(model: nn.Module) -> Iterator[None]:
+    """The model as it serves: no dropout, fixed batch norm, no gradients. Every module gets its own mode back."""
+    modes = [(module, module.training) for module in model.modules()]
+    model.eval()
+    try:
+        with torch.no_grad():
+            yield
+    finally:
+        for module, mode in modes:
+            module.training = mode

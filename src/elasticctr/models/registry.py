@@ -22,7 +22,7 @@ from elasticctr.models.fm import FM
 from elasticctr.models.initialize import seeded
 from elasticctr.models.inputs import Inputs, InputSpec, Sequence
 from elasticctr.models.lr import LR
-from elasticctr.models.model import InputNeeds, Model, ModelSettings
+from elasticctr.models.model import InputNeeds, Model, ModelSettings, evaluating
 from elasticctr.models.user_file import explain, load_class
 from elasticctr.models.wide_deep import WideDeep
 
@@ -104,17 +104,13 @@ def _try(model: Model) -> None:
     batch = 3
     labels = model.spec.labels
     expected = [batch] if labels == 1 else [batch, labels]
-    was_training = model.training
-    model.eval()
     try:
-        with torch.no_grad():
+        with evaluating(model):
             logits: object = model(zeros(model.spec, batch))
     except ElasticCTRError:
         raise
     except Exception as e:
         raise ConfigError(f"forward of model {model.name!r} fails: {explain(e, type(model))}") from e
-    finally:
-        model.train(was_training)
     if not isinstance(logits, torch.Tensor) or not logits.is_floating_point():
         shown = logits.dtype if isinstance(logits, torch.Tensor) else type(logits).__name__
         raise ConfigError(f"forward of model {model.name!r} must return a float tensor of logits, it returned {shown}")

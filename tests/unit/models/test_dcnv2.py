@@ -1,0 +1,67 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from elasticctr.errors import ConfigError
+from elasticctr.models import create, parse, resolve
+
+
+def cross_by_loops(model: torch.nn.Module, x0: np.ndarray, rank: int) -> np.ndarray:
+    x = x0.copy()
+    for layer in range(2):
+        if rank == 0:
+            matrix = model.cross.full[layer].weight.detach().numpy()
+            bias = model.cross.full[layer].bias.detach().numpy()
+        else:
+            up, down = model.cross.up[layer], model.cross.down[layer]
+            matrix, bias = up.weight.detach().numpy() @ down.weight.detach().numpy(), up.bias.detach().numpy()
+        after = np.empty_like(x)
+        for b in range(x.shape[0]):
+            for i in range(x.shape[1]):
+                inner = sum(matrix[i, j] * x[b, j] for j in range(x.shape[1]))
+                after[b, i] = x0[b, i] * (inner + bias[i]) + x[b, i]
+        x = after
+    return x
+
+
+@pytest.mark.parametrize("structure", ["stacked", "parallel"])
+@pytest.mark.parametrize("rank", [0, 2])
+def test_forward_equals_explicit_loops(kit, structure, rank):
+    settings = {"dim": 2, "hidden": [5, 3], "structure": structure, "cross_layers": 2, "rank": rank}
+    spec = kit.spec_for("dcnv2", settings, dims=(1, 3, 2), sequences=True)
+    model = kit.randomize(create("dcnv2", spec, settings))
+    inputs = kit.random_inputs(spec, dtype=torch.float64)
+    x0 = np.concatenate([inputs.flat.numpy(), *(kit.numpy_mean(s) for s in inputs.sequences.values())], axis=1)
+    crossed = cross_by_loops(model, x0, rank)
+    if structure == "stacked":
+        expected = kit.numpy_mlp(model.deep, crossed)[:, 0]
+    else:
+        deep = np.maximum(kit.numpy_mlp(model.deep, x0), 0)
+        head = model.head
+        both = np.concatenate([crossed, deep], axis=1)
+        expected = (both @ head.weight.detach().numpy().T + head.bias.detach().numpy())[:, 0]
+    np.testing.assert_allclose(model(inputs).detach().numpy(), expected, rtol=1e-9)
+    assert kit.check_gradients(model, inputs)
+
+
+@pytest.mark.parametrize(
+    "settings", [{"hidden": []}, {"hidden": [8], "rank": 4}, {"hidden": [8], "structure": "parallel"}]
+)
+def test_learns_xor(kit, settings):
+    """With no tower the crosses have to do it alone."""
+    assert kit.learn_xor("dcnv2", {"dim": 4, "cross_layers": 2} | settings).all()
+
+
+def test_low_rank_is_smaller(kit):
+    spec = kit.spec_for("dcnv2", slots=tuple("abcdefgh"))
+    full, low = (sum(p.numel() for p in create("dcnv2", spec, {"rank": r}).cross.parameters()) for r in (0, 8))
+    width = 8 * 9 + 2
+    assert full == 3 * (width * width + width)
+    assert low == 3 * (2 * 8 * width + width)
+
+
+def test_zero_layers_is_refused():
+    with pytest.raises(ConfigError, match="cross_layers"):
+        parse(resolve("dcnv2"), {"cross_layers": 0})
