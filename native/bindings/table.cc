@@ -1,7 +1,319 @@
+#include "table/table.h"
+
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
+#include <nanobind/stl/vector.h>
+
 #include "bindings/bindings.h"
+#include "util/status.h"
+
+namespace nb = nanobind;
+using namespace nb::literals;
 
 namespace elasticctr {
+namespace {
 
-void BindTable(nanobind::module_&) {}
+using Feasigns = nb::ndarray<const uint64_t, nb::shape<-1>, nb::c_contig, nb::device::cpu>;
+using Offsets = nb::ndarray<const int32_t, nb::shape<-1>, nb::c_contig, nb::device::cpu>;
+using Floats = nb::ndarray<float, nb::device::cpu>;
+using Column = nb::ndarray<const float, nb::shape<-1>, nb::device::cpu>;
+
+template <typename T>
+using Numpy = nb::ndarray<nb::numpy, T>;
+
+template <typename T>
+Numpy<T> MoveToNumpy(std::vector<T>&& from, std::initializer_list<size_t> shape) {
+  auto* owned = new std::vector<T>(std::move(from));
+  nb::capsule owner(owned, [](void* p) noexcept { delete static_cast<std::vector<T>*>(p); });
+  return Numpy<T>(owned->data(), shape, owner);
+}
+
+template <typename T>
+Numpy<T> NewNumpy(std::initializer_list<size_t> shape) {
+  size_t size = 1;
+  for (const size_t n : shape) size *= n;
+  T* data = new T[size]();
+  nb::capsule owner(data, [](void* p) noexcept { delete[] static_cast<T*>(p); });
+  return Numpy<T>(data, shape, owner);
+}
+
+Target ToTarget(const Floats& array) {
+  const size_t n = array.ndim();
+  if (n != 2 && n != 3) {
+    throw Error(Code::kFailedPrecondition, "an array for pull or push has 2 or 3 dimensions, not " + std::to_string(n));
+  }
+  if (array.shape(n - 1) > 1 && array.stride(n - 1) != 1) {
+    throw Error(Code::kFailedPrecondition, "an array for pull or push needs its columns side by side in memory");
+  }
+  return {array.data(),
+          array.shape(0),
+          n == 3 ? array.shape(1) : 0,
+          array.shape(n - 1),
+          static_cast<size_t>(array.stride(0)),
+          n == 3 ? static_cast<size_t>(array.stride(1)) : 0};
+}
+
+std::vector<Target> ToTargets(const std::vector<Floats>& arrays) {
+  std::vector<Target> targets;
+  for (const Floats& array : arrays) targets.push_back(ToTarget(array));
+  return targets;
+}
+
+const Column* CheckColumn(const std::optional<Column>& column, size_t samples, const char* name) {
+  if (!column) return nullptr;
+  if (column->shape(0) != samples) {
+    throw Error(Code::kFailedPrecondition, std::string(name) + " has " + std::to_string(column->shape(0)) +
+                                               " values for a batch of " + std::to_string(samples) + " samples");
+  }
+  return &*column;
+}
+
+Numpy<float> CounterArray(const std::vector<Counters>& counters, float Counters::* field) {
+  std::vector<float> values;
+  for (const Counters& c : counters) values.push_back(c.*field);
+  const size_t size = values.size();
+  return MoveToNumpy(std::move(values), {size});
+}
+
+Numpy<uint32_t> LastSeenArray(const std::vector<Counters>& counters) {
+  std::vector<uint32_t> values;
+  for (const Counters& c : counters) values.push_back(c.last_seen);
+  const size_t size = values.size();
+  return MoveToNumpy(std::move(values), {size});
+}
+
+void BindSettings(nb::module_& m) {
+  nb::enum_<OptimizerKind>(m, "OptimizerKind")
+      .value("sgd", OptimizerKind::kSgd)
+      .value("adagrad", OptimizerKind::kAdagrad)
+      .value("rowwise_adagrad", OptimizerKind::kRowwiseAdagrad)
+      .value("adam", OptimizerKind::kAdam)
+      .value("ftrl", OptimizerKind::kFtrl);
+  nb::class_<OptimizerSettings>(m, "OptimizerSettings")
+      .def(nb::init<>())
+      .def_rw("kind", &OptimizerSettings::kind)
+      .def_rw("learning_rate", &OptimizerSettings::learning_rate)
+      .def_rw("epsilon", &OptimizerSettings::epsilon)
+      .def_rw("beta1", &OptimizerSettings::beta1)
+      .def_rw("beta2", &OptimizerSettings::beta2)
+      .def_rw("beta", &OptimizerSettings::beta)
+      .def_rw("initial_accumulator", &OptimizerSettings::initial_accumulator)
+      .def_rw("l1", &OptimizerSettings::l1)
+      .def_rw("l2", &OptimizerSettings::l2)
+      .def_rw("gradient_clip", &OptimizerSettings::gradient_clip)
+      .def_rw("weight_bound", &OptimizerSettings::weight_bound);
+  nb::enum_<InitializerKind>(m, "InitializerKind")
+      .value("zeros", InitializerKind::kZeros)
+      .value("constant", InitializerKind::kConstant)
+      .value("uniform", InitializerKind::kUniform)
+      .value("normal", InitializerKind::kNormal);
+  nb::class_<InitializerSettings>(m, "InitializerSettings")
+      .def(
+          "__init__",
+          [](InitializerSettings* self, InitializerKind kind, float a, float b) {
+            new (self) InitializerSettings{kind, a, b};
+          },
+          "kind"_a, "a"_a = 0.0f, "b"_a = 0.0f);
+  nb::class_<SegmentSettings>(m, "SegmentSettings")
+      .def(
+          "__init__",
+          [](SegmentSettings* self, std::string name, uint32_t dim, const OptimizerSettings& optimizer,
+             const InitializerSettings& initializer) {
+            new (self) SegmentSettings{std::move(name), dim, optimizer, initializer};
+          },
+          "name"_a, "dim"_a, "optimizer"_a, "initializer"_a);
+}
+
+void BindLookup(nb::module_& m) {
+  nb::class_<Lookup>(m, "Lookup")
+      .def(
+          "__init__",
+          [](Lookup* self, Feasigns values, Offsets offsets, size_t samples, const std::vector<uint32_t>& slots) {
+            nb::gil_scoped_release release;
+            new (self) Lookup({values.data(), values.size()}, {offsets.data(), offsets.size()}, samples, slots);
+          },
+          "values"_a, "offsets"_a, "samples"_a, "slots"_a)
+      .def_prop_ro("samples", &Lookup::samples)
+      .def_prop_ro("slots", &Lookup::slots)
+      .def_prop_ro("occurrences", &Lookup::occurrences)
+      .def_prop_ro("distinct", &Lookup::distinct)
+      .def_prop_ro("is_single_valued", &Lookup::is_single_valued)
+      .def_prop_ro("feasigns",
+                   [](const Lookup& self) {
+                     return MoveToNumpy(std::vector<uint64_t>(self.feasigns(), self.feasigns() + self.distinct()),
+                                        {self.distinct()});
+                   })
+      .def_prop_ro("inverse",
+                   [](const Lookup& self) {
+                     return MoveToNumpy(std::vector<uint32_t>(self.inverse(), self.inverse() + self.occurrences()),
+                                        {self.occurrences()});
+                   })
+      .def_prop_ro("starts",
+                   [](const Lookup& self) {
+                     return MoveToNumpy(std::vector<uint32_t>(self.starts(), self.starts() + self.distinct() + 1),
+                                        {self.distinct() + 1});
+                   })
+      .def_prop_ro("order",
+                   [](const Lookup& self) {
+                     return MoveToNumpy(std::vector<uint32_t>(self.order(), self.order() + self.occurrences()),
+                                        {self.occurrences()});
+                   })
+      .def(
+          "lengths",
+          [](const Lookup& self, size_t position, int64_t limit) {
+            if (position >= self.slots()) throw Error(Code::kFailedPrecondition, "the lookup has no such slot");
+            auto lengths = NewNumpy<int64_t>({self.samples()});
+            for (size_t i = 0; i < self.samples(); ++i) {
+              lengths.data()[i] = std::min<int64_t>(self.BagSize(position * self.samples() + i), limit);
+            }
+            return lengths;
+          },
+          "position"_a, "limit"_a = int64_t{1} << 40);
+}
+
+void BindLayout(nb::module_& m) {
+  nb::enum_<PoolingKind>(m, "PoolingKind")
+      .value("sum", PoolingKind::kSum)
+      .value("mean", PoolingKind::kMean)
+      .value("first", PoolingKind::kFirst)
+      .value("last", PoolingKind::kLast);
+  nb::class_<SlotTarget>(m, "SlotTarget")
+      .def(
+          "__init__",
+          [](SlotTarget* self, uint32_t slot, uint32_t target, PoolingKind pooling, std::vector<int32_t> columns,
+             uint32_t length) { new (self) SlotTarget{slot, target, pooling, std::move(columns), length}; },
+          "slot"_a, "target"_a, "pooling"_a, "columns"_a, "length"_a = 0);
+  nb::class_<Layout>(m, "Layout")
+      .def(nb::init<std::vector<SlotTarget>, std::vector<uint32_t>>(), "slots"_a, "dims"_a)
+      .def_prop_ro("targets", &Layout::targets)
+      .def(
+          "lookup",
+          [](const Layout& self, Feasigns values, Offsets offsets, size_t samples) {
+            nb::gil_scoped_release release;
+            return new Lookup({values.data(), values.size()}, {offsets.data(), offsets.size()}, samples,
+                              self.slot_numbers());
+          },
+          "values"_a, "offsets"_a, "samples"_a, nb::rv_policy::take_ownership);
+}
+
+void BindStats(nb::module_& m) {
+  nb::class_<TableStats>(m, "TableStats")
+      .def_ro("rows", &TableStats::rows)
+      .def_ro("row_bytes", &TableStats::row_bytes)
+      .def_ro("payload_bytes", &TableStats::payload_bytes)
+      .def_ro("counter_bytes", &TableStats::counter_bytes)
+      .def_ro("index_bytes", &TableStats::index_bytes)
+      .def_ro("pending", &TableStats::pending)
+      .def_ro("pending_bytes", &TableStats::pending_bytes)
+      .def_ro("steps", &TableStats::steps);
+}
+
+void BindTableClass(nb::module_& m) {
+  nb::class_<Table>(m, "Table")
+      .def(
+          "__init__",
+          [](Table* self, std::string name, uint64_t seed, bool counters, std::vector<SegmentSettings> segments,
+             uint32_t admission_count, double admission_probability) {
+            new (self) Table(TableSettings{
+                std::move(name), seed, counters, std::move(segments), {admission_count, admission_probability}});
+          },
+          "name"_a, "seed"_a, "counters"_a, "segments"_a, "admission_count"_a = 1, "admission_probability"_a = 1.0)
+      .def_prop_ro("row_stride", [](const Table& self) { return self.layout().stride(); })
+      .def("find", &Table::Find, "lookup"_a, "insert"_a, nb::call_guard<nb::gil_scoped_release>())
+      .def(
+          "pull",
+          [](const Table& self, const Lookup& lookup, const Layout& layout, const std::vector<Floats>& targets) {
+            const auto converted = ToTargets(targets);
+            nb::gil_scoped_release release;
+            self.Pull(lookup, layout, converted);
+          },
+          "lookup"_a, "layout"_a, "targets"_a)
+      .def(
+          "push",
+          [](Table& self, const Lookup& lookup, const Layout& layout, const std::vector<Floats>& gradients,
+             const std::optional<Column>& clicks, const std::optional<Column>& shows, uint32_t now, float rate_scale,
+             float gradient_scale) {
+            const auto converted = ToTargets(gradients);
+            PushSamples samples;
+            if (const Column* column = CheckColumn(clicks, lookup.samples(), "clicks")) {
+              samples.clicks = column->data();
+              samples.click_stride = static_cast<size_t>(column->stride(0));
+            }
+            if (const Column* column = CheckColumn(shows, lookup.samples(), "shows")) {
+              samples.shows = column->data();
+              samples.show_stride = static_cast<size_t>(column->stride(0));
+            }
+            samples.now = now;
+            samples.rate_scale = rate_scale;
+            samples.gradient_scale = gradient_scale;
+            nb::gil_scoped_release release;
+            self.Push(lookup, layout, converted, samples);
+          },
+          "lookup"_a, "layout"_a, "gradients"_a, "clicks"_a.none() = nb::none(), "shows"_a.none() = nb::none(),
+          "now"_a = 0, "rate_scale"_a = 1.0f, "gradient_scale"_a = 1.0f)
+      .def(
+          "get",
+          [](const Table& self, Feasigns feasigns) {
+            const size_t n = feasigns.size(), dim = self.layout().weights_dim();
+            auto weights = NewNumpy<float>({n, dim});
+            auto found = NewNumpy<bool>({n});
+            std::vector<Counters> counters(n);
+            {
+              nb::gil_scoped_release release;
+              self.Get({feasigns.data(), n}, weights.data(), found.data(), counters.data());
+            }
+            return nb::make_tuple(weights, found, CounterArray(counters, &Counters::show),
+                                  CounterArray(counters, &Counters::click), LastSeenArray(counters));
+          },
+          "feasigns"_a)
+      .def(
+          "export_rows",
+          [](const Table& self, uint32_t first, uint32_t last, size_t limit, uint64_t cursor) {
+            std::vector<uint64_t> feasigns;
+            std::vector<float> weights;
+            std::vector<Counters> counters;
+            uint64_t next;
+            {
+              nb::gil_scoped_release release;
+              next = self.Export(first, last, limit, cursor, &feasigns, &weights, &counters);
+            }
+            const size_t n = feasigns.size();
+            return nb::make_tuple(next, MoveToNumpy(std::move(feasigns), {n}),
+                                  MoveToNumpy(std::move(weights), {n, self.layout().weights_dim()}),
+                                  CounterArray(counters, &Counters::show), CounterArray(counters, &Counters::click),
+                                  LastSeenArray(counters));
+          },
+          "first_bucket"_a, "last_bucket"_a, "limit"_a, "cursor"_a)
+      .def("decay", &Table::Decay, "rate"_a, nb::call_guard<nb::gil_scoped_release>())
+      .def(
+          "evict",
+          [](Table& self, float show_weight, float click_weight, float min_score, uint32_t oldest) {
+            nb::gil_scoped_release release;
+            return self.Evict({show_weight, click_weight, min_score, oldest});
+          },
+          "show_weight"_a, "click_weight"_a, "min_score"_a, "oldest"_a)
+      .def(
+          "erase",
+          [](Table& self, Feasigns feasigns) {
+            nb::gil_scoped_release release;
+            return self.Erase({feasigns.data(), feasigns.size()});
+          },
+          "feasigns"_a)
+      .def("stats", &Table::GetStats)
+      .def("save", &Table::Save, "path"_a, "note"_a, nb::call_guard<nb::gil_scoped_release>())
+      .def("load", &Table::Load, "path"_a, nb::call_guard<nb::gil_scoped_release>());
+}
+
+}  // namespace
+
+void BindTable(nb::module_& m) {
+  BindSettings(m);
+  BindLookup(m);
+  BindLayout(m);
+  BindStats(m);
+  BindTableClass(m);
+}
 
 }  // namespace elasticctr

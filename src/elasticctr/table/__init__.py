@@ -1,1 +1,42 @@
-"""Sparse tables: feasign to row, thin over the native core."""
+"""Sparse tables: u64 feasign -> row of weights, optimizer state and counters."""
+
+from elasticctr.table.settings import (
+    AdagradSettings,
+    AdamSettings,
+    AdmissionSettings,
+    ConstantSettings,
+    FtrlSettings,
+    InitializerSettings,
+    NormalSettings,
+    OptimizerSettings,
+    RowwiseAdagradSettings,
+    SegmentSettings,
+    SgdSettings,
+    TableSettings,
+    UniformSettings,
+    ZerosSettings,
+)
+from elasticctr.table.table import Layout, Lookup, Rows, SlotTarget, Table, TableStats
+
+__all__ = [
+    "AdagradSettings",
+    "AdamSettings",
+    "AdmissionSettings",
+    "ConstantSettings",
+    "FtrlSettings",
+    "InitializerSettings",
+    "Layout",
+    "Lookup",
+    "NormalSettings",
+    "OptimizerSettings",
+    "Rows",
+    "RowwiseAdagradSettings",
+    "SegmentSettings",
+    "SgdSettings",
+    "SlotTarget",
+    "Table",
+    "TableSettings",
+    "TableStats",
+    "UniformSettings",
+    "ZerosSettings",
+]

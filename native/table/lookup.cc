@@ -1,0 +1,164 @@
+#include "table/lookup.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <limits>
+#include <string>
+
+#include "util/status.h"
+#include "util/target.h"
+
+namespace elasticctr {
+namespace {
+
+constexpr uint32_t kNone = std::numeric_limits<uint32_t>::max();
+constexpr size_t kMinBuckets = 1024;
+// Places per feasign: 4 bytes each, so a sparse index is still small, and most searches end at their first place.
+constexpr size_t kSparseness = 4;
+
+// One multiplication; good enough for a table that lives for one batch.
+inline uint64_t Scatter(uint64_t feasign) {
+  const auto product = static_cast<unsigned __int128>(feasign ^ 0x9E3779B97F4A7C15ULL) * 0xD6E8FEB86659FD93ULL;
+  return static_cast<uint64_t>(product) ^ static_cast<uint64_t>(product >> 64);
+}
+
+// Open addressing over positions in `feasigns`. Kept per thread: the size that served one batch serves the next.
+struct Scratch {
+  Buffer<uint32_t> places;
+  size_t buckets = kMinBuckets;
+  Buffer<uint64_t> feasigns;
+  Buffer<uint32_t> counts;
+  Buffer<uint32_t> ranks;
+
+  void Clear() { std::memset(places.Reserve(buckets), 0xFF, buckets * sizeof(uint32_t)); }
+
+  void Grow(const uint64_t* known, size_t count) {
+    buckets *= 4;
+    Clear();
+    const size_t mask = buckets - 1;
+    for (uint32_t i = 0; i < count; ++i) {
+      size_t place = Scatter(known[i]) & mask;
+      while (places[place] != kNone) place = (place + 1) & mask;
+      places[place] = i;
+    }
+  }
+};
+
+Scratch& ThreadScratch() {
+  thread_local Scratch scratch;
+  return scratch;
+}
+
+ELASTICCTR_CLONES bool IsIota(const int32_t* offsets, size_t count) {
+  int32_t differences = 0;
+  for (size_t i = 0; i < count; ++i) differences |= offsets[i] - offsets[0] - static_cast<int32_t>(i);
+  return differences == 0;
+}
+
+}  // namespace
+
+Lookup::Lookup(std::span<const uint64_t> values, std::span<const int32_t> offsets, size_t samples,
+               std::span<const uint32_t> slots)
+    : samples_(samples), slots_(slots.size()) {
+  if (offsets.empty() || (samples > 0 && (offsets.size() - 1) % samples != 0) ||
+      (samples == 0 && offsets.size() != 1)) {
+    throw Error(Code::kData, "a batch of " + std::to_string(samples) + " samples cannot have " +
+                                 std::to_string(offsets.size()) + " offsets");
+  }
+  if (slots_ * samples >= kNone) throw Error(Code::kData, "a batch of over 2^32 bags; make batches smaller");
+  is_single_valued_ = true;
+  for (const uint32_t slot : slots) {
+    if (samples > 0 && slot >= (offsets.size() - 1) / samples) {
+      throw Error(Code::kData, "slot " + std::to_string(slot) + " is not in the batch");
+    }
+    const int32_t* slot_offsets = offsets.data() + slot * samples;
+    if (IsIota(slot_offsets, samples + 1)) {
+      occurrences_ += samples;
+    } else {
+      is_single_valued_ = false;
+      if (!std::is_sorted(slot_offsets, slot_offsets + samples + 1)) {
+        throw Error(Code::kData, "offsets of slot " + std::to_string(slot) + " go backwards");
+      }
+      occurrences_ += static_cast<size_t>(slot_offsets[samples] - slot_offsets[0]);
+    }
+    if (slot_offsets[0] < 0 || static_cast<size_t>(slot_offsets[samples]) > values.size()) {
+      throw Error(Code::kData, "offsets of slot " + std::to_string(slot) + " point outside the values");
+    }
+  }
+  Deduplicate(values.data(), offsets, slots);
+  if (!is_single_valued_) NumberBags(offsets, slots);
+}
+
+void Lookup::Deduplicate(const uint64_t* values, std::span<const int32_t> offsets, std::span<const uint32_t> slots) {
+  Scratch& scratch = ThreadScratch();
+  uint64_t* const feasigns = scratch.feasigns.Reserve(occurrences_);
+  uint32_t* const counts = scratch.counts.Reserve(occurrences_);
+  uint32_t* const ranks = scratch.ranks.Reserve(occurrences_);
+  uint32_t* const inverse = inverse_.Reserve(occurrences_);
+  scratch.Clear();
+  uint32_t* places = scratch.places.data();
+  size_t mask = scratch.buckets - 1;
+  size_t limit = scratch.buckets / 2;
+  size_t distinct = 0;
+  size_t occurrence = 0;
+  for (const uint32_t slot : slots) {
+    const uint64_t* value = values + offsets[slot * samples_];
+    const uint64_t* const end = values + offsets[(slot + 1) * samples_];
+    for (; value != end; ++value, ++occurrence) {
+      size_t place = Scatter(*value) & mask;
+      uint32_t found;
+      while ((found = places[place]) != kNone && feasigns[found] != *value) place = (place + 1) & mask;
+      if (found == kNone) {
+        found = static_cast<uint32_t>(distinct);
+        places[place] = found;
+        feasigns[distinct] = *value;
+        counts[distinct] = 0;
+        if (++distinct > limit) {
+          scratch.Grow(feasigns, distinct);
+          places = scratch.places.data();
+          mask = scratch.buckets - 1;
+          limit = scratch.buckets / 2;
+        }
+      }
+      inverse[occurrence] = found;
+      ranks[occurrence] = counts[found]++;
+    }
+  }
+  distinct_ = distinct;
+  scratch.buckets = std::max(kMinBuckets, std::bit_ceil(distinct * kSparseness * 3 / 4));
+  std::memcpy(feasigns_.Reserve(distinct), feasigns, distinct * sizeof(uint64_t));
+  rows_.Reserve(distinct);
+  uint32_t* const starts = starts_.Reserve(distinct + 1);
+  uint32_t sum = 0;
+  for (size_t i = 0; i < distinct; ++i) {
+    starts[i] = sum;
+    sum += counts[i];
+  }
+  starts[distinct] = sum;
+  SortOccurrences(ranks);
+}
+
+void Lookup::SortOccurrences(const uint32_t* ranks) {
+  uint32_t* const order = order_.Reserve(occurrences_);
+  const uint32_t* const starts = starts_.data();
+  const uint32_t* const inverse = inverse_.data();
+  for (size_t i = 0; i < occurrences_; ++i) order[starts[inverse[i]] + ranks[i]] = static_cast<uint32_t>(i);
+}
+
+void Lookup::NumberBags(std::span<const int32_t> offsets, std::span<const uint32_t> slots) {
+  uint32_t* const starts = bag_starts_.Reserve(slots_ * samples_ + 1);
+  uint32_t* const bags = bags_.Reserve(occurrences_);
+  uint32_t occurrence = 0;
+  uint32_t bag = 0;
+  for (const uint32_t slot : slots) {
+    const int32_t* slot_offsets = offsets.data() + slot * samples_;
+    for (size_t i = 0; i < samples_; ++i, ++bag) {
+      starts[bag] = occurrence;
+      for (int32_t k = slot_offsets[i]; k < slot_offsets[i + 1]; ++k) bags[occurrence++] = bag;
+    }
+  }
+  starts[bag] = occurrence;
+}
+
+}  // namespace elasticctr

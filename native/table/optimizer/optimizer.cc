@@ -1,0 +1,23 @@
+#include "table/optimizer/optimizer.h"
+
+#include "table/optimizer/adagrad.h"
+#include "table/optimizer/adam.h"
+#include "table/optimizer/ftrl.h"
+#include "table/optimizer/rowwise_adagrad.h"
+#include "table/optimizer/sgd.h"
+#include "util/status.h"
+
+namespace elasticctr {
+
+std::unique_ptr<Optimizer> MakeOptimizer(const OptimizerSettings& settings) {
+  switch (settings.kind) {
+    case OptimizerKind::kSgd: return std::make_unique<Sgd>(settings);
+    case OptimizerKind::kAdagrad: return std::make_unique<Adagrad>(settings);
+    case OptimizerKind::kRowwiseAdagrad: return std::make_unique<RowwiseAdagrad>(settings);
+    case OptimizerKind::kAdam: return std::make_unique<Adam>(settings);
+    case OptimizerKind::kFtrl: return std::make_unique<Ftrl>(settings);
+  }
+  throw Error(Code::kInternal, "unknown optimizer");
+}
+
+}  // namespace elasticctr

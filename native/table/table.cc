@@ -1,0 +1,189 @@
+#include "table/table.h"
+
+#include <algorithm>
+#include <mutex>
+
+#include "util/hash.h"
+#include "util/status.h"
+#include "util/thread_pool.h"
+
+namespace elasticctr {
+namespace {
+
+constexpr size_t kFindBlock = 512;   // feasigns per task
+constexpr size_t kAhead = 32;        // searches under way at once
+constexpr size_t kFewMissing = 128;  // inserted by one thread
+
+TableSettings Checked(TableSettings settings) {
+  settings.Check();
+  return settings;
+}
+
+}  // namespace
+
+Table::Table(TableSettings settings)
+    : settings_(Checked(std::move(settings))), layout_(settings_), arena_(kShards, layout_.stride(), Index::kMaxRow) {
+  for (const SegmentSettings& segment : settings_.segments) {
+    optimizers_.push_back(MakeOptimizer(segment.optimizer));
+    initializers_.emplace_back(segment.initializer, settings_.name, segment.name, settings_.seed);
+  }
+  Clear();
+}
+
+void Table::Clear() {
+  for (size_t s = 0; s < kShards; ++s) {
+    Shard& shard = shards_[s];
+    shard.rows = 0;
+    shard.pending.Clear();
+    arena_.Commit(s, 1);
+    arena_.Shrink(s, 1);
+    shard.index.Rebuild(0, RowsOf(s));
+  }
+  ++generation_;
+}
+
+uint32_t Table::FindRow(uint64_t feasign) const {
+  const uint64_t hash = Mix64(feasign);
+  const size_t s = ShardOfHash(hash);
+  const uint32_t local = shards_[s].index.Find(feasign, hash, RowsOf(s));
+  return local == 0 ? 0 : RowNumber(s, local);
+}
+
+// Three passes over a few feasigns at a time, each asking memory for what the next one reads.
+void Table::FindRange(const uint64_t* feasigns, size_t count, uint32_t* rows) const {
+  uint64_t hashes[kAhead];
+  const uint32_t* lines[kAhead];
+  uint32_t candidates[kAhead];
+  for (size_t begin = 0; begin < count; begin += kAhead) {
+    const size_t width = std::min(kAhead, count - begin);
+    for (size_t i = 0; i < width; ++i) {
+      hashes[i] = Mix64(feasigns[begin + i]);
+      lines[i] = shards_[ShardOfHash(hashes[i])].index.Line(hashes[i]);
+      __builtin_prefetch(lines[i]);
+    }
+    for (size_t i = 0; i < width; ++i) {
+      candidates[i] = RowNumber(ShardOfHash(hashes[i]), Index::Candidate(lines[i], hashes[i]));
+      __builtin_prefetch(Row(candidates[i]));
+    }
+    for (size_t i = 0; i < width; ++i) {
+      const uint64_t feasign = feasigns[begin + i];
+      const bool is_it =
+          RowLayout::Key(Row(candidates[i])) == feasign && candidates[i] != RowNumber(ShardOfHash(hashes[i]), 0);
+      rows[begin + i] = is_it ? candidates[i] : FindRow(feasign);
+    }
+  }
+}
+
+void Table::Find(Lookup* lookup, bool insert) {
+  std::unique_lock writing(mutex_, std::defer_lock);
+  std::shared_lock reading(mutex_, std::defer_lock);
+  if (insert) {
+    writing.lock();
+    ++finds_;
+  } else {
+    reading.lock();
+  }
+  const size_t blocks = (lookup->distinct() + kFindBlock - 1) / kFindBlock;
+  std::vector<std::vector<uint32_t>> missing(insert ? blocks : 0);
+  ThreadPool::Default().Run(blocks, [&](size_t block) {
+    const size_t begin = block * kFindBlock;
+    const size_t end = std::min(begin + kFindBlock, lookup->distinct());
+    FindRange(lookup->feasigns() + begin, end - begin, lookup->rows() + begin);
+    if (!insert) return;
+    for (size_t i = begin; i < end; ++i) {
+      if (lookup->rows()[i] == 0) missing[block].push_back(static_cast<uint32_t>(i));
+    }
+  });
+  if (insert) InsertMissing(lookup, missing);
+  lookup->SetFound(this, generation_);
+}
+
+// A task owns every kTasks-th shard and walks all missing feasigns in order, so rows are made in the same order
+// within their shard whatever the number of threads.
+void Table::InsertMissing(Lookup* lookup, const std::vector<std::vector<uint32_t>>& missing) {
+  size_t count = 0;
+  for (const auto& block : missing) count += block.size();
+  if (count == 0) return;
+  const size_t tasks = count <= kFewMissing ? 1 : std::min<size_t>(ThreadPool::Default().size() * 2, kShards);
+  ThreadPool::Default().Run(tasks, [&](size_t task) {
+    for (const auto& block : missing) {
+      for (const uint32_t i : block) {
+        const uint64_t feasign = lookup->feasigns()[i];
+        const size_t s = ShardOfHash(Mix64(feasign));
+        if (s % tasks != task) continue;
+        if (IsAdmitted(shards_[s], feasign, lookup->starts()[i + 1] - lookup->starts()[i])) {
+          lookup->rows()[i] = AddRow(s, feasign);
+        }
+      }
+    }
+  });
+}
+
+bool Table::IsAdmitted(Shard& shard, uint64_t feasign, uint32_t occurrences) const {
+  const AdmissionSettings& admission = settings_.admission;
+  if (admission.count > 1) {
+    return shard.pending.Count(feasign, occurrences, admission.count) >= admission.count;
+  }
+  if (admission.probability >= 1.0) return true;
+  // One draw per occurrence, from a stream of its own for every (seed, feasign, batch).
+  const uint64_t stream = Mix64(Mix64(feasign ^ settings_.seed) + finds_);
+  for (uint32_t k = 1; k <= occurrences; ++k) {
+    const double draw = static_cast<double>(Mix64(stream + k * 0x9E3779B97F4A7C15ULL) >> 11) * 0x1p-53;
+    if (draw < admission.probability) return true;
+  }
+  return false;
+}
+
+uint32_t Table::AddRow(size_t s, uint64_t feasign) {
+  Shard& shard = shards_[s];
+  arena_.Commit(s, shard.rows + 2);  // rows, the row of zeros, and this one
+  const uint32_t number = RowNumber(s, shard.rows + 1);
+  std::byte* row = Row(number);
+  std::memset(row, 0, layout_.stride());
+  RowLayout::SetKey(row, feasign);
+  for (size_t i = 0; i < optimizers_.size(); ++i) {
+    const SegmentLayout& segment = layout_.segments()[i];
+    float* weights = RowLayout::Floats(row, segment.weights);
+    initializers_[i].Fill(feasign, weights, segment.dim);
+    optimizers_[i]->Start(weights, RowLayout::Floats(row, segment.state), segment.dim);
+  }
+  shard.index.Add(shard.rows + 1, RowsOf(s));
+  ++shard.rows;
+  return number;
+}
+
+void Table::CheckFound(const Lookup& lookup, const Layout& layout) const {
+  if (!lookup.IsFoundIn(this, generation_)) {
+    throw Error(Code::kFailedPrecondition, "table '" + settings_.name +
+                                               "': the lookup's rows are not of this table or no longer valid; "
+                                               "call find after evict, erase or load");
+  }
+  if (layout.slots().size() != lookup.slots()) {
+    throw Error(Code::kFailedPrecondition, "table '" + settings_.name + "': a lookup of " +
+                                               std::to_string(lookup.slots()) + " slots with a layout of " +
+                                               std::to_string(layout.slots().size()));
+  }
+  for (size_t i = 0; i < layout.dims().size() || i < layout_.segments().size(); ++i) {
+    if (layout.dims().size() != layout_.segments().size() || layout.dims()[i] != layout_.segments()[i].dim) {
+      throw Error(Code::kFailedPrecondition, "table '" + settings_.name + "': the layout was made for another table");
+    }
+  }
+}
+
+TableStats Table::GetStats() const {
+  std::shared_lock reading(mutex_);
+  TableStats stats;
+  for (const Shard& shard : shards_) {
+    stats.rows += shard.rows;
+    stats.index_bytes += shard.index.bytes();
+    stats.pending += shard.pending.size();
+    stats.pending_bytes += shard.pending.bytes();
+  }
+  stats.row_bytes = stats.rows * layout_.stride();
+  stats.payload_bytes = stats.rows * (layout_.weights_dim() + layout_.state_floats()) * sizeof(float);
+  stats.counter_bytes = layout_.has_counters() ? stats.rows * sizeof(Counters) : 0;
+  stats.steps = steps_;
+  return stats;
+}
+
+}  // namespace elasticctr

@@ -1,0 +1,149 @@
+// A sparse table: u64 feasign -> row of weights, optimizer state and counters, with no fixed vocabulary.
+//
+// A training step is Find(insert) -> Pull -> Push on one Lookup. Rows are spread over 256 shards by the top bits
+// of Mix64; work is split by shard, sample or feasign over ThreadPool::Default(), and results do not depend on
+// the number of threads.
+//
+// Threads: every function may be called from any thread. Those that only read rows (Pull, Get, Export, Find without
+// insert, GetStats) run side by side; those that change the table wait for them and for each other. Rows found
+// stay valid until Evict, Erase or Load; a Lookup found before those is refused with FailedPrecondition.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <shared_mutex>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "table/arena.h"
+#include "table/index.h"
+#include "table/initializer.h"
+#include "table/layout.h"
+#include "table/lookup.h"
+#include "table/optimizer/optimizer.h"
+#include "table/pending.h"
+#include "table/row.h"
+#include "table/settings.h"
+
+namespace elasticctr {
+
+struct TableStats {
+  uint64_t rows = 0;
+  uint64_t row_bytes = 0;      // of all rows, with padding
+  uint64_t payload_bytes = 0;  // of which weights and optimizer state
+  uint64_t counter_bytes = 0;  // of which show, click and last-seen
+  uint64_t index_bytes = 0;
+  uint64_t pending = 0;  // feasigns counted but not admitted
+  uint64_t pending_bytes = 0;
+  uint64_t steps = 0;
+};
+
+// What a push knows of the samples of its batch beside the gradients. Null pointers: each show counts 1, no clicks.
+struct PushSamples {
+  const float* clicks = nullptr;  // [samples]
+  size_t click_stride = 1;
+  const float* shows = nullptr;  // [samples]
+  size_t show_stride = 1;
+  uint32_t now = 0;             // becomes last_seen: a day, an hour or a step, as the caller counts
+  float rate_scale = 1.0f;      // multiplies every learning rate
+  float gradient_scale = 1.0f;  // multiplies every summed gradient
+};
+
+// A row is dropped if its score, show_weight * (show - click) + click_weight * click, is below min_score, or if
+// it was last seen before `oldest`.
+struct EvictRule {
+  float show_weight = 1.0f;
+  float click_weight = 1.0f;
+  float min_score = 0.0f;
+  uint32_t oldest = 0;
+};
+
+class Table {
+ public:
+  static constexpr size_t kShards = 256;
+
+  // Throws Error(kConfig) for settings that cannot be.
+  explicit Table(TableSettings settings);
+
+  const TableSettings& settings() const { return settings_; }
+  const RowLayout& layout() const { return layout_; }
+
+  // Writes the row of every distinct feasign into the lookup, 0 where it has none. With `insert`, feasigns without
+  // a row are counted and, if admitted, get one; call it so exactly once per training batch.
+  void Find(Lookup* lookup, bool insert);
+
+  // Pools rows into the arrays: every column a slot of the layout names is written, other columns are untouched.
+  void Pull(const Lookup& lookup, const Layout& layout, const std::vector<Target>& targets) const;
+
+  // Sums each feasign's gradients over its occurrences and steps its row once. Feasigns without a row are skipped.
+  void Push(const Lookup& lookup, const Layout& layout, const std::vector<Target>& gradients,
+            const PushSamples& samples);
+
+  // Weights [n, weights_dim], found [n] and counters [n] of given feasigns; outputs may be null. Missing: zeros.
+  void Get(std::span<const uint64_t> feasigns, float* weights, bool* found, Counters* counters) const;
+
+  // Rows whose bucket (util/hash.h) is in [first, last), at most `limit` of them, from `cursor` on (0 at first).
+  // Returns the cursor to go on from, 0 at the end. Arrays are appended to. REQUIRES: the table unchanged between
+  // calls.
+  uint64_t Export(uint32_t first, uint32_t last, size_t limit, uint64_t cursor, std::vector<uint64_t>* feasigns,
+                  std::vector<float>* weights, std::vector<Counters>* counters) const;
+
+  // Multiplies show and click of every row. REQUIRES (kFailedPrecondition): the table keeps counters.
+  void Decay(float rate);
+  // Drop rows, and return how many. Memory past the rows that stay is given back. Evict needs counters.
+  uint64_t Evict(const EvictRule& rule);
+  uint64_t Erase(std::span<const uint64_t> feasigns);
+
+  TableStats GetStats() const;
+
+  // Writes the whole table to a file that appears complete or not at all; docs/formats/table.md. `note` is kept
+  // in the file for people.
+  void Save(const std::string& path, const std::string& note) const;
+  // Replaces the table's content by a file's. On any error the table is empty or unchanged.
+  void Load(const std::string& path);
+
+ private:
+  friend class SnapshotWriter;
+  friend class SnapshotReader;
+
+  struct Shard {
+    Index index;
+    uint32_t rows = 0;
+    Pending pending;
+  };
+
+  // Rows are numbered over all shards; number * stride is a row's place.
+  std::byte* Row(uint32_t number) const { return arena_.base() + static_cast<size_t>(number) * layout_.stride(); }
+  uint32_t RowNumber(size_t shard, uint32_t local) const {
+    return static_cast<uint32_t>(shard * arena_.region_rows() + local);
+  }
+  ShardRows RowsOf(size_t shard) const { return {Row(RowNumber(shard, 0)), layout_.stride()}; }
+  static size_t ShardOfHash(uint64_t hash) { return hash >> 56; }
+
+  uint32_t FindRow(uint64_t feasign) const;
+  void FindRange(const uint64_t* feasigns, size_t count, uint32_t* rows) const;
+  bool IsAdmitted(Shard& shard, uint64_t feasign, uint32_t occurrences) const;
+  uint32_t AddRow(size_t shard, uint64_t feasign);
+  void InsertMissing(Lookup* lookup, const std::vector<std::vector<uint32_t>>& missing);
+  template <typename Keep>
+  uint64_t Compact(Keep&& keep);
+  void CheckFound(const Lookup& lookup, const Layout& layout) const;
+  void RequireCounters(const char* what) const;
+  void Clear();
+
+  const TableSettings settings_;
+  const RowLayout layout_;
+  std::vector<std::unique_ptr<Optimizer>> optimizers_;
+  std::vector<Initializer> initializers_;
+  RowArena arena_;
+  std::array<Shard, kShards> shards_;
+  uint64_t steps_ = 0;       // pushes so far
+  uint64_t finds_ = 0;       // inserting finds so far: the stream admission by probability draws from
+  uint64_t generation_ = 1;  // changes when row numbers lose their meaning
+  mutable std::shared_mutex mutex_;
+};
+
+}  // namespace elasticctr

@@ -1,0 +1,152 @@
+"""What a user says about a table: its segments, their optimizers and initial values, and who gets a row.
+
+docs/tables.md explains every choice. These settings are checked here and turned into native ones by table.py.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field, model_validator
+
+from elasticctr.config import Settings
+
+Rate = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+Fraction = Annotated[float, Field(ge=0, lt=1)]
+
+
+class _Optimizer(Settings):
+    l2: NotNegative = Field(0.0, description="adds l2 * weight to the gradient of the rows a batch touches")
+    gradient_clip: NotNegative = Field(0.0, description="cuts every summed gradient to [-clip, clip]; 0: no clipping")
+    weight_bound: NotNegative = Field(0.0, description="keeps every weight in [-bound, bound]; 0: no bound")
+
+
+class SgdSettings(_Optimizer):
+    """w -= rate * g"""
+
+    name: Literal["sgd"] = "sgd"
+    learning_rate: Rate = Field(0.01, description="step size")
+
+
+class AdagradSettings(_Optimizer):
+    """s += g²; w -= rate * g / (√s + epsilon), as torch.optim.Adagrad"""
+
+    name: Literal["adagrad"] = "adagrad"
+    learning_rate: Rate = Field(0.01, description="step size")
+    initial_accumulator: NotNegative = Field(0.0, description="s of a new row")
+    epsilon: NotNegative = Field(1e-10, description="keeps the division finite")
+
+
+class RowwiseAdagradSettings(_Optimizer):
+    """s += mean(g²); w -= rate * g / (√s + epsilon): one accumulator per row instead of one per weight"""
+
+    name: Literal["rowwise_adagrad"] = "rowwise_adagrad"
+    learning_rate: Rate = Field(0.01, description="step size")
+    initial_accumulator: NotNegative = Field(0.0, description="s of a new row")
+    epsilon: NotNegative = Field(1e-8, description="keeps the division finite")
+
+
+class AdamSettings(_Optimizer):
+    """Adam whose moments change only in the rows a batch touches, as torch.optim.SparseAdam"""
+
+    name: Literal["adam"] = "adam"
+    learning_rate: Rate = Field(0.001, description="step size")
+    beta1: Fraction = Field(0.9, description="memory of the mean gradient")
+    beta2: Fraction = Field(0.999, description="memory of the mean squared gradient")
+    epsilon: NotNegative = Field(1e-8, description="keeps the division finite")
+
+
+class FtrlSettings(_Optimizer):
+    """FTRL-proximal: exact zeros under l1. Here l2 is the formula's own term, not an addition to the gradient."""
+
+    name: Literal["ftrl"] = "ftrl"
+    learning_rate: Rate = Field(0.05, description="alpha: step size")
+    beta: NotNegative = Field(1.0, description="smooths the first steps")
+    l1: NotNegative = Field(0.0, description="weights whose |z| stays below it are exactly 0")
+    initial_accumulator: NotNegative = Field(0.0, description="n of a new row")
+
+
+OptimizerSettings = Annotated[
+    SgdSettings | AdagradSettings | RowwiseAdagradSettings | AdamSettings | FtrlSettings, Field(discriminator="name")
+]
+
+
+class ZerosSettings(Settings):
+    """All zeros"""
+
+    name: Literal["zeros"] = "zeros"
+
+
+class ConstantSettings(Settings):
+    """One value"""
+
+    name: Literal["constant"] = "constant"
+    value: float = Field(0.0, allow_inf_nan=False, description="of every weight")
+
+
+class UniformSettings(Settings):
+    """Uniform in [low, high)"""
+
+    name: Literal["uniform"] = "uniform"
+    low: float = Field(-0.01, allow_inf_nan=False, description="smallest initial weight")
+    high: float = Field(0.01, allow_inf_nan=False, description="largest initial weight")
+
+    @model_validator(mode="after")
+    def _check_order(self) -> UniformSettings:
+        if self.low > self.high:
+            raise ValueError(f"low ({self.low}) must not be above high ({self.high})")
+        return self
+
+
+class NormalSettings(Settings):
+    """Normal, cut at six standard deviations"""
+
+    name: Literal["normal"] = "normal"
+    mean: float = Field(0.0, allow_inf_nan=False, description="of the initial weights")
+    std: NotNegative = Field(0.01, description="standard deviation of the initial weights")
+
+
+InitializerSettings = Annotated[
+    ZerosSettings | ConstantSettings | UniformSettings | NormalSettings, Field(discriminator="name")
+]
+
+
+class SegmentSettings(Settings):
+    """A run of weights of every row, with its own optimizer and initial values"""
+
+    name: str = Field("embedding", min_length=1, description="how layouts and files refer to it")
+    dim: int = Field(ge=1, le=65536, description="number of weights")
+    optimizer: OptimizerSettings = Field(AdamSettings(), description="how gradients change the weights")
+    initializer: InitializerSettings = Field(UniformSettings(), description="weights of a new row")
+
+
+class AdmissionSettings(Settings):
+    """When a new feasign gets a row; until then it reads as zeros"""
+
+    count: int = Field(1, ge=1, le=65535, description="at its count-th occurrence in training")
+    probability: float = Field(1.0, gt=0, le=1, description="each occurrence in training draws a row with it")
+
+    @model_validator(mode="after")
+    def _check_one(self) -> AdmissionSettings:
+        if self.count > 1 and self.probability < 1:
+            raise ValueError("admission goes by count or by probability, not both")
+        return self
+
+
+class TableSettings(Settings):
+    """A sparse table"""
+
+    name: str = Field("main", min_length=1, description="slots name it; initial values depend on it")
+    segments: tuple[SegmentSettings, ...] = Field(min_length=1, description="the weights of a row, in order")
+    seed: int = Field(0, ge=0, lt=1 << 64, description="of initial values and of admission by probability")
+    counters: bool = Field(True, description="keep show, click and last-seen per row (12 bytes); eviction needs them")
+    admission: AdmissionSettings = Field(AdmissionSettings(), description="who gets a row")
+
+    @model_validator(mode="after")
+    def _check_names(self) -> TableSettings:
+        names = [segment.name for segment in self.segments]
+        for name in names:
+            if names.count(name) > 1:
+                raise ValueError(f"segment {name!r} is declared twice")
+        return self

@@ -1,0 +1,189 @@
+"""A sparse table of one process, thin over the native one.
+
+A training step is `lookup = layout.lookup(...)` (ahead of time, on any thread), `find(lookup, insert=True)`, `pull`,
+the model, `push`. The trainer decides which slots share a table; this module knows neither schemas nor torch:
+arrays are anything float32 on the CPU that speaks DLPack, NumPy arrays and detached torch tensors alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from elasticctr import _native
+from elasticctr._native import Layout, Lookup, TableStats
+from elasticctr.errors import ConfigError
+from elasticctr.table.settings import (
+    ConstantSettings,
+    InitializerSettings,
+    NormalSettings,
+    OptimizerSettings,
+    TableSettings,
+    UniformSettings,
+)
+
+Array = Any  # float32 [samples, width] or [samples, length, width], columns contiguous
+
+
+@dataclass(frozen=True, slots=True)
+class SlotTarget:
+    """Where one slot's pooled rows go: array number `target`, and in it the first column of each segment."""
+
+    slot: int  # number of the sparse slot in the batch
+    columns: Mapping[str, int]  # segment name -> column; a segment left out is neither pulled nor trained by this slot
+    pooling: Literal["sum", "mean", "first", "last"] = "sum"  # first, last: a sequence of `length` values
+    target: int = 0
+    length: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Rows copied out of a table."""
+
+    feasigns: NDArray[np.uint64]  # [n]
+    weights: NDArray[np.float32]  # [n, all segments' weights side by side]
+    shows: NDArray[np.float32]  # [n]
+    clicks: NDArray[np.float32]  # [n]
+    last_seen: NDArray[np.uint32]  # [n]
+    found: NDArray[np.bool_]  # [n]; a feasign without a row has zeros everywhere
+
+    def __len__(self) -> int:
+        return len(self.feasigns)
+
+
+class Table:
+    """u64 feasign -> row. Safe to use from several threads: reads run side by side, changes one after another."""
+
+    def __init__(self, settings: TableSettings) -> None:
+        self.settings = settings
+        self._native = _native.Table(
+            name=settings.name,
+            seed=settings.seed,
+            counters=settings.counters,
+            segments=[
+                _native.SegmentSettings(
+                    segment.name, segment.dim, _to_optimizer(segment.optimizer), _to_initializer(segment.initializer)
+                )
+                for segment in settings.segments
+            ],
+            admission_count=settings.admission.count,
+            admission_probability=settings.admission.probability,
+        )
+
+    def layout(self, slots: Sequence[SlotTarget]) -> Layout:
+        """Says once how `slots` are pulled and pushed. `layout.lookup(values, offsets, samples)` makes lookups for it."""
+        names = [segment.name for segment in self.settings.segments]
+        for slot in slots:
+            for name in slot.columns:
+                if name not in names:
+                    raise ConfigError(
+                        f"table {self.settings.name!r} has no segment {name!r}, it has {', '.join(names)}"
+                    )
+        return Layout(
+            [
+                _native.SlotTarget(
+                    slot.slot,
+                    slot.target,
+                    getattr(_native.PoolingKind, slot.pooling),
+                    [slot.columns.get(name, -1) for name in names],
+                    slot.length,
+                )
+                for slot in slots
+            ],
+            [segment.dim for segment in self.settings.segments],
+        )
+
+    def find(self, lookup: Lookup, insert: bool = False) -> None:
+        """Gives every feasign of the lookup its row. With `insert`, new ones are counted and admitted: once per batch."""
+        self._native.find(lookup, insert)
+
+    def pull(self, lookup: Lookup, layout: Layout, targets: Sequence[Array]) -> None:
+        """Pools rows into the columns of `targets` the layout names. Call find first."""
+        self._native.pull(lookup, layout, targets)
+
+    def push(
+        self,
+        lookup: Lookup,
+        layout: Layout,
+        gradients: Sequence[Array],
+        clicks: Array | None = None,
+        shows: Array | None = None,
+        now: int = 0,
+        rate_scale: float = 1.0,
+        gradient_scale: float = 1.0,
+    ) -> None:
+        """Sums each feasign's gradients over the batch and steps its row once.
+
+        `now` becomes last_seen: a day, an hour or a step, as the caller counts. `rate_scale` multiplies learning rates.
+        """
+        self._native.push(lookup, layout, gradients, clicks, shows, now, rate_scale, gradient_scale)
+
+    def get(self, feasigns: NDArray[np.uint64]) -> Rows:
+        """Rows of given feasigns, for tools and tests."""
+        weights, found, shows, clicks, last_seen = self._native.get(feasigns)
+        return Rows(feasigns, weights, shows, clicks, last_seen, found)
+
+    def rows(self, limit: int = 65536, buckets: tuple[int, int] = (0, _native.BUCKETS)) -> Iterator[Rows]:
+        """All rows, in chunks of up to `limit`, of a range of buckets. The table must not change meanwhile."""
+        cursor = 0
+        while True:
+            cursor, feasigns, *columns = self._native.export_rows(*buckets, limit, cursor)
+            if len(feasigns):
+                yield Rows(feasigns, *columns, found=np.ones(len(feasigns), dtype=np.bool_))
+            if cursor == 0:
+                return
+
+    def decay(self, rate: float) -> None:
+        """Multiplies show and click of every row by `rate`."""
+        self._native.decay(rate)
+
+    def evict(
+        self, min_score: float = 0.0, oldest: int = 0, show_weight: float = 1.0, click_weight: float = 1.0
+    ) -> int:
+        """Drops rows that score below `min_score` or were last seen before `oldest`. Returns how many.
+
+        A score is show_weight * (show - click) + click_weight * click. Lookups found before must be found again.
+        """
+        return self._native.evict(show_weight, click_weight, min_score, oldest)
+
+    def erase(self, feasigns: NDArray[np.uint64]) -> int:
+        """Drops the rows of given feasigns. Returns how many there were."""
+        return self._native.erase(feasigns)
+
+    def stats(self) -> TableStats:
+        return self._native.stats()
+
+    def __len__(self) -> int:
+        return self._native.stats().rows
+
+    def save(self, path: str | Path) -> None:
+        """Writes the table to one file, which appears complete or not at all. docs/formats/table.md"""
+        self._native.save(str(path), self.settings.model_dump_json())
+
+    def load(self, path: str | Path) -> None:
+        """Replaces all rows by those of a file whose segments fit. Corruption, FailedPrecondition, NotFound."""
+        self._native.load(str(path))
+
+
+def _to_optimizer(settings: OptimizerSettings) -> _native.OptimizerSettings:
+    native = _native.OptimizerSettings()
+    for name, value in settings.model_dump(exclude={"name"}).items():
+        setattr(native, name, value)
+    native.kind = getattr(_native.OptimizerKind, settings.name)
+    return native
+
+
+def _to_initializer(settings: InitializerSettings) -> _native.InitializerSettings:
+    kind = getattr(_native.InitializerKind, settings.name)
+    if isinstance(settings, ConstantSettings):
+        return _native.InitializerSettings(kind, settings.value)
+    if isinstance(settings, UniformSettings):
+        return _native.InitializerSettings(kind, settings.low, settings.high)
+    if isinstance(settings, NormalSettings):
+        return _native.InitializerSettings(kind, settings.mean, settings.std)
+    return _native.InitializerSettings(kind)
