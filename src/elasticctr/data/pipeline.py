@@ -1,0 +1,130 @@
+"""Sources → parsed chunks in reading order, with bad lines counted and judged.
+
+Several pieces are parsed at once; the order and content of chunks do not depend on how many.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from collections.abc import Generator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from typing import Any
+
+from elasticctr.data.parser import Parsed
+from elasticctr.data.readers import Place, Reader
+from elasticctr.data.schema import Schema
+from elasticctr.data.settings import ReadOptions
+from elasticctr.data.sources import Source
+from elasticctr.errors import DataError
+
+_EXAMPLES = 10
+_ENOUGH_LINES = 1000
+
+
+Pieces = Generator[tuple[Place, str, Any], None, None]
+
+
+@dataclass(frozen=True, slots=True)
+class Stats:
+    """What has been read so far."""
+
+    lines: int = 0
+    samples: int = 0
+    bad: int = 0
+    examples: tuple[str, ...] = ()  # the first bad lines, as path:line: reason
+
+    def describe(self) -> str:
+        return "; ".join(self.examples[:3])
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    place: Place
+    path: str
+    parsed: Parsed
+
+
+def read_chunks(sources: Sequence[Source], reader: Reader, start: Place, workers: int) -> Generator[Chunk, None, None]:
+    """Every chunk from `start` on. With 0 workers everything happens in the calling thread."""
+    if workers == 0:
+        for place, path, piece in _pieces(sources, reader, start):
+            yield Chunk(place, path, reader.parse(piece))
+        return
+    pool = ThreadPoolExecutor(workers, thread_name_prefix="elasticctr-parse")
+    pieces = _pieces(sources, reader, start)
+    pending: deque[tuple[Place, str, Future[Parsed]]] = deque()
+    try:
+        for place, path, piece in pieces:
+            pending.append((place, path, pool.submit(reader.parse, piece)))
+            del piece
+            if len(pending) > workers:
+                first_place, first_path, parsed = pending.popleft()
+                yield Chunk(first_place, first_path, parsed.result())
+        while pending:
+            first_place, first_path, parsed = pending.popleft()
+            yield Chunk(first_place, first_path, parsed.result())
+    finally:
+        pieces.close()
+        pool.shutdown(wait=True, cancel_futures=True)
+
+
+def default_workers(options: ReadOptions) -> int:
+    """Parsing threads to use, besides the one that reads."""
+    return options.workers or min(4, len(os.sched_getaffinity(0)))
+
+
+def _pieces(sources: Sequence[Source], reader: Reader, start: Place) -> Pieces:
+    for number in range(start.file, len(sources)):
+        source = sources[number]
+        first = start if number == start.file else Place(number)
+        for offset, line, piece in reader.pieces(source, first.offset, first.line):
+            yield Place(number, offset, line), source.path, piece
+            del piece
+
+
+class Judge:
+    """Counts lines and decides when bad ones are too many."""
+
+    def __init__(self, schema: Schema, options: ReadOptions, stats: Stats) -> None:
+        self._format = schema.format.value
+        self._options = options
+        self.stats = stats
+
+    def count(self, chunk: Chunk) -> None:
+        parsed = chunk.parsed
+        if parsed.bad_count and self._options.on_bad == "fail":
+            raise DataError(parsed.bad[0].reason, chunk.path, parsed.bad[0].line)
+        stats = self.stats
+        room = _EXAMPLES - len(stats.examples)
+        self.stats = replace(
+            stats,
+            lines=stats.lines + parsed.lines,
+            samples=stats.samples + len(parsed.batch),
+            bad=stats.bad + parsed.bad_count,
+            examples=stats.examples + tuple(f"{chunk.path}:{b.line}: {b.reason}" for b in parsed.bad[:room]),
+        )
+        self._check_fraction()
+
+    def finish(self) -> None:
+        """What only the end of the data can tell."""
+        stats = self.stats
+        if stats.samples:
+            return
+        if stats.lines == 0:
+            raise DataError("no samples: every file is empty")
+        if stats.bad == stats.lines:
+            raise DataError(
+                f"all {stats.lines} lines are bad; is the format really {self._format!r}? {stats.describe()}"
+            )
+        low, high = self._options.fraction
+        raise DataError(f"no samples: none of {stats.lines} lines falls into fraction [{low:g}, {high:g})")
+
+    def _check_fraction(self) -> None:
+        stats, limit = self.stats, self._options.max_bad_fraction
+        if stats.lines >= _ENOUGH_LINES and stats.bad > limit * stats.lines:
+            raise DataError(
+                f"{stats.bad} of the first {stats.lines} lines are bad, more than max_bad_fraction {limit:g} allows; "
+                f"is the format really {self._format!r}? {stats.describe()}"
+            )

@@ -1,0 +1,93 @@
+"""Files on HDFS and S3 through fsspec. Each needs an extra that a plain install does not have."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import IO, Any, TypeVar
+from urllib.parse import urlparse
+
+from elasticctr.data.sources.filesystem import explain
+from elasticctr.errors import ConfigError, ElasticCTRError, NotFound, Unauthorized, Unavailable
+
+T = TypeVar("T")
+
+_READ_BYTES = 8 << 20
+
+
+def open_remote(protocol: str, location: str) -> RemoteFiles:
+    """The file system of an s3://, hdfs:// or viewfs:// location, set up from its client's usual environment:
+    AWS_* variables and files for S3, HADOOP_CONF_DIR for HDFS."""
+    return RemoteFiles(protocol, _open_s3() if protocol == "s3" else _open_hdfs(protocol, location))
+
+
+def _open_s3() -> Any:
+    try:
+        import s3fs
+    except ImportError:
+        raise ConfigError("s3:// needs another package; install it with: pip install 'elasticctr[s3]'") from None
+    return s3fs.S3FileSystem(use_listings_cache=False, skip_instance_cache=True)
+
+
+def _open_hdfs(protocol: str, location: str) -> Any:
+    try:
+        from hdfs_native.fsspec import HdfsFileSystem, ViewfsFileSystem
+    except ImportError:
+        raise ConfigError(f"{protocol}:// needs another package; install it: pip install 'elasticctr[hdfs]'") from None
+    url = urlparse(location)
+    try:
+        if protocol == "viewfs":
+            return ViewfsFileSystem(url.hostname, skip_instance_cache=True)
+        return HdfsFileSystem(url.hostname, url.port, skip_instance_cache=True)
+    except Exception as e:
+        raise ConfigError(
+            f"{location}: no HDFS client for it: {e}; write hdfs://namenode:port/path, "
+            "or set HADOOP_CONF_DIR to the directory of core-site.xml and hdfs-site.xml"
+        ) from None
+
+
+class RemoteFiles:
+    """An fsspec file system whose paths keep their protocol."""
+
+    def __init__(self, protocol: str, filesystem: Any) -> None:
+        self._protocol = protocol
+        self._filesystem = filesystem
+
+    def is_file(self, path: str) -> bool:
+        return self._call(path, lambda: bool(self._filesystem.isfile(path)))
+
+    def is_directory(self, path: str) -> bool:
+        return self._call(path, lambda: bool(self._filesystem.isdir(path)))
+
+    def walk(self, path: str) -> list[str]:
+        return self._named(path, lambda: self._filesystem.find(path))
+
+    def glob(self, pattern: str) -> list[str]:
+        return self._named(pattern, lambda: self._filesystem.glob(pattern))
+
+    def stamp(self, path: str) -> tuple[int | None, str]:
+        info = self._call(path, lambda: self._filesystem.info(path))
+        stamps = [str(info[key]) for key in ("ETag", "VersionId", "LastModified", "modification_time") if info.get(key)]
+        return info.get("size"), " ".join(stamps)
+
+    def open(self, path: str) -> IO[bytes]:
+        file: IO[bytes] = self._call(path, lambda: self._filesystem.open(path, "rb", block_size=_READ_BYTES))
+        return file
+
+    def _named(self, path: str, find: Callable[[], list[str]]) -> list[str]:
+        return [str(self._filesystem.unstrip_protocol(found)) for found in self._call(path, find)]
+
+    def _call(self, path: str, call: Callable[[], T]) -> T:
+        # The clients raise errors of many kinds: their own, the operating system's and plain exceptions.
+        try:
+            return call()
+        except (FileNotFoundError, PermissionError) as e:
+            raise explain(e, path) from None
+        except ElasticCTRError:
+            raise
+        except Exception as e:
+            text = f"{type(e).__name__}: {e}" if str(e) else type(e).__name__
+            if "NoCredentials" in text or "AccessDenied" in text or "Forbidden" in text:
+                raise Unauthorized(f"{path}: {text}; set the credentials of {self._protocol}://") from None
+            if "NoSuchBucket" in text or "not found" in text.lower():
+                raise NotFound(f"{path}: {text}") from None
+            raise Unavailable(f"{path}: {self._protocol} does not answer: {text}") from None
