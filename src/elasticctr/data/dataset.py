@@ -49,9 +49,10 @@ class Dataset:
         """Batches of `batch_size` samples (the last may be smaller, or is dropped) from `start` on."""
         if batch_size < 1:
             raise ConfigError(f"batch_size must be at least 1, not {batch_size}")
-        position = Position.load(start, epoch, self._identity()) if start is not None else Position()
+        identity = self._identity()
+        position = Position.load(start, epoch, identity) if start is not None else Position()
         batches = self._batches(batch_size, epoch, position, drop_last)
-        return BatchIterator(self, batches, epoch, position)
+        return BatchIterator(self, batches, epoch, position, identity)
 
     def _batches(self, batch_size: int, epoch: int, start: Position, drop_last: bool) -> Deliveries:
         workers = default_workers(self.options) if self.options.prefetch else 0
@@ -151,12 +152,13 @@ Deliveries = Generator[_Delivery, None, None]
 class BatchIterator(Iterator[Batch]):
     """Batches of one epoch. Not for use by several threads at once; `close` ends its threads."""
 
-    def __init__(self, dataset: Dataset, deliveries: Deliveries, epoch: int, start: Position) -> None:
+    def __init__(self, dataset: Dataset, deliveries: Deliveries, epoch: int, start: Position, identity: str) -> None:
         self._dataset = dataset
         prefetch = dataset.options.prefetch
         self._deliveries = Ahead(deliveries, prefetch) if prefetch else deliveries
         self._epoch = epoch
         self._position = start
+        self._identity = identity
         self.stats = Stats(start.lines_read, start.samples_read, start.bad_read)
 
     def __next__(self) -> Batch:
@@ -167,7 +169,7 @@ class BatchIterator(Iterator[Batch]):
 
     def state(self) -> State:
         """The position after the last batch given out, ready for JSON."""
-        return self._position.dump(self._epoch, self._dataset._identity())
+        return self._position.dump(self._epoch, self._identity)
 
     def close(self) -> None:
         self._deliveries.close()

@@ -8,8 +8,6 @@ from functools import partial
 from types import TracebackType
 from typing import IO, Any, TypeVar
 
-import pyarrow as pa
-
 from elasticctr.data.sources.filesystem import explain
 from elasticctr.errors import Corruption, DataError, ElasticCTRError, InternalError
 
@@ -37,6 +35,8 @@ class Stream:
                 raise DataError(f"is a {foreign} file; recompress it as .gz or .zst, or unpack it", path)
             self.is_compressed = codec is not None
             if codec is not None:
+                import pyarrow as pa
+
                 self._file = pa.CompressedInputStream(pa.PythonFile(buffered, mode="r"), codec)
         except BaseException:
             raw.close()
