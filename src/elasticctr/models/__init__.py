@@ -1,10 +1,18 @@
-"""Dense torch modules, one file each. They see tensors, never tables, files or networks."""
+"""Dense torch modules, one file each. They see tensors, never tables, files or networks.
 
-from elasticctr.models.dense import load_dense
-from elasticctr.models.inputs import Inputs, InputSpec, Sequence, SequenceSpec
-from elasticctr.models.losses import Loss, LossSettings
-from elasticctr.models.model import InputNeeds, Model, ModelSettings, TowerSettings
-from elasticctr.models.registry import MODELS, create, input_needs, parse, resolve
+Names are loaded when they are first used, so that `models.cpu` can set torch up before torch is there.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from elasticctr.models.dense import load_dense
+    from elasticctr.models.export import export_onnx
+    from elasticctr.models.inputs import Inputs, InputSpec, Sequence, SequenceSpec
+    from elasticctr.models.losses import Loss, LossSettings
+    from elasticctr.models.model import InputNeeds, Model, ModelSettings, TowerSettings
+    from elasticctr.models.registry import MODELS, create, input_needs, parse, resolve
 
 __all__ = [
     "MODELS",
@@ -19,8 +27,25 @@ __all__ = [
     "SequenceSpec",
     "TowerSettings",
     "create",
+    "export_onnx",
     "input_needs",
     "load_dense",
     "parse",
     "resolve",
 ]
+
+_HOMES = {
+    "dense": ("load_dense",),
+    "export": ("export_onnx",),
+    "inputs": ("InputSpec", "Inputs", "Sequence", "SequenceSpec"),
+    "losses": ("Loss", "LossSettings"),
+    "model": ("InputNeeds", "Model", "ModelSettings", "TowerSettings"),
+    "registry": ("MODELS", "create", "input_needs", "parse", "resolve"),
+}
+
+
+def __getattr__(name: str) -> object:
+    for module, names in _HOMES.items():
+        if name in names:
+            return getattr(import_module(f"{__name__}.{module}"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

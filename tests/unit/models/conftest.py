@@ -42,7 +42,7 @@ def random_inputs(spec: InputSpec, batch: int = 5, seed: int = 0, dtype: torch.d
     for s in spec.sequences:
         values = torch.randn(batch, s.max_values, s.dim, generator=generator, dtype=dtype)
         lengths = torch.randint(0, s.max_values + 1, (batch,), generator=generator)
-        lengths[0] = 0
+        lengths[:1] = 0
         sequences[s.name] = Sequence(values, lengths)
     return Inputs(spec, flat, sequences)
 

@@ -1,10 +1,13 @@
 from __future__ import annotations
 
+import subprocess
+import sys
 import textwrap
 
 import pytest
 import torch
 
+from elasticctr import models
 from elasticctr.errors import ConfigError, NotFound
 from elasticctr.models import MODELS, InputNeeds, InputSpec, Model, ModelSettings, create, input_needs, parse, resolve
 from elasticctr.models.registry import zeros
@@ -46,6 +49,15 @@ def write(tmp_path):
 def line_of(path: str, text: str) -> int:
     with open(path) as file:  # noqa: PTH123
         return next(number for number, line in enumerate(file, 1) if text in line)
+
+
+def test_the_package_offers_its_names_and_waits_for_torch():
+    for name in models.__all__:
+        assert getattr(models, name).__name__ == name if name != "MODELS" else models.MODELS
+    with pytest.raises(AttributeError, match="no attribute 'Modle'"):
+        models.Modle  # noqa: B018
+    code = "import sys, elasticctr.models; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
 def test_every_model_has_a_name_settings_and_descriptions():

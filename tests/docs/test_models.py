@@ -1,0 +1,89 @@
+"""Every model and every knob has its place in docs/models, with the default it really has; the examples there run."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+import torch
+import yaml
+
+from elasticctr.models import MODELS, InputSpec, LossSettings, SequenceSpec, create, input_needs, parse, resolve
+from elasticctr.models.registry import zeros
+
+ROOT = Path(__file__).parents[2]
+
+
+def read(path: str) -> str:
+    return (ROOT / path).read_text(encoding="utf-8")
+
+
+def rows(page: str) -> dict[str, str]:
+    """Knob → default as the page's table gives them."""
+    return dict(re.findall(r"^\| `(\w+)` \| ([^|]+?) \|", page, flags=re.MULTILINE))
+
+
+def shown(value: object) -> str:
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_every_knob_is_on_the_models_page(name):
+    settings = parse(MODELS[name], {}).model_dump(mode="json")
+    assert rows(read(f"docs/models/{name}.md")) == {key: shown(value) for key, value in settings.items()}
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_every_model_is_in_the_index(name):
+    assert f"[{name}]({name}.md)" in read("docs/models/index.md")
+
+
+def test_every_knob_of_the_loss_is_in_the_index():
+    section = read("docs/models/index.md").split("## Loss")[1].split("##")[0]
+    assert rows(section) == {key: shown(value) for key, value in LossSettings().model_dump(mode="json").items()}
+
+
+@pytest.mark.parametrize("page", ["docs/models/index.md", "docs/custom-model.md"])
+def test_the_python_on_the_page_runs(page):
+    scope: dict[str, object] = {"__name__": "docs"}
+    for block in re.findall(r"```python\n(.*?)```", read(page), flags=re.DOTALL):
+        exec(block, scope)
+    assert isinstance(scope["model"], torch.nn.Module)
+
+
+def test_the_python_of_the_example_runs(tmp_path, monkeypatch):
+    (tmp_path / "examples").symlink_to(ROOT / "examples")
+    monkeypatch.chdir(tmp_path)
+    block = re.search(r"```python\n(.*?)```", read("examples/03-own-model/README.md"), flags=re.DOTALL)
+    assert block is not None
+    exec(block.group(1), {"__name__": "docs"})
+    assert (tmp_path / "model.onnx").stat().st_size > 0
+
+
+def test_the_parameter_counts_of_dnn():
+    slots = tuple(f"C{i}" for i in range(26))
+    for line in re.findall(r"^model: .*", read("docs/models/dnn.md"), flags=re.MULTILINE):
+        settings = yaml.safe_load(line.split("#")[0])["model"]
+        model = create(settings.pop("name"), InputSpec(slots, (9,) * 26, 13), settings)
+        count = sum(p.numel() for p in model.parameters()) / 1e6
+        assert f"{count:.2f} M parameters" in line
+
+
+def test_the_example_of_an_own_model():
+    block = re.search(r"```yaml\n(model:.*?)```", read("examples/03-own-model/README.md"), flags=re.DOTALL)
+    assert block is not None
+    settings = yaml.safe_load(block.group(1))["model"]
+    cls = resolve(settings.pop("name"), folder=ROOT)
+    parsed = parse(cls, settings)
+    needs = input_needs(cls, parsed)
+    spec = InputSpec(("ad",), (needs.dim,), 3, needs.linear, (SequenceSpec("history", needs.dim, 50),))
+    model = create(cls, spec, parsed)
+    inputs = zeros(spec, 2)
+    inputs.sequences["history"].values[:] = torch.randn(2, 50, needs.dim)
+    inputs.sequences["history"].lengths[:] = torch.tensor([0, 7])
+    empty = model(zeros(spec, 2))
+    logits = model(inputs)
+    assert logits[0] == empty[0], "values past the length must not count"
+    assert logits[1] != empty[1]
