@@ -115,11 +115,13 @@ class Metrics:
 
         `roc`: [false positive rate, true positive rate] pairs. `calibration`: rows of equal weight,
         `calibration_width`: rows of equal width, each {lower, upper, weight, positives, predicted, actual}.
+        `scores`: how predictions are spread, {edges, positive, negative} with the share of each class per bin.
         """
         return {
             "roc": [[float(x), float(y)] for x, y in self._all.roc(roc_points)],
             "calibration": _calibration_rows(self._all.calibration(bins, True)),
             "calibration_width": _calibration_rows(self._all.calibration(bins, False)),
+            "scores": _score_histogram(self._all.calibration(1 << 14, False)),
         }
 
     def merge(self, other: Metrics) -> None:
@@ -216,6 +218,20 @@ def _calibration_rows(rows: NDArray[np.float64]) -> list[dict[str, float]]:
         }
         for lower, upper, weight, positives, predicted in rows.tolist()
     ]
+
+
+def _score_histogram(rows: NDArray[np.float64], bins: int = 50) -> dict[str, list[float]]:
+    """Equal bins up to the score that 99.9 % of samples stay below: click rates are often far from 1."""
+    if len(rows) == 0:
+        return {"edges": [], "positive": [], "negative": []}
+    weight, positive, score = rows[:, 2], rows[:, 3], rows[:, 4]
+    reach = np.searchsorted(np.cumsum(weight), 0.999 * weight.sum())
+    edges = np.linspace(0.0, max(float(score[min(reach, len(score) - 1)]), 1e-6), bins + 1)
+    inside = np.minimum(score, edges[-1])
+    shares = {"edges": edges.tolist()}
+    for name, mass in (("positive", positive), ("negative", weight - positive)):
+        shares[name] = (np.histogram(inside, edges, weights=mass)[0] / max(mass.sum(), 1e-300)).tolist()
+    return shares
 
 
 def _take_part(state: bytes) -> tuple[bytes, bytes]:

@@ -127,7 +127,8 @@ def test_nothing_seen_is_null():
     metrics = Metrics(window=3)
     assert json.dumps(metrics.as_dict(), allow_nan=False)
     assert metrics.compute().logloss is None and metrics.compute_window().auc is None
-    assert metrics.curves() == {"roc": [], "calibration": [], "calibration_width": []}
+    curves = metrics.curves()
+    assert curves["roc"] == curves["calibration"] == curves["calibration_width"] == curves["scores"]["edges"] == []
 
 
 def test_extreme_scores_are_clipped():
@@ -230,6 +231,21 @@ def test_calibration_bins_hold_everything():
     for rows in (by_count, curves["calibration_width"]):
         assert sum(row["weight"] for row in rows) == 100_000
         assert sum(row["positives"] for row in rows) == labels.sum()
+
+
+def test_score_histogram_is_the_share_of_each_class():
+    logits, labels, _ = make_samples(100_000, seed=6)
+    logits -= 3  # click rates of a few percent, as in life
+    metrics = Metrics()
+    metrics.update(logits, labels)
+    scores = metrics.curves()["scores"]
+    edges = np.array(scores["edges"])
+    p = np.minimum(sigmoid(logits), edges[-1])
+    assert edges[-1] == pytest.approx(np.quantile(sigmoid(logits), 0.999), rel=0.02)
+    for name, label in (("positive", 1), ("negative", 0)):
+        expected = np.histogram(p[labels == label], edges)[0] / np.sum(labels == label)
+        assert sum(scores[name]) == pytest.approx(1)
+        assert scores[name] == pytest.approx(expected, abs=0.01)
 
 
 def test_roc_points_span_the_area():
