@@ -44,6 +44,7 @@ NB_MODULE(_native, m) {
   nb::register_exception_translator(elasticctr::TranslateError);
   elasticctr::BindUtil(m);
   elasticctr::BindSample(m);
+  elasticctr::BindColumnBags(m);
   elasticctr::BindWriter(m);
   elasticctr::BindTable(m);
   elasticctr::BindDense(m);

@@ -30,15 +30,22 @@ class Dataset:
     """The samples of a location. Iterating it is `iterate` with the defaults."""
 
     def __init__(
-        self, location: str | Sequence[str], schema: Schema, options: ReadOptions | None = None, *, seed: int = 0
+        self,
+        location: str | Sequence[str],
+        schema: Schema,
+        options: ReadOptions | None = None,
+        *,
+        seed: int = 0,
+        require_label: bool = True,
     ) -> None:
-        """Finds the files; reads none yet. `seed` is that of shuffling."""
+        """Finds the files; reads none yet. `seed` is that of shuffling. Without `require_label` a missing label is NaN
+        and not a bad line, for logs to be scored."""
         self.schema = schema
         self.options = options or ReadOptions()
         self.seed = seed
         self.stats = Stats()  # of the newest iteration, up to the last batch it gave out
         self.sources: list[Source] = resolve(location, self.options)
-        self._reader = make_reader(schema, self.options)
+        self._reader = make_reader(schema, self.options, require_label=require_label)
 
     def __iter__(self) -> BatchIterator:
         return self.iterate()

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 from elasticctr.data.blocks import Block, iter_blocks
 from elasticctr.data.parser import Parsed, Parser
-from elasticctr.data.schema import Schema
+from elasticctr.data.schema import Format, Schema
 from elasticctr.data.settings import ReadOptions
 from elasticctr.data.sources import Source
 from elasticctr.errors import DataError
@@ -39,10 +39,12 @@ class Reader(Protocol):
 class TextReader:
     """Formats of the native parser, one sample per line."""
 
-    def __init__(self, schema: Schema, options: ReadOptions) -> None:
+    def __init__(self, schema: Schema, options: ReadOptions, require_label: bool) -> None:
         self._options = options
         # One thread per block: several blocks are parsed at once, and the shared pool stays free for training.
-        self._parser = Parser(schema, keep=options.fraction, split_seed=options.split_seed, threads=1)
+        self._parser = Parser(
+            schema, keep=options.fraction, split_seed=options.split_seed, threads=1, require_label=require_label
+        )
 
     def pieces(self, source: Source, offset: int, line: int) -> Iterator[tuple[int, int, Any]]:
         with source.open(offset) as stream:
@@ -70,5 +72,14 @@ class TextReader:
         )
 
 
-def make_reader(schema: Schema, options: ReadOptions) -> Reader:
-    return TextReader(schema, options)
+def make_reader(schema: Schema, options: ReadOptions, *, require_label: bool = True) -> Reader:
+    """The reader of the schema's format. Without `require_label` a missing label is NaN, for logs to be scored."""
+    if schema.format is Format.CSV:
+        from elasticctr.data.csv_reader import CsvReader
+
+        return CsvReader(schema, options, require_label)
+    if schema.format is Format.PARQUET:
+        from elasticctr.data.parquet_reader import ParquetReader
+
+        return ParquetReader(schema, options, require_label)
+    return TextReader(schema, options, require_label)

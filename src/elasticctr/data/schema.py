@@ -57,6 +57,7 @@ class DenseSlot(Settings):
     name: str
     column: str | None = None
     dim: int = Field(1, ge=1, le=65536)
+    separator: str = Field("|", min_length=1, description="splits a CSV cell into its dim numbers")
     transform: Literal["none", "log1p", "scale"] = Field(
         "none", description="log1p: ln(1 + max(x, 0)); scale: (x - min) / diff; a missing value is 0 after it"
     )

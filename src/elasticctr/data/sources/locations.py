@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import shutil
+import tempfile
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -41,6 +43,21 @@ class Source:
     def open_raw(self) -> IO[bytes]:
         """Its bytes as stored."""
         return self.filesystem.open(self.path)
+
+    def open_seekable(self) -> IO[bytes]:
+        """Its bytes as stored, in any order: where the place cannot give them so, from a copy on the local disk."""
+        raw = self.open_raw()
+        if raw.seekable():
+            return raw
+        with raw:
+            copy = tempfile.TemporaryFile(prefix="elasticctr-")  # noqa: SIM115
+            try:
+                shutil.copyfileobj(raw, copy, 1 << 20)
+                copy.seek(0)
+            except BaseException:
+                copy.close()
+                raise
+            return copy
 
     def stamp(self) -> tuple[int | None, str]:
         """Its size as stored and a text that changes whenever it is written again."""
