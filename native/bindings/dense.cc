@@ -1,7 +1,141 @@
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/unique_ptr.h>
+#include <nanobind/stl/vector.h>
+
+#include <optional>
+#include <string>
+
 #include "bindings/bindings.h"
+#include "dense/cpu.h"
+#include "dense/kernels.h"
+#include "dense/tower.h"
+#include "dense/workspace_pool.h"
+#include "util/status.h"
+
+namespace nb = nanobind;
+using namespace nb::literals;
 
 namespace elasticctr {
+namespace {
 
-void BindDense(nanobind::module_&) {}
+// Tensors come as addresses of their float32 memory: wrapping each of a tower's tensors would cost more than a small
+// tower's work. src/elasticctr/models/layers/native_tower.py is the one caller and checks shapes and types.
+using Address = uintptr_t;
+
+float* At(Address address) { return reinterpret_cast<float*>(address); }
+std::vector<float*> AllAt(const std::vector<Address>& addresses) {
+  std::vector<float*> pointers;
+  for (const Address address : addresses) pointers.push_back(At(address));
+  return pointers;
+}
+
+dense::Precision PrecisionOf(const std::string& name) {
+  if (name == "fp32") return dense::Precision::kFloat32;
+  if (name == "bf16") return dense::Precision::kBfloat16;
+  throw Error(Code::kConfig, "precision is fp32 or bf16, not '" + name + "'");
+}
+
+// A forward pass that can be gone back through once.
+class TowerPass {
+ public:
+  TowerPass(std::shared_ptr<dense::WorkspacePool> pool, std::unique_ptr<dense::Workspace> workspace)
+      : pool_(std::move(pool)), workspace_(std::move(workspace)) {}
+  ~TowerPass() {
+    if (workspace_) pool_->GiveBack(std::move(workspace_));
+  }
+  std::unique_ptr<dense::Workspace> Release() { return std::move(workspace_); }
+
+ private:
+  std::shared_ptr<dense::WorkspacePool> pool_;
+  std::unique_ptr<dense::Workspace> workspace_;
+};
+
+class PyTower {
+ public:
+  PyTower(std::vector<size_t> widths, bool relu_last, const std::string& precision, const std::string& kernels)
+      : tower_(std::move(widths), relu_last, dense::FindKernels(PrecisionOf(precision), kernels)),
+        pool_(std::make_shared<dense::WorkspacePool>()) {}
+
+  std::unique_ptr<TowerPass> Forward(Address x, size_t x_stride, size_t rows, const std::vector<Address>& weights,
+                                     const std::vector<Address>& biases, Address y, size_t y_stride, bool keep) {
+    CheckCount(weights, biases);
+    const auto w = AllAt(weights), b = AllAt(biases);
+    auto workspace = pool_->Take();
+    {
+      nb::gil_scoped_release release;
+      tower_.Forward({At(x), x_stride}, rows, w.data(), b.data(), {At(y), y_stride}, *workspace, keep);
+    }
+    if (keep) return std::make_unique<TowerPass>(pool_, std::move(workspace));
+    pool_->GiveBack(std::move(workspace));
+    return nullptr;
+  }
+
+  void Backward(TowerPass& pass, Address dy, size_t dy_stride, const std::vector<Address>& weights,
+                std::optional<Address> dx, size_t dx_stride, const std::vector<Address>& weight_gradients,
+                const std::vector<Address>& bias_gradients) {
+    CheckCount(weights, weight_gradients);
+    CheckCount(weights, bias_gradients);
+    auto workspace = pass.Release();
+    if (!workspace) throw Error(Code::kFailedPrecondition, "this forward pass was gone back through already");
+    const auto w = AllAt(weights), dw = AllAt(weight_gradients), db = AllAt(bias_gradients);
+    {
+      nb::gil_scoped_release release;
+      tower_.Backward({At(dy), dy_stride}, w.data(), {dx ? At(*dx) : nullptr, dx_stride}, dw.data(), db.data(),
+                      *workspace);
+    }
+    pool_->GiveBack(std::move(workspace));
+  }
+
+  const char* kernels() const { return tower_.kernels().name; }
+
+ private:
+  void CheckCount(const std::vector<Address>& a, const std::vector<Address>& b) const {
+    if (a.size() != tower_.layers() || b.size() != tower_.layers()) {
+      throw Error(Code::kInternal, "a tower was called with the wrong number of weights");
+    }
+  }
+
+  dense::Tower tower_;
+  std::shared_ptr<dense::WorkspacePool> pool_;
+};
+
+}  // namespace
+
+void BindDense(nb::module_& m) {
+  m.def(
+      "cpu_features",
+      [] {
+        const dense::CpuFeatures& cpu = dense::Cpu();
+        nb::typed<nb::dict, nb::str, bool> features;
+        features["avx2"] = cpu.avx2;
+        features["avx512"] = cpu.avx512;
+        features["avx512_bf16"] = cpu.avx512_bf16;
+        features["amx_bf16"] = cpu.amx_bf16;
+        features["amx_usable"] = cpu.amx_usable;
+        features["onednn_amx_broken"] = cpu.onednn_amx_broken;
+        return features;
+      },
+      "What this CPU can do, probed once.");
+  m.def(
+      "tower_kernels",
+      [] {
+        std::vector<std::string> names;
+        for (const dense::Kernels* kernels : dense::UsableKernels()) names.emplace_back(kernels->name);
+        return names;
+      },
+      "Names of the kernel sets this CPU can run, best first within a precision.");
+
+  nb::class_<TowerPass>(m, "TowerPass", "A forward pass that can be gone back through once.");
+  nb::class_<PyTower>(m, "Tower", "Linear layers with ReLU between them. Tensors are given as addresses of float32s.")
+      .def(nb::init<std::vector<size_t>, bool, const std::string&, const std::string&>(), "widths"_a, "relu_last"_a,
+           "precision"_a = "fp32", "kernels"_a = "")
+      .def("forward", &PyTower::Forward, "x"_a, "x_stride"_a, "rows"_a, "weights"_a, "biases"_a, "y"_a, "y_stride"_a,
+           "keep"_a)
+      .def("backward", &PyTower::Backward, "forward"_a, "dy"_a, "dy_stride"_a, "weights"_a, "dx"_a, "dx_stride"_a,
+           "weight_gradients"_a, "bias_gradients"_a)
+      .def_prop_ro("kernels", &PyTower::kernels);
+}
 
 }  // namespace elasticctr

@@ -1,1 +1,6 @@
 """The parts models are made of. Each takes tensors and gives tensors."""
+
+from elasticctr.models.layers.mlp import MLP
+from elasticctr.models.layers.native_tower import set_native_towers, set_tower_precision
+
+__all__ = ["MLP", "set_native_towers", "set_tower_precision"]

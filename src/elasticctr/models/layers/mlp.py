@@ -1,17 +1,37 @@
-"""A stack of linear layers, the deep part of most models."""
+"""The multi-layer perceptron every tower of every model is: Linear, activation, ..., Linear.
+
+Its parameters are those of ordinary nn.Linear modules, so state dicts, optimizers and export know nothing special.
+Training runs through the native tower where that can do the same arithmetic, and through torch otherwise.
+"""
 
 from __future__ import annotations
 
+import itertools
+import math
 from collections.abc import Sequence
 from typing import cast
 
 from torch import Tensor, nn
 
-ACTIVATIONS: dict[str, type[nn.Module]] = {"relu": nn.ReLU, "gelu": nn.GELU, "tanh": nn.Tanh, "sigmoid": nn.Sigmoid}
+from elasticctr.errors import ConfigError
+from elasticctr.models.layers import native_tower
+
+ACTIVATIONS: dict[str, type[nn.Module]] = {
+    "relu": nn.ReLU,
+    "gelu": nn.GELU,
+    "silu": nn.SiLU,
+    "tanh": nn.Tanh,
+    "sigmoid": nn.Sigmoid,
+    "leaky_relu": nn.LeakyReLU,
+}
 
 
 class MLP(nn.Module):
-    """[B, in_features] → [B, out_features], or [B, hidden[-1]] after its activation if `out_features` is None."""
+    """Hidden layers with an activation each, then a Linear of `out_features`, or nothing if that is None.
+
+    Weights start as normal(std = 1 / sqrt(fan_in)), biases as zero. Dropout follows each hidden activation, batch
+    norm stands before it.
+    """
 
     def __init__(
         self,
@@ -23,19 +43,51 @@ class MLP(nn.Module):
         activation: str = "relu",
     ) -> None:
         super().__init__()
-        layers: list[nn.Module] = []
-        width = in_features
-        for size in hidden:
-            layers.append(nn.Linear(width, size))
-            if batch_norm:
-                layers.append(nn.BatchNorm1d(size))
-            layers.append(ACTIVATIONS[activation]())
-            if dropout > 0:
-                layers.append(nn.Dropout(dropout))
-            width = size
-        if out_features is not None:
-            layers.append(nn.Linear(width, out_features))
-        self.layers = nn.Sequential(*layers)
+        if activation not in ACTIVATIONS:
+            raise ConfigError(f"unknown activation {activation!r}; there are {', '.join(sorted(ACTIVATIONS))}")
+        if not 0.0 <= dropout < 1.0:
+            raise ConfigError(f"dropout is a share of 0 up to 1, not {dropout}")
+        widths = (in_features, *hidden, *([] if out_features is None else [out_features]))
+        if len(widths) < 2 or min(widths) < 1:
+            raise ConfigError(f"an MLP needs an input and at least one layer, each at least 1 wide; got {list(widths)}")
+        self.widths = widths
+        self.out_features = widths[-1]
+        self.relu_last = out_features is None
+        self.linears = nn.ModuleList(nn.Linear(a, b) for a, b in itertools.pairwise(widths))
+        self.norms = nn.ModuleList(nn.BatchNorm1d(width) for width in hidden) if batch_norm else None
+        self.activation = ACTIVATIONS[activation]()
+        self.dropout = nn.Dropout(dropout) if dropout > 0 else None
+        self.hidden = len(hidden)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        for linear in self._layers():
+            nn.init.normal_(linear.weight, std=1.0 / math.sqrt(linear.in_features))
+            nn.init.zeros_(linear.bias)
+
+    def _layers(self) -> list[nn.Linear]:
+        return cast("list[nn.Linear]", list(self.linears))
 
     def forward(self, x: Tensor) -> Tensor:
-        return cast(Tensor, self.layers(x))
+        if self._has_native_form():
+            weights = [linear.weight for linear in self._layers()]
+            biases = [linear.bias for linear in self._layers()]
+            if native_tower.can_run(x, [*weights, *biases]):
+                precision = native_tower.tower_precision() if self.training else "fp32"
+                tower = native_tower.tower_for(self.widths, self.relu_last, precision)
+                return native_tower.run_tower(tower, x, weights, biases)
+        for index, linear in enumerate(self.linears):
+            x = linear(x)
+            if index < self.hidden:
+                x = x if self.norms is None else self.norms[index](x)
+                x = self.activation(x)
+                x = x if self.dropout is None else self.dropout(x)
+        return x
+
+    def _has_native_form(self) -> bool:
+        return (
+            native_tower.native_towers_enabled()
+            and isinstance(self.activation, nn.ReLU)
+            and self.norms is None
+            and (self.dropout is None or not self.training)
+        )

@@ -1,0 +1,27 @@
+// The tile configuration every product uses: palette 1, eight tiles of 16 rows of 64 bytes. It is written down
+// here instead of being asked from CPUID because virtual machines are known to hide the answer.
+// Tile state belongs to a thread: load at the start of a task, release at its end.
+#pragma once
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+
+#include <cstdint>
+
+namespace elasticctr::dense {
+
+struct TileConfig {
+  uint8_t palette = 1;
+  uint8_t start_row = 0;
+  uint8_t reserved[14] = {};
+  uint16_t row_bytes[16] = {64, 64, 64, 64, 64, 64, 64, 64};
+  uint8_t rows[16] = {16, 16, 16, 16, 16, 16, 16, 16};
+};
+static_assert(sizeof(TileConfig) == 64);
+
+inline constexpr TileConfig kTileConfig;
+
+__attribute__((target("amx-tile"))) inline void LoadTileConfig() { _tile_loadconfig(&kTileConfig); }
+
+}  // namespace elasticctr::dense
+#endif

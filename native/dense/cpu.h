@@ -1,0 +1,20 @@
+// What this CPU can really do, found out once. Advertised is not always usable: a virtual machine may hide the
+// tile palette (CPUID leaf 0x1D) from libraries that ask for it, and the kernel hands out tiles on request only.
+#pragma once
+
+namespace elasticctr::dense {
+
+struct CpuFeatures {
+  bool avx2 = false;         // with FMA
+  bool avx512 = false;       // F, BW, DQ and VL
+  bool avx512_bf16 = false;  // bf16 dot products
+  bool amx_bf16 = false;     // tiles are advertised
+  bool amx_usable = false;   // tiles are granted by the kernel and a trial product came out right
+  // Tiles are advertised but leaf 0x1D is empty: oneDNN (inside torch) then dies of an illegal instruction in
+  // its first bf16 product unless it is told to leave tiles alone.
+  bool onednn_amx_broken = false;
+};
+
+const CpuFeatures& Cpu();
+
+}  // namespace elasticctr::dense

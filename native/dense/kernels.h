@@ -1,0 +1,81 @@
+// The arithmetic of towers, once per instruction set behind one table of functions.
+//
+// Matrices of activations and gradients are kept in panels of 32 columns: panel p holds columns [32p, 32p + 32)
+// of all rows, row after row, so that products read memory in straight lines whatever the width. Columns past
+// the width are zero. In bf16 there are two forms: `rows` (32 bf16 per row) is what a product along the columns
+// reads, `pairs` (rows 2i and 2i + 1 interleaved column by column) is what the weight gradient, a product along
+// the rows, reads. In fp32 one form serves both.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+namespace elasticctr::dense {
+
+inline constexpr size_t kPanel = 32;
+
+inline constexpr size_t RoundUp(size_t n, size_t unit) { return (n + unit - 1) / unit * unit; }
+inline constexpr size_t Panels(size_t columns) { return (columns + kPanel - 1) / kPanel; }
+
+enum class Precision : uint8_t { kFloat32, kBfloat16 };
+
+// Consecutive rows of a matrix in panels. Strides are bytes from one panel to the next.
+struct Block {
+  char* rows = nullptr;
+  size_t rows_stride = 0;
+  char* pairs = nullptr;  // null where nobody will ask for a weight gradient
+  size_t pairs_stride = 0;
+  size_t count = 0;  // rows
+};
+
+// What happens to a product before it is stored: + bias, ReLU, or zero where `mask` is not positive.
+struct Epilogue {
+  const float* bias = nullptr;  // padded to whole panels
+  bool relu = false;
+  const Block* mask = nullptr;    // activations the gradient passes through (rows in fp32, pairs in bf16)
+  const Block* panels = nullptr;  // destination in panels, and / or
+  float* dense = nullptr;         // row-major destination
+  size_t dense_stride = 0;        // floats between its rows
+};
+
+struct Kernels {
+  const char* name;
+  Precision precision;
+  size_t element_bytes;  // of panels and packed weights
+  size_t row_multiple;   // blocks start at multiples of this and are stored up to the next one, zero past count
+
+  // Around the calls below, in the thread that makes them. May be null.
+  void (*begin)();
+  void (*end)();
+
+  // Panels [first, last) of the weights [out, in] packed for y = x Wᵀ and for dx = dy W.
+  void (*pack_forward)(const float* weights, size_t out, size_t in, size_t first, size_t last, char* packed);
+  void (*pack_backward)(const float* weights, size_t out, size_t in, size_t first, size_t last, char* packed);
+
+  // Row-major floats into panels, zero where `mask` (null: none) is not positive.
+  void (*load)(const float* source, size_t stride, size_t columns, const Block* mask, const Block& to);
+
+  // a [count, depth] times packed weights [depth, columns].
+  void (*multiply)(const Block& a, size_t depth, const char* packed, size_t columns, const Epilogue& epilogue);
+
+  // Rows [first, last) of dW = dyᵀ x, written to weights [out, in]; the same rows of the bias gradient. Both sum
+  // over all rows of the batch in an order that depends on nothing else. REQUIRES: first is a multiple of 32.
+  void (*weight_gradient)(const Block& dy, const Block& x, size_t in, size_t first, size_t last, float* weights,
+                          float* bias);
+
+  size_t packed_bytes(size_t depth, size_t columns) const {
+    return Panels(columns) * kPanel * RoundUp(depth, kPanel) * element_bytes;
+  }
+  size_t panel_bytes(size_t rows) const { return RoundUp(rows, row_multiple) * kPanel * element_bytes; }
+};
+
+// Every set of kernels this CPU can run, best first within a precision.
+const std::vector<const Kernels*>& UsableKernels();
+
+// The best for `precision`: fp32 ones where the CPU has nothing for bf16. With a name, that set; throws Error
+// (kConfig) if this CPU cannot run it.
+const Kernels& FindKernels(Precision precision, std::string_view name = {});
+
+}  // namespace elasticctr::dense

@@ -1,0 +1,45 @@
+// fp32 with AVX2 and FMA: tiles of 6 rows by 16 columns.
+#if defined(__x86_64__)
+#include <immintrin.h>
+
+#define DENSE_TARGET __attribute__((target("avx2,fma")))
+#include "dense/float32_kernels.h"
+#include "dense/kernel_sets.h"
+
+namespace elasticctr::dense {
+namespace {
+
+struct Vector {
+  using Word = float;
+  using Register = __m256;
+  static constexpr size_t kLanes = 8;
+  static constexpr int kVectors = 2;
+  static constexpr int kRows = 6;
+  static constexpr int kGradientRows = 4;
+  static constexpr size_t kDepthWords = kPanel;
+
+  DENSE_INLINE static Register Zero() { return _mm256_setzero_ps(); }
+  DENSE_INLINE static Register Load(const float* p) { return _mm256_loadu_ps(p); }
+  DENSE_INLINE static Register Broadcast(const float* p) { return _mm256_broadcast_ss(p); }
+  DENSE_INLINE static Register MultiplyAdd(Register a, Register b, Register sum) { return _mm256_fmadd_ps(a, b, sum); }
+  DENSE_INLINE static void Store(float* p, Register v) { _mm256_storeu_ps(p, v); }
+};
+
+}  // namespace
+
+const Kernels kFloat32Avx2 = {
+    .name = "fp32_avx2",
+    .precision = Precision::kFloat32,
+    .element_bytes = 4,
+    .row_multiple = 1,
+    .begin = nullptr,
+    .end = nullptr,
+    .pack_forward = PackForwardFloat32,
+    .pack_backward = PackBackwardFloat32,
+    .load = LoadFloat32,
+    .multiply = MultiplyFloat32<Vector>,
+    .weight_gradient = WeightGradientFloat32<Vector>,
+};
+
+}  // namespace elasticctr::dense
+#endif

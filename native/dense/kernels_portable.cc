@@ -1,0 +1,45 @@
+// fp32 on any CPU, through the compiler's vector extension (SSE2 or NEON sized).
+#define DENSE_TARGET
+#include "dense/float32_kernels.h"
+#include "dense/kernel_sets.h"
+
+namespace elasticctr::dense {
+namespace {
+
+struct Vector {
+  using Word = float;
+  using Register = float __attribute__((vector_size(16)));
+  static constexpr size_t kLanes = 4;
+  static constexpr int kVectors = 2;
+  static constexpr int kRows = 4;
+  static constexpr int kGradientRows = 4;
+  static constexpr size_t kDepthWords = kPanel;
+
+  static Register Zero() { return Register{}; }
+  static Register Load(const float* p) {
+    Register v;
+    std::memcpy(&v, p, sizeof v);
+    return v;
+  }
+  static Register Broadcast(const float* p) { return Register{*p, *p, *p, *p}; }
+  static Register MultiplyAdd(Register a, Register b, Register sum) { return sum + a * b; }
+  static void Store(float* p, Register v) { std::memcpy(p, &v, sizeof v); }
+};
+
+}  // namespace
+
+const Kernels kFloat32Portable = {
+    .name = "fp32_portable",
+    .precision = Precision::kFloat32,
+    .element_bytes = 4,
+    .row_multiple = 1,
+    .begin = nullptr,
+    .end = nullptr,
+    .pack_forward = PackForwardFloat32,
+    .pack_backward = PackBackwardFloat32,
+    .load = LoadFloat32,
+    .multiply = MultiplyFloat32<Vector>,
+    .weight_gradient = WeightGradientFloat32<Vector>,
+};
+
+}  // namespace elasticctr::dense

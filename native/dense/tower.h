@@ -1,0 +1,67 @@
+// A tower: Linear layers with ReLU between them, trained on the CPU faster than a general tensor library can.
+//
+// A step packs the weights once, then takes blocks of rows through all layers while they are in cache: forward,
+// later backward to the gradient of the input. Weight gradients come last, one task per range of output rows, each
+// summing over the whole batch. So every number is computed in the same order whatever the number of threads.
+//
+// Threads: one tower may be used from several threads as long as each call has its own Workspace.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <vector>
+
+#include "dense/buffer.h"
+#include "dense/kernels.h"
+
+namespace elasticctr::dense {
+
+// What a forward pass leaves for its backward pass. Reusable for any number of steps, by one tower.
+struct Workspace {
+  size_t rows = 0;                  // of the forward pass that filled it; 0 when it holds none
+  std::vector<Buffer> activations;  // what each layer reads, then the output where it has a ReLU
+  std::vector<Buffer> gradients;    // of what each layer writes
+  std::vector<Buffer> packed;       // weights, and after them the padded biases
+};
+
+// A row-major matrix of floats; `stride` floats from one row to the next.
+struct Rows {
+  const float* data = nullptr;
+  size_t stride = 0;
+};
+struct MutableRows {
+  float* data = nullptr;
+  size_t stride = 0;
+};
+
+class Tower {
+ public:
+  // widths: input, then each layer's output. REQUIRES: at least two, none 0.
+  Tower(std::vector<size_t> widths, bool relu_last, const Kernels& kernels);
+
+  const std::vector<size_t>& widths() const { return widths_; }
+  size_t layers() const { return widths_.size() - 1; }
+  const Kernels& kernels() const { return kernels_; }
+
+  // weights[l]: [widths[l + 1], widths[l]] row-major, biases[l]: [widths[l + 1]]. With `keep` the workspace can take
+  // a Backward afterwards.
+  void Forward(Rows x, size_t rows, const float* const* weights, const float* const* biases, MutableRows y,
+               Workspace& workspace, bool keep) const;
+
+  // Gradients of the workspace's last Forward, whose weights must still be what they were. dx.data may be null.
+  // Ends the workspace's hold of that Forward. REQUIRES: workspace.rows > 0.
+  void Backward(Rows dy, const float* const* weights, MutableRows dx, float* const* weight_gradients,
+                float* const* bias_gradients, Workspace& workspace) const;
+
+ private:
+  void Pack(const float* const* weights, const float* const* biases, Workspace& workspace) const;
+  void WeightGradients(size_t rows, float* const* weight_gradients, float* const* bias_gradients,
+                       const Workspace& workspace) const;
+  Block Slice(const Buffer& buffer, size_t rows, size_t first, size_t count) const;
+
+  std::vector<size_t> widths_;
+  bool relu_last_;
+  const Kernels& kernels_;
+};
+
+}  // namespace elasticctr::dense

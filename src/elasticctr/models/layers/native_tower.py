@@ -1,0 +1,136 @@
+"""Runs a stack of Linear layers through the native tower, with gradients, as one step of torch's autograd.
+
+`MLP` is the one caller. Parameters stay ordinary torch tensors; only the arithmetic is elsewhere. Two switches hold
+for the whole process: whether towers are native at all, and the precision of training steps.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+from elasticctr import _native
+from elasticctr.errors import ConfigError, FailedPrecondition
+
+Precision = Literal["fp32", "bf16"]
+
+_enabled = True
+_precision: Precision = "fp32"
+
+
+def set_native_towers(enabled: bool) -> None:
+    """Whether towers run natively where they can. Off, every tower is plain torch."""
+    global _enabled
+    _enabled = enabled
+
+
+def set_tower_precision(precision: Precision) -> None:
+    """Arithmetic of native towers in training mode. Parameters, gradients and evaluation stay float32."""
+    global _precision
+    if precision not in ("fp32", "bf16"):
+        raise ConfigError(f"tower precision is fp32 or bf16, not {precision!r}")
+    _precision = precision
+
+
+def native_towers_enabled() -> bool:
+    return _enabled
+
+
+def tower_precision() -> Precision:
+    """What a training step uses now: bf16 if asked for here or by torch.autocast."""
+    if torch.is_autocast_enabled("cpu") and torch.get_autocast_dtype("cpu") == torch.bfloat16:
+        return "bf16"
+    return _precision
+
+
+def can_run(x: Tensor, parameters: Sequence[Tensor]) -> bool:
+    """Whether this is a real float32 CPU matrix (no tracer, no compiler at work) and so are the parameters."""
+    return (
+        type(x) is Tensor
+        and x.dim() == 2
+        and x.dtype == torch.float32
+        and x.is_cpu
+        and not torch.compiler.is_compiling()
+        and torch._C._get_tracing_state() is None
+        and all(p.dtype == torch.float32 and p.is_cpu and p.is_contiguous() for p in parameters)
+    )
+
+
+@functools.lru_cache(maxsize=256)
+def tower_for(widths: tuple[int, ...], relu_last: bool, precision: Precision, kernels: str = "") -> _native.Tower:
+    """The tower of that shape. It holds no parameters, so modules of one shape share it."""
+    return _native.Tower(list(widths), relu_last, precision, kernels)
+
+
+def run_tower(tower: _native.Tower, x: Tensor, weights: Sequence[Tensor], biases: Sequence[Tensor]) -> Tensor:
+    """[rows, last width] for x [rows, first width]. `can_run` must have said yes."""
+    if x.stride(1) != 1 and x.shape[1] > 1:
+        x = x.contiguous()
+    if torch.is_grad_enabled() and (x.requires_grad or any(p.requires_grad for p in (*weights, *biases))):
+        return _TowerFunction.apply(tower, len(weights), x, *weights, *biases)  # type: ignore[no-any-return, no-untyped-call]
+    y, _ = _forward(tower, x, weights, biases, keep=False)
+    return y
+
+
+def _addresses(tensors: Sequence[Tensor]) -> list[int]:
+    return [t.data_ptr() for t in tensors]
+
+
+def _forward(
+    tower: _native.Tower, x: Tensor, weights: Sequence[Tensor], biases: Sequence[Tensor], keep: bool
+) -> tuple[Tensor, _native.TowerPass | None]:
+    rows, columns = x.shape[0], weights[-1].shape[0]
+    y = torch.empty(rows, columns)
+    kept = tower.forward(
+        x.data_ptr(), x.stride(0), rows, _addresses(weights), _addresses(biases), y.data_ptr(), columns, keep
+    )
+    return y, kept
+
+
+class _TowerFunction(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, tower: _native.Tower, layers: int, x: Tensor, *parameters: Tensor) -> Tensor:
+        weights, biases = parameters[:layers], parameters[layers:]
+        y, ctx.kept = _forward(tower, x, weights, biases, keep=True)
+        ctx.tower = tower
+        ctx.x_shape = x.shape
+        ctx.save_for_backward(*weights)  # so that torch notices a weight changed in between
+        return y
+
+    @staticmethod
+    def backward(ctx: Any, dy: Tensor) -> tuple[Tensor | None, ...]:
+        if torch.is_grad_enabled():  # create_graph=True
+            raise FailedPrecondition(
+                "a native tower has no gradient of its gradient; call set_native_towers(False) to use create_graph"
+            )
+        weights = ctx.saved_tensors
+        kept, ctx.kept = ctx.kept, None
+        if kept is None:
+            raise FailedPrecondition(
+                "a native tower keeps its activations for one backward pass; "
+                "call set_native_towers(False) to use retain_graph"
+            )
+        rows, columns = ctx.x_shape
+        dx = torch.empty(rows, columns) if ctx.needs_input_grad[2] else None
+        weight_gradients = [torch.empty_like(w) for w in weights]
+        bias_gradients = [torch.empty(w.shape[0]) for w in weights]
+        if rows > 0:
+            dy = dy.contiguous()
+            ctx.tower.backward(
+                kept,
+                dy.data_ptr(),
+                dy.shape[1],
+                _addresses(weights),
+                None if dx is None else dx.data_ptr(),
+                columns,
+                _addresses(weight_gradients),
+                _addresses(bias_gradients),
+            )
+        else:
+            for gradient in (*weight_gradients, *bias_gradients):
+                gradient.zero_()
+        return (None, None, dx, *weight_gradients, *bias_gradients)
