@@ -4,6 +4,26 @@
 
 namespace elasticctr {
 
+std::vector<Field> FieldsOf(const ParserSpec& spec) {
+  std::vector<Field> fields;
+  const auto add = [&](const std::string& name, FieldKind kind, size_t index, uint64_t seed) {
+    Field field;
+    field.name = name;
+    field.kind = kind;
+    field.index = static_cast<uint32_t>(index);
+    field.seed = seed;
+    fields.push_back(std::move(field));
+  };
+  for (size_t i = 0; i < spec.labels.size(); ++i) add(spec.labels[i], FieldKind::kLabel, i, 0);
+  if (!spec.weight.empty()) add(spec.weight, FieldKind::kWeight, 0, 0);
+  for (size_t i = 0; i < spec.dense.size(); ++i) add(spec.dense[i].name, FieldKind::kDense, i, 0);
+  for (size_t i = 0; i < spec.sparse.size(); ++i) {
+    const SparseSpec& slot = spec.sparse[i];
+    add(slot.name, slot.hashed ? FieldKind::kString : FieldKind::kId, i, SlotSeed(slot.name, spec.hash_seed));
+  }
+  return fields;
+}
+
 FieldIndex::FieldIndex(std::vector<Field> fields) : fields_(std::move(fields)) {
   size_t buckets = 8;
   while (buckets < fields_.size() * 4) buckets *= 2;

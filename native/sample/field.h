@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "sample/number.h"
+#include "sample/spec.h"
 
 namespace elasticctr {
 
@@ -38,6 +39,9 @@ struct Field {
     return static_cast<size_t>(end - p) >= length && std::memcmp(p, name.data(), length) == 0;
   }
 };
+
+// Every name of a schema, as slot-like formats look them up.
+std::vector<Field> FieldsOf(const ParserSpec& spec);
 
 class FieldIndex {
  public:

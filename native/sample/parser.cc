@@ -4,8 +4,10 @@
 #include <set>
 
 #include "sample/criteo_line.h"
+#include "sample/feasign_line.h"
 #include "sample/piece.h"
 #include "sample/slot_line.h"
+#include "sample/svm_line.h"
 #include "util/status.h"
 
 namespace elasticctr {
@@ -71,9 +73,11 @@ std::unique_ptr<PieceParser> Parser::MakePiece() const {
   switch (spec_.format) {
     case TextFormat::kSlot: return std::make_unique<PieceParserOf<SlotLine>>(spec_, split_);
     case TextFormat::kCriteo: return std::make_unique<PieceParserOf<CriteoLine>>(spec_, split_);
-    default: break;
+    case TextFormat::kFeasign: return std::make_unique<PieceParserOf<FeasignLine>>(spec_, split_);
+    case TextFormat::kLibsvm: return std::make_unique<PieceParserOf<LibsvmLine>>(spec_, split_);
+    case TextFormat::kLibffm: return std::make_unique<PieceParserOf<LibffmLine>>(spec_, split_);
   }
-  throw Error(Code::kConfig, std::string("format ") + NameOf(spec_.format) + " is not a text format");
+  throw Error(Code::kConfig, "unknown text format");
 }
 
 Parser::Pieces Parser::TakePieces(size_t count) {

@@ -73,7 +73,4 @@ class SlotLine : public Line {
   FieldIndex fields_;
 };
 
-// Every name of a schema, as slot-like formats look them up.
-std::vector<Field> FieldsOf(const ParserSpec& spec);
-
 }  // namespace elasticctr

@@ -1,0 +1,69 @@
+// The feasign format: `show click feasign:slot feasign:slot …`, separated by blanks. Unlike in the slot format the
+// slot's name comes last. Unknown slots are skipped.
+#pragma once
+
+#include "sample/line.h"
+
+namespace elasticctr {
+
+class FeasignLine : public Line {
+ public:
+  // Throws kConfig if the schema has dense slots.
+  FeasignLine(const ParserSpec& spec, Columns* columns);
+
+  bool Parse(const char* p, const char* end) {
+    p = ReadShowAndClick(p, end);
+    if (p == nullptr) [[unlikely]]
+      return false;
+    Field** guess = fields_.first();
+    Field* last = nullptr;
+    for (;;) {
+      p = SkipBlanks(p, end);
+      if (p == end) return Finish();
+      uint64_t feasign;
+      const char* after = ReadU64(p, &feasign);
+      const char* name = after + 1;
+      Field* field = *guess;
+      if (after == nullptr || *after != ':' || !IsNamed(field, name, end)) [[unlikely]] {
+        if (after != nullptr && *after == ':' && IsNamed(last, name, end)) {
+          field = last;
+        } else {
+          const Slow slow = ReadSlowly(&p, end);
+          if (slow.is_bad) return false;
+          if (slow.field != nullptr) {
+            *guess = last = slow.field;
+            guess = &slow.field->next;
+          }
+          continue;
+        }
+      }
+      if (field->kind == FieldKind::kId) [[likely]] {
+        columns_->AddValue(field->index, feasign);
+      } else {
+        AddString(*field, p, after);
+      }
+      p = name + field->length;
+      last = field;
+      guess = &field->next;
+    }
+  }
+
+ private:
+  struct Slow {
+    bool is_bad;
+    Field* field;  // nullptr: an unknown slot
+  };
+
+  ELASTICCTR_INLINE static bool IsNamed(const Field* field, const char* p, const char* end) {
+    return field != nullptr && p < end && field->Matches(p, end) && IsTokenEnd(p + field->length, end);
+  }
+
+  const char* ReadShowAndClick(const char* p, const char* end);
+  // Reads the token at *p whatever it holds, and moves *p behind it.
+  Slow ReadSlowly(const char** p, const char* end);
+  void AddString(const Field& field, const char* p, const char* after);
+
+  FieldIndex fields_;
+};
+
+}  // namespace elasticctr
