@@ -41,6 +41,14 @@ class Columns {
       GrowValues(&column);
     *column.next++ = feasign;
   }
+  // AddValue if `is_there`, without a branch to guess wrong.
+  ELASTICCTR_INLINE void AddValueIf(bool is_there, uint32_t slot, uint64_t feasign) {
+    Column& column = slots_[slot];
+    if (column.next == column.limit) [[unlikely]]
+      GrowValues(&column);
+    *column.next = feasign;
+    column.next += is_there;
+  }
 
   // Ends a line: keeps it, shortened to each slot's max_values, or drops it.
   ELASTICCTR_INLINE void Commit() {

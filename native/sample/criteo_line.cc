@@ -4,6 +4,7 @@
 #include <charconv>
 #include <cmath>
 
+#include "sample/tabs.h"
 #include "util/status.h"
 
 namespace elasticctr {
@@ -50,18 +51,26 @@ CriteoLine::CriteoLine(const ParserSpec& spec, Columns* columns) : Line(spec, co
   }
 }
 
-// A log to be scored may come without the label column, as Criteo's own test set does.
-const char* CriteoLine::ReadLabelColumn(const char* p, const char* end) {
-  if (!require_label_ && std::count(p, end, '\t') == kNumbers + kStrings - 1) return p;
+const CriteoLine::Cell* CriteoLine::FindCells(const char* p, const char* end) {
+  uint32_t tabs[kMaxTabs + 64];
+  const size_t columns = FindTabs(p, end, tabs) + 1;
+  // A log to be scored may come without the label column, as Criteo's own test set does.
+  const bool has_label = require_label_ || columns != kColumns - 1;
+  if (columns != kColumns && has_label) {
+    return Reject("expected " + std::to_string(kColumns) + " columns separated by TAB, found " +
+                  (columns > kMaxTabs ? "over " + std::to_string(kMaxTabs) : std::to_string(columns)));
+  }
+  size_t begin = 0;
+  tabs[columns - 1] = static_cast<uint32_t>(end - p);
+  for (size_t i = 0; i < columns; ++i) {
+    cells_[i] = {p + begin, tabs[i] - begin};
+    begin = size_t{tabs[i]} + 1;
+  }
+  if (!has_label) return cells_.data();
   const char* after = ReadLabel(0, p, end);
   if (after == nullptr) return nullptr;
-  if (!IsColumnEnd(after, end)) return RejectLabel(0, p, end);
-  return after + 1;
-}
-
-Rejected CriteoLine::RejectColumns(const char* line, const char* end) {
-  return Reject("expected " + std::to_string(1 + kNumbers + kStrings) + " columns separated by TAB, found " +
-                std::to_string(1 + std::count(line, end, '\t')));
+  if (after != p + cells_[0].size) return RejectLabel(0, p, end);
+  return cells_.data() + 1;
 }
 
 }  // namespace elasticctr

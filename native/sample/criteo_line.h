@@ -12,49 +12,50 @@ class CriteoLine : public Line {
  public:
   static constexpr uint32_t kNumbers = 13;
   static constexpr uint32_t kStrings = 26;
+  static constexpr uint32_t kColumns = 1 + kNumbers + kStrings;
 
   // Throws kConfig if the schema's slots cannot be matched with the columns (docs/formats/text.md).
   CriteoLine(const ParserSpec& spec, Columns* columns);
 
+  // Any column may be missing, at random, so the code is written to take the same branches whether it is or not.
   bool Parse(const char* p, const char* end) {
-    const char* line = p;
-    p = ReadLabelColumn(p, end);  // from here on: the first byte of a column, or end + 1 if there is none left
-    if (p == nullptr) [[unlikely]]
+    const Cell* cell = FindCells(p, end);
+    if (cell == nullptr) [[unlikely]]
       return false;
     for (const Number& column : numbers_) {
-      if (p > end) [[unlikely]]
-        return RejectColumns(line, end);
-      const char* after = p;
-      if (*p == '\t' || column.dense == nullptr) {
-        after = FindTab(p, end);
-      } else if (p < end) {
+      const auto [begin, size] = *cell++;
+      if (column.dense == nullptr) continue;
+      const Digits digits = LeadingDigits(DecodeFixed64(begin));
+      if (digits.count == size) [[likely]] {  // a small count, or missing
+        PutCount(*column.dense, column.dim, digits.value, size > 0);
+      } else {
         double value;
-        after = ReadDouble(p, end, &value);
-        if (after == nullptr || !IsColumnEnd(after, end) || !PutDense(*column.dense, column.dim, value)) [[unlikely]] {
-          return RejectDense(*column.dense, p, end);
+        const char* after = ReadDouble(begin, end, &value);
+        if (after != begin + size || !PutDense(*column.dense, column.dim, value)) [[unlikely]] {
+          return RejectDense(*column.dense, begin, begin + size);
         }
       }
-      p = after + 1;
     }
     for (const String& column : strings_) {
-      if (p > end) [[unlikely]]
-        return RejectColumns(line, end);
-      const char* after = FindTab(p, end);
-      if (after != p && column.kind != FieldKind::kLabel) {
-        if (column.kind == FieldKind::kString) [[likely]] {
-          columns_->AddValue(column.slot, FeatureHash({p, static_cast<size_t>(after - p)}, column.seed));
-        } else if (ReadId(column.slot, p, end) != after) {
-          return RejectId(column.slot, p, end);
+      const auto [begin, size] = *cell++;
+      if (column.kind == FieldKind::kString) [[likely]] {
+        if (size == 8 || size == 0) [[likely]] {
+          columns_->AddValueIf(size > 0, column.slot, FeatureHash8(DecodeFixed64(begin), column.seed));
+        } else {
+          columns_->AddValue(column.slot, FeatureHash({begin, size}, column.seed));
         }
+      } else if (column.kind == FieldKind::kId && size > 0) {
+        if (ReadId(column.slot, begin, end) != begin + size) return RejectId(column.slot, begin, begin + size);
       }
-      p = after + 1;
     }
-    if (p != end + 1) [[unlikely]]
-      return RejectColumns(line, end);
     return Finish();
   }
 
  private:
+  struct Cell {
+    const char* begin;
+    size_t size;
+  };
   struct Number {
     const Dense* dense = nullptr;  // nullptr: the schema does not use the column
     uint32_t dim = 0;
@@ -65,28 +66,12 @@ class CriteoLine : public Line {
     uint64_t seed = 0;
   };
 
-  ELASTICCTR_INLINE static bool IsColumnEnd(const char* p, const char* end) { return p == end || *p == '\t'; }
-
-  // The TAB at or after `p`, or `end`.
-  ELASTICCTR_INLINE static const char* FindTab(const char* p, const char* end) {
-    constexpr uint64_t kOnes = 0x0101010101010101ULL;
-    for (; p < end; p += 8) {
-      const uint64_t x = DecodeFixed64(p) ^ (kOnes * '\t');
-      const uint64_t tabs = (x - kOnes) & ~x & (kOnes * 0x80);
-      if (tabs != 0) {
-        p += __builtin_ctzll(tabs) >> 3;
-        break;
-      }
-    }
-    return p < end ? p : end;
-  }
-
-  // Returns the first byte of the next column.
-  const char* ReadLabelColumn(const char* p, const char* end);
-  Rejected RejectColumns(const char* line, const char* end);
+  // Cuts the line at its TABs and reads the label. Returns the first number's cell, or nullptr for a bad line.
+  const Cell* FindCells(const char* p, const char* end);
 
   std::array<Number, kNumbers> numbers_;
   std::array<String, kStrings> strings_;
+  std::array<Cell, kColumns> cells_;
 };
 
 }  // namespace elasticctr

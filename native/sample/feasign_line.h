@@ -22,10 +22,11 @@ class FeasignLine : public Line {
       if (p == end) return Finish();
       uint64_t feasign;
       const char* after = ReadU64(p, &feasign);
-      const char* name = after + 1;
+      const bool is_id = after != nullptr && *after == ':';
+      const char* name = is_id ? after + 1 : p;
       Field* field = *guess;
-      if (after == nullptr || *after != ':' || !IsNamed(field, name, end)) [[unlikely]] {
-        if (after != nullptr && *after == ':' && IsNamed(last, name, end)) {
+      if (!is_id || !IsNamed(field, name, end)) [[unlikely]] {
+        if (is_id && IsNamed(last, name, end)) {
           field = last;
         } else {
           const Slow slow = ReadSlowly(&p, end);

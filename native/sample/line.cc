@@ -1,6 +1,5 @@
 #include "sample/line.h"
 
-#include <array>
 #include <cmath>
 
 namespace elasticctr {
@@ -9,18 +8,6 @@ namespace {
 constexpr size_t kQuoted = 40;
 
 float Log1p(double value) { return static_cast<float>(std::log1p(value > 0 ? value : 0)); }
-
-// Counts are small integers more often than not.
-constexpr size_t kLog1pTable = 2048;
-const std::array<float, kLog1pTable>& Log1pTable() {
-  static const auto table = [] {
-    std::array<float, kLog1pTable> values;
-    for (size_t i = 0; i < kLog1pTable; ++i) values[i] = Log1p(static_cast<double>(i));
-    return values;
-  }();
-  return table;
-}
-const auto& log1p_table = Log1pTable();
 
 std::string_view Token(const char* p, const char* end) { return {p, static_cast<size_t>(FindBlank(p, end) - p)}; }
 
@@ -41,6 +28,15 @@ std::string Quote(std::string_view text) {
   return quoted + (text.size() > kQuoted ? "…'" : "'");
 }
 
+const std::array<float, Line::kLog1pTable>& Line::Log1pTable() {
+  static const auto table = [] {
+    std::array<float, kLog1pTable> values;
+    for (size_t i = 0; i < kLog1pTable; ++i) values[i] = Log1p(static_cast<double>(i));
+    return values;
+  }();
+  return table;
+}
+
 Line::Line(const ParserSpec& spec, Columns* columns)
     : columns_(columns), spec_(spec), label_count_(spec.labels.size()), require_label_(spec.require_label) {
   uint32_t offset = 0;
@@ -53,10 +49,6 @@ Line::Line(const ParserSpec& spec, Columns* columns)
 float Line::ApplyTransform(const Dense& dense, uint32_t index, double value) const {
   if (dense.transform == Transform::kScale) {
     return static_cast<float>((value - dense.spec->min[index]) / dense.spec->diff[index]);
-  }
-  if (value >= 0 && value < kLog1pTable) {
-    const auto integer = static_cast<uint32_t>(value);
-    if (integer == value) return log1p_table[integer];
   }
   return Log1p(value);
 }

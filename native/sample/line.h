@@ -6,6 +6,7 @@
 // Threads: each thread has its own.
 #pragma once
 
+#include <array>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -36,7 +37,10 @@ ELASTICCTR_INLINE bool IsTokenEnd(const char* p, const char* end) { return p == 
 // What a rejected line returns: false, or no next byte.
 struct Rejected {
   operator bool() const { return false; }
-  operator const char*() const { return nullptr; }
+  template <typename T>
+  operator const T*() const {
+    return nullptr;
+  }
 };
 
 // Text as it may be shown to people: shortened, bytes that cannot be printed as \xNN, in quotes.
@@ -120,6 +124,17 @@ class Line {
     return __builtin_isfinite(result);
   }
 
+  // Same for a count of eight digits at most, or for a missing value.
+  ELASTICCTR_INLINE void PutCount(const Dense& dense, uint32_t index, uint64_t count, bool is_there) {
+    float result = static_cast<float>(static_cast<int64_t>(count));
+    if (dense.transform == Transform::kLog1p && count < log1p_table_.size()) {
+      result = log1p_table_[count];
+    } else if (dense.transform != Transform::kNone) {
+      result = ApplyTransform(dense, index, static_cast<double>(count));
+    }
+    columns_->dense()[dense.offset + index] = is_there ? result : 0;
+  }
+
   // Keeps why the line is bad.
   Rejected Reject(std::string reason);
   Rejected RejectMissingLabel(size_t index);
@@ -137,8 +152,12 @@ class Line {
   std::vector<Dense> dense_;
 
  private:
+  static constexpr size_t kLog1pTable = 4096;
+
+  static const std::array<float, kLog1pTable>& Log1pTable();
   float ApplyTransform(const Dense& dense, uint32_t index, double value) const;
 
+  const std::array<float, kLog1pTable>& log1p_table_ = Log1pTable();  // counts are small more often than not
   std::string reason_;
 };
 

@@ -16,6 +16,7 @@ namespace elasticctr {
 inline constexpr size_t kLookahead = 64;
 
 inline constexpr uint64_t kPow10[] = {1, 10, 100, 1000, 10000, 100000, 1000000, 10000000, 100000000};
+inline constexpr double kPow10Double[] = {1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7};
 
 // The leading digits of eight bytes: how many there are and their value.
 struct Digits {
@@ -68,7 +69,6 @@ const char* ReadDoubleSlowly(const char* p, const char* end, double* out);
 // Reads the nearest double of a decimal number such as -1.5e-3. Returns the byte after it, or nullptr.
 // `end` is the end of the text; nan and inf are not numbers.
 ELASTICCTR_INLINE const char* ReadDouble(const char* p, const char* end, double* out) {
-  constexpr double kPowers[] = {1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15};
   const char* q = p;
   const bool negative = *q == '-';
   q += negative;
@@ -86,8 +86,8 @@ ELASTICCTR_INLINE const char* ReadDouble(const char* p, const char* end, double*
   const bool is_simple = whole.count > 0 && whole.count < 8 && decimals < 8 && (*q | 0x20) != 'e';
   if (!is_simple) [[unlikely]]
     return ReadDoubleSlowly(p, end, out);
-  const double value = static_cast<double>(static_cast<int64_t>(digits)) / kPowers[decimals];
-  *out = negative ? -value : value;
+  const double value = static_cast<double>(static_cast<int64_t>(digits)) / kPow10Double[decimals];
+  *out = std::bit_cast<double>(std::bit_cast<uint64_t>(value) ^ (uint64_t{negative} << 63));
   return q;
 }
 

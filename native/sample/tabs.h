@@ -1,0 +1,15 @@
+// Where the TABs of a line are.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace elasticctr {
+
+inline constexpr size_t kMaxTabs = 64;
+
+// Writes how far from `p` each TAB of [p, end) stands into `at` and returns how many there are. Stops after 64 bytes
+// that bring the count over kMaxTabs. REQUIRES: room for kMaxTabs + 64 and kLookahead readable bytes after `end`.
+size_t FindTabs(const char* p, const char* end, uint32_t* at);
+
+}  // namespace elasticctr
