@@ -1,6 +1,7 @@
 # Generated from the built module by tools/stubs.py. Do not edit.
 # ruff: noqa
 from collections.abc import Sequence
+import enum
 from typing import Annotated
 
 import numpy
@@ -18,6 +19,105 @@ def bucket_of(feasign: int) -> int: ...
 def shard_of(feasign: int, shards: int) -> int: ...
 def set_threads(threads: int) -> None: ...
 def threads() -> int: ...
+
+class TextFormat(enum.Enum):
+    FEASIGN = 0
+
+    SLOT = 1
+
+    CRITEO = 2
+
+    LIBSVM = 3
+
+    LIBFFM = 4
+
+class Transform(enum.Enum):
+    NONE = 0
+
+    LOG1P = 1
+
+    SCALE = 2
+
+class SparseSpec:
+    def __init__(self, name: str, hashed: bool, keep_last: bool, max_values: int) -> None: ...
+
+class DenseSpec:
+    def __init__(
+        self, name: str, dim: int, transform: Transform, min: Sequence[float], diff: Sequence[float]
+    ) -> None: ...
+
+class ParserSpec:
+    def __init__(
+        self,
+        format: TextFormat,
+        labels: Sequence[str],
+        weight: str,
+        sparse: Sequence[SparseSpec],
+        dense: Sequence[DenseSpec],
+        hash_seed: int,
+        require_label: bool,
+    ) -> None: ...
+
+class Split:
+    def __init__(self, lo: float, hi: float, seed: int) -> None: ...
+    def keeps(self, line: bytes) -> bool: ...
+
+class BadLine:
+    @property
+    def line(self) -> int: ...
+    @property
+    def reason(self) -> str: ...
+
+class Block:
+    @property
+    def labels(self) -> Annotated[NDArray[numpy.float32], dict(shape=(None, None))]: ...
+    @property
+    def dense(self) -> Annotated[NDArray[numpy.float32], dict(shape=(None, None))]: ...
+    @property
+    def weights(self) -> Annotated[NDArray[numpy.float32], dict(shape=(None,))]: ...
+    @property
+    def shows(self) -> Annotated[NDArray[numpy.float32], dict(shape=(None,))]: ...
+    @property
+    def values(self) -> Annotated[NDArray[numpy.uint64], dict(shape=(None,))]: ...
+    @property
+    def offsets(self) -> Annotated[NDArray[numpy.int32], dict(shape=(None,))]: ...
+    @property
+    def lines(self) -> int: ...
+    @property
+    def next_line(self) -> int: ...
+    @property
+    def bad_count(self) -> int: ...
+    @property
+    def bad(self) -> list[BadLine]: ...
+
+class Parser:
+    def __init__(self, spec: ParserSpec, split: Split, threads: int) -> None: ...
+    def parse(self, text: bytes | bytearray | memoryview, first_line: int = 1) -> Block: ...
+
+def take_bags(
+    values: Annotated[NDArray[numpy.uint64], dict(shape=(None,), order="C", device="cpu", writable=False)],
+    offsets: Annotated[NDArray[numpy.int32], dict(shape=(None,), order="C", device="cpu", writable=False)],
+    n: int,
+    rows: Annotated[NDArray[numpy.int64], dict(shape=(None,), order="C", device="cpu", writable=False)],
+) -> tuple[
+    Annotated[NDArray[numpy.uint64], dict(shape=(None,))], Annotated[NDArray[numpy.int32], dict(shape=(None,))]
+]: ...
+def slice_bags(
+    values: Annotated[NDArray[numpy.uint64], dict(shape=(None,), order="C", device="cpu", writable=False)],
+    offsets: Annotated[NDArray[numpy.int32], dict(shape=(None,), order="C", device="cpu", writable=False)],
+    n: int,
+    start: int,
+    stop: int,
+) -> tuple[
+    Annotated[NDArray[numpy.uint64], dict(shape=(None,))], Annotated[NDArray[numpy.int32], dict(shape=(None,))]
+]: ...
+def concat_bags(
+    values: Sequence[Annotated[NDArray[numpy.uint64], dict(shape=(None,), order="C", device="cpu", writable=False)]],
+    offsets: Sequence[Annotated[NDArray[numpy.int32], dict(shape=(None,), order="C", device="cpu", writable=False)]],
+    ns: Sequence[int],
+) -> tuple[
+    Annotated[NDArray[numpy.uint64], dict(shape=(None,))], Annotated[NDArray[numpy.int32], dict(shape=(None,))]
+]: ...
 
 class LineLayout:
     def __init__(
@@ -40,6 +140,190 @@ def hash_hex_codes(
     seed: int,
     codes: Annotated[NDArray[numpy.uint64], dict(shape=(None,), order="C", device="cpu", writable=False)],
 ) -> Annotated[NDArray[numpy.uint64], dict(shape=(None,))]: ...
+
+class OptimizerKind(enum.Enum):
+    sgd = 0
+
+    adagrad = 1
+
+    rowwise_adagrad = 2
+
+    adam = 3
+
+    ftrl = 4
+
+class OptimizerSettings:
+    def __init__(self) -> None: ...
+    @property
+    def kind(self) -> OptimizerKind: ...
+    @kind.setter
+    def kind(self, arg: OptimizerKind, /) -> None: ...
+    @property
+    def learning_rate(self) -> float: ...
+    @learning_rate.setter
+    def learning_rate(self, arg: float, /) -> None: ...
+    @property
+    def epsilon(self) -> float: ...
+    @epsilon.setter
+    def epsilon(self, arg: float, /) -> None: ...
+    @property
+    def beta1(self) -> float: ...
+    @beta1.setter
+    def beta1(self, arg: float, /) -> None: ...
+    @property
+    def beta2(self) -> float: ...
+    @beta2.setter
+    def beta2(self, arg: float, /) -> None: ...
+    @property
+    def beta(self) -> float: ...
+    @beta.setter
+    def beta(self, arg: float, /) -> None: ...
+    @property
+    def initial_accumulator(self) -> float: ...
+    @initial_accumulator.setter
+    def initial_accumulator(self, arg: float, /) -> None: ...
+    @property
+    def l1(self) -> float: ...
+    @l1.setter
+    def l1(self, arg: float, /) -> None: ...
+    @property
+    def l2(self) -> float: ...
+    @l2.setter
+    def l2(self, arg: float, /) -> None: ...
+    @property
+    def gradient_clip(self) -> float: ...
+    @gradient_clip.setter
+    def gradient_clip(self, arg: float, /) -> None: ...
+    @property
+    def weight_bound(self) -> float: ...
+    @weight_bound.setter
+    def weight_bound(self, arg: float, /) -> None: ...
+
+class InitializerKind(enum.Enum):
+    zeros = 0
+
+    constant = 1
+
+    uniform = 2
+
+    normal = 3
+
+class InitializerSettings:
+    def __init__(self, kind: InitializerKind, a: float = 0.0, b: float = 0.0) -> None: ...
+
+class SegmentSettings:
+    def __init__(self, name: str, dim: int, optimizer: OptimizerSettings, initializer: InitializerSettings) -> None: ...
+
+class Lookup:
+    def __init__(
+        self,
+        values: Annotated[NDArray[numpy.uint64], dict(shape=(None,), order="C", device="cpu", writable=False)],
+        offsets: Annotated[NDArray[numpy.int32], dict(shape=(None,), order="C", device="cpu", writable=False)],
+        samples: int,
+        slots: Sequence[int],
+    ) -> None: ...
+    @property
+    def samples(self) -> int: ...
+    @property
+    def slots(self) -> int: ...
+    @property
+    def occurrences(self) -> int: ...
+    @property
+    def distinct(self) -> int: ...
+    @property
+    def is_single_valued(self) -> bool: ...
+    @property
+    def feasigns(self) -> NDArray[numpy.uint64]: ...
+    @property
+    def inverse(self) -> NDArray[numpy.uint32]: ...
+    @property
+    def starts(self) -> NDArray[numpy.uint32]: ...
+    @property
+    def order(self) -> NDArray[numpy.uint32]: ...
+    def lengths(self, position: int, limit: int = 1099511627776) -> NDArray[numpy.int64]: ...
+
+class PoolingKind(enum.Enum):
+    sum = 0
+
+    mean = 1
+
+    first = 2
+
+    last = 3
+
+class SlotTarget:
+    def __init__(
+        self, slot: int, target: int, pooling: PoolingKind, columns: Sequence[int], length: int = 0
+    ) -> None: ...
+
+class Layout:
+    def __init__(self, slots: Sequence[SlotTarget], dims: Sequence[int]) -> None: ...
+    @property
+    def targets(self) -> int: ...
+    def lookup(
+        self,
+        values: Annotated[NDArray[numpy.uint64], dict(shape=(None,), order="C", device="cpu", writable=False)],
+        offsets: Annotated[NDArray[numpy.int32], dict(shape=(None,), order="C", device="cpu", writable=False)],
+        samples: int,
+    ) -> Lookup: ...
+
+class TableStats:
+    @property
+    def rows(self) -> int: ...
+    @property
+    def row_bytes(self) -> int: ...
+    @property
+    def payload_bytes(self) -> int: ...
+    @property
+    def counter_bytes(self) -> int: ...
+    @property
+    def index_bytes(self) -> int: ...
+    @property
+    def pending(self) -> int: ...
+    @property
+    def pending_bytes(self) -> int: ...
+    @property
+    def steps(self) -> int: ...
+
+class Table:
+    def __init__(
+        self,
+        name: str,
+        seed: int,
+        counters: bool,
+        segments: Sequence[SegmentSettings],
+        admission_count: int = 1,
+        admission_probability: float = 1.0,
+    ) -> None: ...
+    @property
+    def row_stride(self) -> int: ...
+    def find(self, lookup: Lookup, insert: bool) -> None: ...
+    def pull(
+        self, lookup: Lookup, layout: Layout, targets: Sequence[Annotated[NDArray[numpy.float32], dict(device="cpu")]]
+    ) -> None: ...
+    def push(
+        self,
+        lookup: Lookup,
+        layout: Layout,
+        gradients: Sequence[Annotated[NDArray[numpy.float32], dict(device="cpu")]],
+        clicks: Annotated[NDArray[numpy.float32], dict(shape=(None,), device="cpu", writable=False)] | None = None,
+        shows: Annotated[NDArray[numpy.float32], dict(shape=(None,), device="cpu", writable=False)] | None = None,
+        now: int = 0,
+        rate_scale: float = 1.0,
+        gradient_scale: float = 1.0,
+    ) -> None: ...
+    def get(
+        self, feasigns: Annotated[NDArray[numpy.uint64], dict(shape=(None,), order="C", device="cpu", writable=False)]
+    ) -> tuple: ...
+    def export_rows(self, first_bucket: int, last_bucket: int, limit: int, cursor: int) -> tuple: ...
+    def decay(self, rate: float) -> None: ...
+    def evict(self, show_weight: float, click_weight: float, min_score: float, oldest: int) -> int: ...
+    def erase(
+        self, feasigns: Annotated[NDArray[numpy.uint64], dict(shape=(None,), order="C", device="cpu", writable=False)]
+    ) -> int: ...
+    def stats(self) -> TableStats: ...
+    def save(self, path: str, note: str) -> None: ...
+    def load(self, path: str) -> None: ...
 
 class BinaryMetrics:
     def __init__(self) -> None: ...
