@@ -8,7 +8,6 @@ accumulator would hold. Undefined values (AUC of one class) are None. docs/metri
 from __future__ import annotations
 
 import struct
-from collections import deque
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from difflib import get_close_matches
@@ -20,6 +19,7 @@ from numpy.typing import NDArray
 
 from elasticctr import _native
 from elasticctr.errors import ConfigError, Corruption
+from elasticctr.train.window import Window
 
 Array = NDArray[Any]
 
@@ -60,7 +60,7 @@ class Metrics:
         self.names = check_names(names) if names is not None else None
         self._all = _native.BinaryMetrics()
         self._groups: _native.GroupAuc | None = None
-        self._window: deque[tuple[Array, Array, Array | None]] = deque(maxlen=max(window, 0))
+        self._window = Window(window)
 
     def update(
         self,
@@ -82,23 +82,18 @@ class Metrics:
             if self._groups is None:
                 self._groups = _native.GroupAuc()
             self._groups.update(np.ascontiguousarray(groups, dtype=np.uint64), x, y, w)
-        if self._window.maxlen:
+        if self._window.is_kept:
             if are_scores:
                 p = np.clip(x.astype(np.float64), 2.0**-23, 1 - 2.0**-23)
-                x = np.log(p / (1 - p)).astype(np.float32)
-            self._window.append((x.copy(), y.copy(), None if w is None else w.copy()))
+                x = np.where((x >= 0) & (x <= 1), np.log(p / (1 - p)), np.nan).astype(np.float32)
+            self._window.append(x, y, w)
 
     def compute(self) -> MetricValues:
         return _values(self._all, self._groups, self._all.auc())
 
     def compute_window(self) -> MetricValues:
         """Of the last `window` batches; AUC exact, without GAUC."""
-        if not self._window:
-            return _values(_native.BinaryMetrics(), None, float("nan"))
-        x = np.concatenate([logits for logits, _, _ in self._window])
-        y = np.concatenate([labels for _, labels, _ in self._window])
-        ones = [np.ones(len(labels), np.float32) if w is None else w for _, labels, w in self._window]
-        w = None if all(weights is None for _, _, weights in self._window) else np.concatenate(ones)
+        x, y, w = self._window.samples()
         part = _native.BinaryMetrics()
         part.update(x, y, w)
         return _values(part, None, _native.exact_auc(x, y, w))
@@ -133,14 +128,15 @@ class Metrics:
             self._groups.merge(other._groups)
 
     def state(self) -> bytes:
-        """Bytes for a checkpoint, without the window."""
-        parts = [self._all.state(), b"" if self._groups is None else self._groups.state()]
+        """Bytes for a checkpoint."""
+        parts = [self._all.state(), b"" if self._groups is None else self._groups.state(), self._window.state()]
         return b"".join(struct.pack("<Q", len(part)) + part for part in parts)
 
     def restore(self, state: bytes) -> None:
         """Takes up a saved state in place of what was seen so far. Raises Corruption."""
         whole, rest = _take_part(state)
         groups, rest = _take_part(rest)
+        window, rest = _take_part(rest)
         if rest:
             raise Corruption("saved metrics are longer than they say; use an older checkpoint")
         self._all.restore(whole)
@@ -148,7 +144,7 @@ class Metrics:
         if groups:
             self._groups = _native.GroupAuc()
             self._groups.restore(groups)
-        self._window.clear()
+        self._window.restore(window)
 
     @classmethod
     def from_state(cls, state: bytes, names: Sequence[str] | None = None, window: int = 0) -> Metrics:

@@ -170,9 +170,10 @@ def test_bad_samples_are_counted_and_change_nothing():
     a, b = clean.compute(), dirty.compute()
     assert (b.invalid_scores, b.invalid_labels) == (2, 5)
     assert (a.samples, a.auc, a.logloss, a.copc) == (b.samples, b.auc, b.logloss, b.copc)
-    out_of_range = Metrics()
+    out_of_range = Metrics(window=1)
     out_of_range.update(np.array([1.5, -0.1, 0.5]), np.array([1, 1, 1]), are_scores=True)
     assert out_of_range.compute().invalid_scores == 2
+    assert out_of_range.compute_window().invalid_scores == 2
 
 
 def test_fractional_labels_count_as_both_classes():
@@ -277,24 +278,27 @@ def test_window_sees_only_the_last_batches():
 def test_saved_and_restored_goes_on_as_if_uninterrupted():
     logits, labels, weights = make_samples(3000)
     groups = (np.arange(3000) % 50).astype(np.uint64)
-    straight, first = Metrics(), Metrics()
-    straight.update(logits, labels, weights, groups)
-    first.update(logits[:1234], labels[:1234], weights[:1234], groups[:1234])
-    second = Metrics.from_state(first.state())
-    second.update(logits[1234:], labels[1234:], weights[1234:], groups[1234:])
-    assert second.state() == straight.state()
-    assert second.compute() == straight.compute()
+    straight, interrupted = Metrics(window=7), Metrics(window=7)
+    for i, rows in enumerate(np.array_split(np.arange(3000), 20)):
+        straight.update(logits[rows], labels[rows], weights[rows] if i % 2 else None, groups[rows])
+        interrupted.update(logits[rows], labels[rows], weights[rows] if i % 2 else None, groups[rows])
+        if i in (3, 12):
+            interrupted = Metrics.from_state(interrupted.state(), window=7)
+    assert interrupted.state() == straight.state()
+    assert interrupted.compute() == straight.compute()
+    assert interrupted.compute_window() == straight.compute_window()
+    assert Metrics.from_state(straight.state(), window=3).compute_window().samples == 450  # a smaller window now
 
 
 def test_damaged_state_is_corruption():
-    metrics = Metrics()
+    metrics = Metrics(window=2)
     metrics.update(np.array([1.0, 2.0]), np.array([0.0, 1.0]), groups=np.array([1, 2], np.uint64))
     state = metrics.state()
     for i in range(len(state)):
         damaged = bytearray(state)
         damaged[i] ^= 0x20
         with pytest.raises(Corruption):
-            Metrics.from_state(bytes(damaged))
+            Metrics.from_state(bytes(damaged), window=2)
     for size in range(len(state)):
         with pytest.raises(Corruption):
             Metrics.from_state(state[:size])
