@@ -66,6 +66,8 @@ def export_onnx(model: Model, path: str | Path) -> None:
     """Writes `model` to `path` whole or not at all. The model is left as it was."""
     path = Path(path)
     names = input_names(model.spec)
+    with _told(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
     try:
         with evaluating(model), _quiet():
             program = torch.onnx.export(
@@ -88,7 +90,8 @@ def export_onnx(model: Model, path: str | Path) -> None:
     for key, value in ((MODEL_KEY, model.name), (SPEC_KEY, json.dumps(dataclasses.asdict(model.spec), sort_keys=True))):
         entry = proto.metadata_props.add()
         entry.key, entry.value = key, value
-    _write(path, proto.SerializeToString())
+    with _told(path):
+        _write(path, proto.SerializeToString())
 
 
 def _examples(spec: InputSpec) -> Iterator[Tensor]:
@@ -122,20 +125,23 @@ def _first_line(error: BaseException) -> str:
     return next((line.strip() for line in str(cause).splitlines() if line.strip()), type(cause).__name__)
 
 
-def _write(path: Path, data: bytes) -> None:
-    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
+@contextmanager
+def _told(path: Path) -> Iterator[None]:
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            with partial.open("wb") as file:
-                file.write(data)
-                file.flush()
-                os.fsync(file.fileno())
-            partial.replace(path)
-        except OSError:
-            partial.unlink(missing_ok=True)
-            raise
+        yield
     except OSError as e:
         raise InternalError(
             f"{path}: cannot be written: {e.strerror or e}; free some space or choose another place"
         ) from e
+
+
+def _write(path: Path, data: bytes) -> None:
+    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    try:
+        with partial.open("wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        partial.replace(path)
+    finally:
+        partial.unlink(missing_ok=True)

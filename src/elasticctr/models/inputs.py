@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
+from elasticctr.models.columns import Columns, is_recorded, read_columns
+
 
 @dataclass(frozen=True, slots=True)
 class SequenceSpec:
@@ -75,16 +77,17 @@ class Inputs:
     spec: InputSpec
     flat: Tensor  # [B, spec.width]
     sequences: dict[str, Sequence] = field(default_factory=dict)
+    _columns: list[Columns] = field(default_factory=list, init=False, repr=False, compare=False)
 
     @property
     def linear(self) -> Tensor:
         """[B, P] pooled linear weights."""
-        return self.flat[:, : self.spec.linear_width]
+        return self._read().linear
 
     @property
     def embeddings(self) -> Tensor:
         """[B, sum of widths] pooled embeddings side by side."""
-        return self.flat[:, self.spec.linear_width : self.spec.pooled_width]
+        return self._read().embeddings
 
     @property
     def pooled(self) -> Tensor:
@@ -94,9 +97,18 @@ class Inputs:
     @property
     def dense(self) -> Tensor:
         """[B, dense_dim]"""
-        return self.flat[:, self.spec.pooled_width :]
+        return self._read().dense
 
     @property
     def deep(self) -> Tensor:
         """[B, embeddings + dense] in one piece: what a tower reads."""
-        return self.flat[:, self.spec.linear_width :]
+        return self._read().deep
+
+    def _read(self) -> Columns:
+        # Kept only while recording: views made without gradients must not be found by a later pass that needs them.
+        if self._columns and is_recorded(self.flat):
+            return self._columns[0]
+        columns = read_columns(self.flat, self.spec.linear_width, self.spec.pooled_width)
+        if is_recorded(self.flat):
+            self._columns.append(columns)
+        return columns

@@ -58,16 +58,20 @@ def randomize(model: Model, seed: int = 7) -> Model:
 
 
 def check_gradients(model: Model, inputs: Inputs) -> bool:
-    """Analytic against numeric gradients, of the flat input, of sequences and of every parameter."""
+    """Analytic against numeric gradients, of pooled columns, of sequences and of every parameter. Dense columns are
+    data; models need not have a gradient for them.
+    """
     names = [name for name, _ in model.named_parameters()]
     keys = list(inputs.sequences)
     parameters = [p.detach().clone().requires_grad_() for p in model.parameters()]
-    tensors = [inputs.flat.clone().requires_grad_()]
+    pooled, dense = inputs.flat.split([inputs.spec.pooled_width, inputs.spec.dense_dim], dim=1)
+    tensors = [pooled.clone().requires_grad_()]
     tensors += [inputs.sequences[k].values.clone().requires_grad_() for k in keys]
 
-    def function(flat: torch.Tensor, *rest: torch.Tensor) -> torch.Tensor:
+    def function(pooled: torch.Tensor, *rest: torch.Tensor) -> torch.Tensor:
         sequences = {k: Sequence(v, inputs.sequences[k].lengths) for k, v in zip(keys, rest, strict=False)}
         state = dict(zip(names, rest[len(keys) :], strict=True))
+        flat = torch.cat([pooled, dense], dim=1)
         return torch.func.functional_call(model, state, (Inputs(inputs.spec, flat, sequences),))
 
     return torch.autograd.gradcheck(function, (*tensors, *parameters))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 
 import numpy as np
 import onnxruntime
@@ -11,7 +13,7 @@ import torch
 
 from elasticctr.errors import ConfigError, InternalError
 from elasticctr.models import Inputs, InputSpec, Model, SequenceSpec, create
-from elasticctr.models.export import MODEL_KEY, SPEC_KEY, export_onnx, input_names
+from elasticctr.models.export import MODEL_KEY, SPEC_KEY, _write, export_onnx, input_names
 
 TOWER = {"dim": 4, "hidden": [16, 8]}
 
@@ -52,7 +54,9 @@ def feeds(inputs: Inputs) -> dict[str, np.ndarray]:
     return {name: array for name, array in arrays.items() if array.ndim == 1 or array.shape[1] > 0}
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize(
+    "case", [pytest.param(c, marks=pytest.mark.slow) if c in ("sequences_only", "fm") else c for c in CASES]
+)
 def test_the_graph_equals_the_model(kit, case, tmp_path, capfd):
     name, settings, shape = CASES[case]
     spec = kit.spec_for(name, settings, **shape)
@@ -108,3 +112,17 @@ def test_a_place_that_cannot_be_written(kit, tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(InternalError, match="cannot be written"):
         export_onnx(create("lr", kit.spec_for("lr")), tmp_path / "file" / "model.onnx")
+
+
+def test_a_full_disk_leaves_the_file_before(tmp_path, monkeypatch):
+    path = tmp_path / "model.onnx"
+    path.write_bytes(b"the one before")
+
+    def full(descriptor: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="No space"):
+        _write(path, b"half")
+    assert path.read_bytes() == b"the one before"
+    assert list(tmp_path.iterdir()) == [path]

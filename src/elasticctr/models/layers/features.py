@@ -48,9 +48,7 @@ def field_dim(spec: InputSpec, model: str) -> int:
 
 
 def field_embeddings(inputs: Inputs) -> Tensor:
-    """[B, slots, K] embeddings of pooled slots, then means of sequences. A view if there are no sequences."""
-    spec = inputs.spec
-    if not spec.sequences:
-        return inputs.pooled
-    means = torch.stack([mean_of(inputs.sequences[s.name]) for s in spec.sequences], dim=1)
-    return torch.cat([inputs.pooled, means], dim=1) if spec.slots else means
+    """[B, fields * K] embeddings of pooled slots, then means of sequences. A view if there are no sequences."""
+    if not inputs.spec.sequences:
+        return inputs.embeddings
+    return torch.cat([inputs.embeddings, *(mean_of(inputs.sequences[s.name]) for s in inputs.spec.sequences)], dim=1)

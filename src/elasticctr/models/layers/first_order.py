@@ -20,7 +20,8 @@ class FirstOrder(nn.Module):
 
     def forward(self, inputs: Inputs) -> Tensor:
         if self.weight is not None:
-            logits = nn.functional.linear(inputs.dense, self.weight, self.bias)
+            # Dense floats are data: nobody reads their gradient, and without it the tower's is passed on uncopied.
+            logits = nn.functional.linear(inputs.dense.detach(), self.weight, self.bias)
         else:
             logits = self.bias.expand(inputs.flat.shape[0], -1)
         if self.sparse:

@@ -33,7 +33,7 @@ def test_without_sequences_features_are_views():
     assert deep_features(inputs).data_ptr() == start + 2 * 4
     assert field_embeddings(inputs).data_ptr() == start + 2 * 4
     assert deep_features(inputs).tolist() == [[2, 3, 4, 5, 6], [9, 10, 11, 12, 13]]
-    assert field_embeddings(inputs).tolist() == [[[2, 3], [4, 5]], [[9, 10], [11, 12]]]
+    assert field_embeddings(inputs).tolist() == [[2, 3, 4, 5], [9, 10, 11, 12]]
     assert deep_width(spec) == 5
 
 
@@ -43,7 +43,7 @@ def test_sequences_come_last_in_the_order_of_the_spec():
     sequences = {"y": Sequence(torch.full((1, 1, 2), 5.0), one), "x": Sequence(torch.full((1, 1, 2), 4.0), one)}
     inputs = Inputs(spec, torch.tensor([[1.0, 2.0]]), sequences)
     assert deep_features(inputs).tolist() == [[1, 2, 4, 4, 5, 5]]
-    assert field_embeddings(inputs).tolist() == [[[1, 2], [4, 4], [5, 5]]]
+    assert field_embeddings(inputs).tolist() == [[1, 2, 4, 4, 5, 5]]
     assert deep_width(spec) == 6
 
 

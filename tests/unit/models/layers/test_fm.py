@@ -5,7 +5,7 @@ import itertools
 import torch
 
 from elasticctr.models import Inputs, InputSpec
-from elasticctr.models.layers.fm import Pairs
+from elasticctr.models.layers.fm import Pairs, pair_sum
 
 
 def test_one_sample_by_hand():
@@ -21,3 +21,25 @@ def test_one_slot_alone_has_no_pairs():
     logits = Pairs(spec, 3)(Inputs(spec, torch.randn(4, 3)))
     assert logits.shape == (4, 1)
     assert logits.abs().max() < 1e-6
+
+
+def test_the_written_gradient_is_autograds():
+    generator = torch.Generator().manual_seed(0)
+    fold = torch.eye(3, dtype=torch.float64).repeat(4, 1)
+    embeddings = torch.randn(5, 12, generator=generator, dtype=torch.float64, requires_grad=True)
+    others = torch.randn(5, 3, generator=generator, dtype=torch.float64, requires_grad=True)
+    for given in (None, others):
+        tensors = [embeddings] if given is None else [embeddings, given]
+        assert torch.autograd.gradcheck(lambda e, *o: pair_sum(e, fold, *o), tensors)
+        with torch.no_grad():
+            plain = pair_sum(embeddings, fold, given)
+        torch.testing.assert_close(pair_sum(embeddings, fold, given).detach(), plain, rtol=1e-12, atol=1e-12)
+
+
+def test_bfloat16_autocast_does_not_touch_it():
+    spec = InputSpec(("a", "b"), (4, 4), dense_dim=2)
+    pairs = Pairs(spec, 4)
+    inputs = Inputs(spec, torch.randn(3, 10))
+    exact = pairs(inputs)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert torch.equal(pairs(inputs), exact)
