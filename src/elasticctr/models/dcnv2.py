@@ -11,7 +11,6 @@ from torch import Tensor, nn
 from elasticctr.models.inputs import Inputs, InputSpec
 from elasticctr.models.layers.cross import Cross
 from elasticctr.models.layers.features import deep_features, deep_width
-from elasticctr.models.layers.mlp import MLP
 from elasticctr.models.model import Model, TowerSettings, Widths
 
 
@@ -34,9 +33,9 @@ class DCNv2(Model):
         self.is_stacked = settings.structure == "stacked" or not settings.hidden
         self.cross = Cross(width, settings.cross_layers, settings.rank)
         if self.is_stacked:
-            self.deep = MLP(width, settings.hidden, spec.labels, settings.dropout, settings.batch_norm)
+            self.deep = settings.tower(width, spec.labels)
         else:
-            self.deep = MLP(width, settings.hidden, None, settings.dropout, settings.batch_norm)
+            self.deep = settings.tower(width, None)
             self.head = nn.Linear(width + settings.hidden[-1], spec.labels)
 
     def forward(self, inputs: Inputs) -> Tensor:

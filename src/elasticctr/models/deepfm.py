@@ -9,7 +9,6 @@ from elasticctr.models.inputs import Inputs, InputSpec
 from elasticctr.models.layers.features import deep_features, deep_width, field_dim
 from elasticctr.models.layers.first_order import FirstOrder
 from elasticctr.models.layers.fm import Pairs
-from elasticctr.models.layers.mlp import MLP
 from elasticctr.models.model import Model, TowerSettings
 
 
@@ -26,7 +25,7 @@ class DeepFM(Model):
         super().__init__(spec, settings)
         self.first_order = FirstOrder(spec)
         self.fm = Pairs(spec, field_dim(spec, self.name), settings.dense_pairs)
-        self.deep = MLP(deep_width(spec), settings.hidden, spec.labels, settings.dropout, settings.batch_norm)
+        self.deep = settings.tower(deep_width(spec), spec.labels)
 
     def forward(self, inputs: Inputs) -> Tensor:
         return self.to_logits(self.first_order(inputs) + self.fm(inputs) + self.deep(deep_features(inputs)))

@@ -7,7 +7,6 @@ from torch import Tensor
 
 from elasticctr.models.inputs import Inputs, InputSpec
 from elasticctr.models.layers.features import deep_features, deep_width
-from elasticctr.models.layers.mlp import MLP
 from elasticctr.models.model import Model, TowerSettings, Widths
 
 
@@ -21,7 +20,7 @@ class DNN(Model):
 
     def __init__(self, spec: InputSpec, settings: DNNSettings) -> None:
         super().__init__(spec, settings)
-        self.deep = MLP(deep_width(spec), settings.hidden, spec.labels, settings.dropout, settings.batch_norm)
+        self.deep = settings.tower(deep_width(spec), spec.labels)
 
     def forward(self, inputs: Inputs) -> Tensor:
         return self.to_logits(self.deep(deep_features(inputs)))

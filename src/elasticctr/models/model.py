@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Annotated, ClassVar, NamedTuple
+from typing import Annotated, ClassVar, Literal, NamedTuple
 
 import torch
 from pydantic import Field
@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from elasticctr.config import Settings
 from elasticctr.errors import ConfigError
 from elasticctr.models.inputs import Inputs, InputSpec
+from elasticctr.models.layers.mlp import MLP
 
 Widths = tuple[Annotated[int, Field(ge=1, le=65536)], ...]
 
@@ -33,6 +34,12 @@ class TowerSettings(ModelSettings):
     hidden: Widths = Field((512, 256, 128, 32), description="widths of the hidden layers, the first reads the features")
     dropout: float = Field(0.0, ge=0.0, lt=1.0, description="share of hidden values set to zero while training")
     batch_norm: bool = Field(False, description="normalise each hidden layer over the batch")
+    activation: Literal["relu", "gelu", "silu", "tanh", "sigmoid", "leaky_relu"] = Field(
+        "relu", description="after each hidden layer; relu is the fastest"
+    )
+
+    def tower(self, in_features: int, out_features: int | None) -> MLP:
+        return MLP(in_features, self.hidden, out_features, self.dropout, self.batch_norm, self.activation)
 
 
 class InputNeeds(NamedTuple):

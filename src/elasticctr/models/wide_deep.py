@@ -14,7 +14,6 @@ from elasticctr.errors import ConfigError
 from elasticctr.models.inputs import Inputs, InputSpec
 from elasticctr.models.layers.features import deep_features, deep_width
 from elasticctr.models.layers.first_order import FirstOrder
-from elasticctr.models.layers.mlp import MLP
 from elasticctr.models.model import InputNeeds, Model, ModelSettings, TowerSettings
 
 
@@ -35,7 +34,7 @@ class WideDeep(Model):
         if settings.wide == "sparse" and not spec.slots:
             raise ConfigError("model 'wide_deep' with wide: sparse needs a pooled sparse slot; set wide: dense")
         self.wide = FirstOrder(spec, sparse=settings.wide != "dense", dense=settings.wide != "sparse")
-        self.deep = MLP(deep_width(spec), settings.hidden, spec.labels, settings.dropout, settings.batch_norm)
+        self.deep = settings.tower(deep_width(spec), spec.labels)
 
     @classmethod
     def input_needs(cls, settings: ModelSettings) -> InputNeeds:

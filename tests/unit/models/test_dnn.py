@@ -1,11 +1,14 @@
 from __future__ import annotations
 
+from typing import get_args
+
 import numpy as np
 import pytest
 import torch
 
 from elasticctr.errors import ConfigError
-from elasticctr.models import InputSpec, create
+from elasticctr.models import InputSpec, create, resolve
+from elasticctr.models.layers.mlp import ACTIVATIONS
 
 SMALL = {"dim": 2, "hidden": [6, 3]}
 
@@ -45,6 +48,14 @@ def test_dropout_only_while_training(kit):
     assert not torch.equal(model(inputs), model(inputs))
     model.eval()
     assert torch.equal(model(inputs), model(inputs))
+
+
+def test_every_activation_on_offer(kit):
+    spec = kit.spec_for("dnn", SMALL)
+    offered = get_args(resolve("dnn").settings_class.model_fields["activation"].annotation)
+    assert sorted(offered) == sorted(ACTIVATIONS)
+    logits = {a: create("dnn", spec, SMALL | {"activation": a})(kit.random_inputs(spec)).sum().item() for a in offered}
+    assert len(set(logits.values())) == len(offered)
 
 
 def test_batch_norm(kit):
