@@ -118,6 +118,31 @@ def concat_bags(
 ) -> tuple[
     Annotated[NDArray[numpy.uint64], dict(shape=(None,))], Annotated[NDArray[numpy.int32], dict(shape=(None,))]
 ]: ...
+def hash_strings(
+    offsets: Annotated[NDArray[numpy.int32], dict(shape=(None,), order="C", device="cpu", writable=False)],
+    data: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order="C", device="cpu", writable=False)],
+    slot: str,
+    seed: int,
+) -> Annotated[NDArray[numpy.uint64], dict(shape=(None,))]: ...
+def hash_lines(
+    text: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order="C", device="cpu", writable=False)], seed: int
+) -> Annotated[NDArray[numpy.uint64], dict(shape=(None,))]: ...
+def hash_rows(
+    labels: Annotated[NDArray[numpy.float32], dict(shape=(None, None), order="C", device="cpu", writable=False)],
+    dense: Annotated[NDArray[numpy.float32], dict(shape=(None, None), order="C", device="cpu", writable=False)],
+    weights: Annotated[NDArray[numpy.float32], dict(shape=(None,), order="C", device="cpu", writable=False)],
+    values: Annotated[NDArray[numpy.uint64], dict(shape=(None,), order="C", device="cpu", writable=False)],
+    offsets: Annotated[NDArray[numpy.int32], dict(shape=(None,), order="C", device="cpu", writable=False)],
+    seed: int,
+) -> Annotated[NDArray[numpy.uint64], dict(shape=(None,))]: ...
+def slice_columns(
+    values: Sequence[Annotated[NDArray[numpy.uint64], dict(shape=(None,), order="C", device="cpu", writable=False)]],
+    offsets: Sequence[Annotated[NDArray[numpy.int32], dict(shape=(None,), order="C", device="cpu", writable=False)]],
+    start: int,
+    stop: int,
+) -> tuple[
+    Annotated[NDArray[numpy.uint64], dict(shape=(None,))], Annotated[NDArray[numpy.int32], dict(shape=(None,))]
+]: ...
 
 class LineLayout:
     def __init__(
@@ -324,6 +349,48 @@ class Table:
     def stats(self) -> TableStats: ...
     def save(self, path: str, note: str) -> None: ...
     def load(self, path: str) -> None: ...
+
+def cpu_features() -> dict[str, bool]:
+    """What this CPU can do, probed once."""
+
+def tower_kernels() -> list[str]:
+    """
+    Names of the kernel sets this CPU can run, best first within a precision.
+    """
+
+class TowerPass:
+    """A forward pass that can be gone back through once."""
+
+class Tower:
+    """
+    Linear layers with ReLU between them. Tensors are given as addresses of float32s.
+    """
+
+    def __init__(self, widths: Sequence[int], relu_last: bool, precision: str = "fp32", kernels: str = "") -> None: ...
+    def forward(
+        self,
+        x: int,
+        x_stride: int,
+        rows: int,
+        weights: Sequence[int],
+        biases: Sequence[int],
+        y: int,
+        y_stride: int,
+        keep: bool,
+    ) -> TowerPass: ...
+    def backward(
+        self,
+        forward: TowerPass,
+        dy: int,
+        dy_stride: int,
+        weights: Sequence[int],
+        dx: int | None,
+        dx_stride: int,
+        weight_gradients: Sequence[int],
+        bias_gradients: Sequence[int],
+    ) -> None: ...
+    @property
+    def kernels(self) -> str: ...
 
 class BinaryMetrics:
     def __init__(self) -> None: ...
