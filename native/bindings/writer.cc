@@ -32,12 +32,13 @@ nb::bytes Write(const LineLayout& layout, Array2<float> labels, Array2<float> de
                 Array1<int32_t> offsets, Array1<float> weights, Array1<float> shows) {
   LineColumns columns{labels.shape(0), SpanOf(labels),  SpanOf(dense), SpanOf(values),
                       SpanOf(offsets), SpanOf(weights), SpanOf(shows)};
-  std::string out;
+  thread_local std::string out;
+  size_t size;
   {
     nb::gil_scoped_release release;
-    WriteLines(layout, columns, &out);
+    size = WriteLines(layout, columns, &out);
   }
-  return nb::bytes(out.data(), out.size());
+  return nb::bytes(out.data(), size);
 }
 
 }  // namespace

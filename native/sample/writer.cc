@@ -17,12 +17,12 @@ inline void WriteHex(uint64_t code, char* p) {
   for (int shift = 28; shift >= 0; shift -= 4) *p++ = kDigits[(code >> shift) & 15];
 }
 
-// Appends to a string through a raw cursor; Reserve makes room once per token instead of once per byte.
+// Writes over a string through a raw cursor; Reserve makes room once per slot instead of once per byte.
 class Cursor {
  public:
-  explicit Cursor(std::string* out) : out_(out), at_(out->size()) {}
-  ~Cursor() { out_->resize(at_); }
+  explicit Cursor(std::string* out) : out_(out) {}
 
+  size_t size() const { return at_; }
   void Reserve(size_t bytes) {
     if (at_ + bytes > out_->size()) out_->resize(out_->size() * 2 + bytes + 4096);
   }
@@ -55,7 +55,7 @@ class Cursor {
 
  private:
   std::string* out_;
-  size_t at_;
+  size_t at_ = 0;
 };
 
 class Lines {
@@ -68,6 +68,8 @@ class Lines {
     }
     for (const std::string& label : layout.labels) room_ += label.size();
   }
+
+  size_t size() const { return out_.size(); }
 
   void Write(size_t row) {
     // Everything but sparse values has a known bound; those reserve for themselves.
@@ -137,7 +139,10 @@ class Lines {
       if (layout_.format == LineFormat::kSlot) {
         PutFloatToken(slot.name, v);
       } else if (layout_.format == LineFormat::kLibsvm) {
-        PutFloatToken(slot.name, v);
+        out_.PutId(first + d + 1);
+        out_.Put(':');
+        out_.PutFloat(v);
+        out_.Put(' ');
       } else if (layout_.format == LineFormat::kLibffm) {
         out_.Put(slot.name);
         out_.Put(':');
@@ -178,6 +183,11 @@ class Lines {
           out_.Put(slot.name);
           break;
         case LineFormat::kLibsvm:
+          if (dense_dim_ > 0 && v <= dense_dim_) {
+            throw Error(Code::kData, "feasign " + std::to_string(v) +
+                                         " would read as a dense value: the libsvm format numbers those 1 to " +
+                                         std::to_string(dense_dim_) + "; write another format");
+          }
           PutValue(slot, v);
           out_.Put(":1");
           break;
@@ -219,7 +229,7 @@ LineFormat LineFormatOf(std::string_view name) {
               "'" + std::string(name) + "' is not a text format; use slot, feasign, criteo, libsvm or libffm");
 }
 
-void WriteLines(const LineLayout& layout, const LineColumns& columns, std::string* out) {
+size_t WriteLines(const LineLayout& layout, const LineColumns& columns, std::string* out) {
   size_t dense_dim = 0, sparse = 0;
   for (const LineSlot& slot : layout.slots) slot.dense ? dense_dim += slot.dim : ++sparse;
   size_t n = columns.samples;
@@ -231,6 +241,7 @@ void WriteLines(const LineLayout& layout, const LineColumns& columns, std::strin
   }
   Lines lines(layout, columns, out);
   for (size_t row = 0; row < n; ++row) lines.Write(row);
+  return lines.size();
 }
 
 void HashHexCodes(std::span<const uint64_t> codes, uint64_t slot_seed, uint64_t* feasigns) {

@@ -41,9 +41,11 @@ struct LineColumns {
   std::span<const float> shows;      // [samples], written by the feasign format only
 };
 
-// Appends one line per sample. Throws DataError where a sample has what the format cannot hold: several values
-// of a slot or an unscaled fraction in Criteo, a missing dense value in the slot format.
-void WriteLines(const LineLayout& layout, const LineColumns& columns, std::string* out);
+// Writes one line per sample to the start of `out` and returns how many bytes that took. `out` is grown as needed
+// and never shrunk: given again, it costs no memory. Throws DataError where a sample has what the format cannot hold:
+// several values of a slot or a fraction in Criteo, a feasign among libsvm's dense indices, a dense value that is not
+// finite.
+size_t WriteLines(const LineLayout& layout, const LineColumns& columns, std::string* out);
 
 // feasigns[i] = FeatureHash(8 hex digits of codes[i], slot_seed): what a parser makes of the hex form.
 void HashHexCodes(std::span<const uint64_t> codes, uint64_t slot_seed, uint64_t* feasigns);

@@ -6,6 +6,7 @@ import typer
 
 from elasticctr import __version__
 from elasticctr.cli import data
+from elasticctr.cli.doctor import doctor
 from elasticctr.cli.output import CommandGroup
 
 app = typer.Typer(
@@ -33,6 +34,7 @@ def _root(
 
 
 app.add_typer(data.app)
+app.command()(doctor)
 
 
 def main() -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import typer
 
+from elasticctr.cli.convert import convert
+from elasticctr.cli.inspect import inspect
 from elasticctr.cli.synth import synth
 
 app = typer.Typer(
@@ -12,4 +14,6 @@ app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode="markdown",
 )
+app.command()(inspect)
+app.command()(convert)
 app.command()(synth)

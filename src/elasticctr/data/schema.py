@@ -35,10 +35,10 @@ class Pooling(StrEnum):
 class SparseSlot(Settings):
     """A slot whose values are feasigns, any number of them per sample."""
 
-    kind: Literal["sparse"] = "sparse"
-    name: str
+    kind: Literal["sparse"] = Field("sparse", description="sparse: values are feasigns")
+    name: str = Field(description="as the log has it; part of the feature hash")
     column: str | None = Field(None, description="column of a CSV or Parquet file; default: the slot's name")
-    pooling: Pooling = Pooling.SUM
+    pooling: Pooling = Field(Pooling.SUM, description="what becomes of several values; none: kept as a sequence")
     values: Literal["auto", "id", "string"] = Field(
         "auto", description="id: decimal feasigns; string: hashed with the slot's name; auto: as the format has them"
     )
@@ -53,10 +53,10 @@ class SparseSlot(Settings):
 class DenseSlot(Settings):
     """A slot of `dim` floats per sample."""
 
-    kind: Literal["dense"] = "dense"
-    name: str
-    column: str | None = None
-    dim: int = Field(1, ge=1, le=65536)
+    kind: Literal["dense"] = Field("dense", description="dense: values are floats")
+    name: str = Field(description="as the log has it")
+    column: str | None = Field(None, description="column of a CSV or Parquet file; default: the slot's name")
+    dim: int = Field(1, ge=1, le=65536, description="floats per sample")
     separator: str = Field("|", min_length=1, description="splits a CSV cell into its dim numbers")
     transform: Literal["none", "log1p", "scale"] = Field(
         "none", description="log1p: ln(1 + max(x, 0)); scale: (x - min) / diff; a missing value is 0 after it"
@@ -82,10 +82,10 @@ Slot = Annotated[SparseSlot | DenseSlot, Field(discriminator="kind")]
 class Schema(Settings):
     """All slots of a log. The order of `slots` is the order of columns everywhere downstream."""
 
-    format: Format = Format.SLOT
+    format: Format = Field(Format.SLOT, description="how the files are written")
     label: tuple[str, ...] = Field(("click",), description="label slots or columns; the first is the one evaluated")
     weight: str | None = Field(None, description="slot or column with a weight per sample; default: 1 each")
-    slots: tuple[Slot, ...]
+    slots: tuple[Slot, ...] = Field(description="in the order of columns everywhere downstream")
     hash_seed: int = Field(0, ge=0, lt=1 << 64, description="seed of the feature hash")
     delimiter: str = Field(",", min_length=1, max_length=1, description="of CSV files")
     header: bool = Field(True, description="whether CSV files start with column names")

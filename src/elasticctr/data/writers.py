@@ -9,7 +9,7 @@ import errno
 import gzip
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Protocol, cast
 
@@ -75,7 +75,8 @@ def atomic_file(path: Path, overwrite: bool = False) -> Iterator[IO[bytes]]:
         except OSError as e:
             raise _explain(e, path) from None
     finally:
-        temporary.unlink(missing_ok=True)
+        with suppress(OSError):
+            temporary.unlink()
 
 
 def save_schema(schema: Schema, path: Path, overwrite: bool = False) -> None:
@@ -96,6 +97,11 @@ class TextWriter:
     """slot, feasign, criteo, libsvm or libffm lines."""
 
     def __init__(self, stream: IO[bytes], schema: Schema, hex_slots: tuple[bool, ...]) -> None:
+        for name in (*schema.label, schema.weight or "", *(slot.name for slot in schema.slots)):
+            if ":" in name or name.split() != [name] * bool(name):
+                raise ConfigError(
+                    f"slot name {name!r} holds a blank or a colon, which the {schema.format} format cannot"
+                )
         self.schema = schema
         self._stream = stream
         hexes = iter(hex_slots)
@@ -151,6 +157,17 @@ class ParquetWriter:
         self._writer.close()
 
 
+def merge_slots(batch: Batch, schema: Schema) -> Batch:
+    """All sparse values of a sample as those of the one sparse slot `schema` has, slot after slot."""
+    n, slots = len(batch), len(batch.schema.sparse)
+    counts = np.diff(batch.offsets).reshape(slots, n)
+    rows = np.repeat(np.tile(np.arange(n), slots), counts.ravel())
+    offsets = np.zeros(n + 1, dtype=np.int32)
+    np.cumsum(counts.sum(axis=0), out=offsets[1:])
+    values = batch.values[batch.offsets[0] : batch.offsets[-1]][np.argsort(rows, kind="stable")]
+    return Batch(schema, batch.labels, batch.dense, values, offsets, batch.weights, batch.shows)
+
+
 def columns_of(batch: Batch, schema: Schema, hex_slots: tuple[bool, ...], join: bool) -> pa.Table:
     """`batch` as an Arrow table. `join`: several values become one string, for CSV."""
     names, arrays = [], []
@@ -177,9 +194,10 @@ def _dense_column(batch: Batch, slot: DenseSlot, first: int, join: bool) -> pa.A
     flat = pa.array(block.ravel(), from_pandas=True)
     if slot.dim == 1:
         return flat
-    if join:
-        raise ConfigError(f"CSV holds one number per cell; dense slot {slot.name!r} has {slot.dim}: use Parquet")
-    return pa.FixedSizeListArray.from_arrays(flat, slot.dim)
+    lists = pa.FixedSizeListArray.from_arrays(flat, slot.dim)
+    if not join:
+        return lists
+    return pc.binary_join(lists.cast(pa.list_(pa.string())), slot.separator)
 
 
 def _sparse_column(batch: Batch, slot: SparseSlot, index: int, is_hex: bool, join: bool) -> pa.Array:

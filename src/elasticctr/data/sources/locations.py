@@ -20,6 +20,8 @@ from elasticctr.errors import ConfigError, DeadlineExceeded, NotFound
 _GLOB = re.compile(r"[*?\[]")
 _PROTOCOL = re.compile(r"^([a-z][a-z0-9+.-]*)://", re.IGNORECASE)
 _POLL_S = 1.0
+# Schemas, reports and markers stand beside samples and are none.
+_BESIDE_SAMPLES = (".done", ".yaml", ".json")
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +135,7 @@ def _files_below(filesystem: FileSystem, directory: str, donefile: str | None) -
 
 
 def _is_sample_file(name: str, donefile: str | None) -> bool:
-    return not name.startswith((".", "_")) and name not in (donefile, "donefile") and not name.endswith(".done")
+    return not name.startswith((".", "_")) and name not in (donefile, "donefile") and not name.endswith(_BESIDE_SAMPLES)
 
 
 def _await_donefiles(filesystem: FileSystem, directories: Sequence[str], donefile: str, wait_s: float) -> None:

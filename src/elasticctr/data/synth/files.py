@@ -17,7 +17,7 @@ from elasticctr.data.schema import Format, Schema
 from elasticctr.data.synth.attainable import Attainable
 from elasticctr.data.synth.rows import Generator, Rows
 from elasticctr.data.synth.spec import SynthSpec
-from elasticctr.data.writers import Writer, atomic_file, open_writer, save_schema
+from elasticctr.data.writers import Writer, atomic_file, merge_slots, open_writer, save_schema
 from elasticctr.errors import AlreadyExists, ConfigError
 
 SUFFIXES = {Format.CSV: ".csv", Format.PARQUET: ".parquet"}
@@ -68,7 +68,7 @@ def write_log(
     for i, (first, last) in enumerate(pairwise(bounds)):
         path = out / folders[i // files] / f"part-{i % files:05d}{suffix}"
         part = Attainable()
-        with open_writer(path, spec.written_schema, spec.hex_slots, overwrite) as writer:
+        with open_writer(path, spec.written_schema, () if spec.is_merged else spec.hex_slots, overwrite) as writer:
             _write_rows(generator, writer, first, last - first, part, advance)
         whole.merge(part)
         written.append(SynthFile(str(path.relative_to(out)), part.rows, part.ctr, part.auc, part.logloss))
@@ -110,13 +110,17 @@ def _write_rows(
 
 def _written(spec: SynthSpec, rows: Rows) -> Batch:
     """The samples as the format holds them: a missing dense value is left out where it can be, else made neutral."""
-    batch, dense = rows.batch, rows.batch.dense
+    batch, dense, schema = rows.batch, rows.batch.dense, spec.written_schema
+    has_gaps = schema.format in (Format.CRITEO, Format.PARQUET) or (
+        schema.format is Format.CSV and all(slot.dim == 1 for slot in schema.dense)
+    )
     if spec.transformed:
         dense = np.round(np.log1p(np.nan_to_num(dense, nan=0.0)), 4).astype(np.float32)
-    elif spec.schema_.format not in (Format.CRITEO, Format.CSV, Format.PARQUET):
-        neutral = [m for slot in spec.schema_.dense for m in (slot.min or (0.0,) * slot.dim)]
+    elif not has_gaps:
+        neutral = [m for slot in schema.dense for m in (slot.min or (0.0,) * slot.dim)]
         dense = np.where(np.isnan(dense), np.asarray(neutral, dtype=np.float32), dense)
-    return Batch(spec.written_schema, batch.labels, dense, batch.values, batch.offsets, batch.weights, batch.shows)
+    ready = Batch(spec.schema_, batch.labels, dense, batch.values, batch.offsets, batch.weights, batch.shows)
+    return merge_slots(ready, schema) if spec.is_merged else ready
 
 
 def _folders(dates: tuple[date, date] | None, hours: bool) -> Iterator[str]:

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from elasticctr.data.mixing import mix64
 from elasticctr.data.schema import Pooling
 from elasticctr.data.synth.spec import SynthSpec
 
@@ -24,16 +25,6 @@ COMMON_RANK = 300.0
 # Slots that act together have few enough values for their pairs to repeat.
 PAIR_CARDINALITY = 3200
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
-
-
-def mix(x: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """SplitMix64's finaliser, in place."""
-    x ^= x >> np.uint64(30)
-    x *= np.uint64(0xBF58476D1CE4E5B9)
-    x ^= x >> np.uint64(27)
-    x *= np.uint64(0x94D049BB133111EB)
-    x ^= x >> np.uint64(31)
-    return x
 
 
 class HiddenModel:
@@ -61,15 +52,15 @@ class HiddenModel:
             result[0] += self._pool(s, effects, slot_counts)
         for a, b in self.pairs:
             # A missing partner silences the pair: its latent vector is zero.
-            result[1] += np.einsum(
-                "ij,ij->i", self._latent(a, ranks[a], counts[a]), self._latent(b, ranks[b], counts[b])
-            )
-        if dense.shape[1]:
-            result[2] = dense @ self.dense_weights
+            latent = self._latent(a, ranks[a], counts[a]) * self._latent(b, ranks[b], counts[b])
+            result[1] += latent[:, 0] + latent[:, 1] + latent[:, 2] + latent[:, 3]
+        # Sums in a fixed order, unlike a matrix product: a row is the same on every machine.
+        for d, weight in enumerate(self.dense_weights):
+            result[2] += dense[:, d] * weight
         return result
 
     def logits(self, parts: Floats) -> Floats:
-        return np.asarray(self.scales @ parts + self.bias)
+        return np.asarray(self.scales[0] * parts[0] + self.scales[1] * parts[1] + self.scales[2] * parts[2] + self.bias)
 
     def calibrate(self, parts: Floats) -> None:
         """Sets scales and bias so that rows like these have the wanted share of clicks and attainable AUC."""
@@ -88,13 +79,13 @@ class HiddenModel:
         self.bias = _bias(ordered * high, self.spec.ctr)
 
     def _effects(self, slot: int, ranks: Ranks) -> Floats:
-        h = mix(ranks.astype(np.uint64) * _GOLDEN + self.salts[slot])
+        h = mix64(ranks.astype(np.uint64) * _GOLDEN + self.salts[slot])
         uniform = (h >> np.uint64(11)).astype(np.float64) * 2.0**-53 - 0.5
         uniform *= np.sqrt(12 * COMMON_RANK / (COMMON_RANK + ranks))
         return uniform
 
     def _latent(self, slot: int, ranks: Ranks, counts: NDArray[np.int32]) -> NDArray[np.float32]:
-        h = mix(ranks.astype(np.uint64) * _GOLDEN + self.salts[slot + len(self.slot_weights)])
+        h = mix64(ranks.astype(np.uint64) * _GOLDEN + self.salts[slot + len(self.slot_weights)])
         lanes = h.view(np.uint16).reshape(-1, 4).astype(np.float32)
         lanes -= 32767.5
         result = np.zeros((len(counts), 4), dtype=np.float32)

@@ -14,9 +14,9 @@ from elasticctr.data.schema import DenseSlot
 from elasticctr.data.synth.hidden import Floats, HiddenModel, Ranks, sigmoid
 from elasticctr.data.synth.spec import SynthSpec
 
-CHUNK = 1 << 15
+CHUNK = 1 << 13
 # Chunks of this number and above are never written: the hidden model is calibrated on them.
-_CALIBRATION_CHUNKS = (1 << 60, (1 << 60) + 1)
+_CALIBRATION_CHUNKS = range(1 << 60, (1 << 60) + 8)
 
 
 @dataclass(frozen=True, slots=True)

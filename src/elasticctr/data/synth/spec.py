@@ -56,15 +56,24 @@ class SynthSpec(Settings):
     @property
     def written_schema(self) -> Schema:
         """The schema to read the files with."""
-        if not self.transformed:
-            return self.schema_
-        plain = {"transform": "none", "min": (), "diff": ()}
-        slots = [s.model_copy(update=plain) if isinstance(s, DenseSlot) else s for s in self.schema_.slots]
-        return self.schema_.model_copy(update={"slots": tuple(slots)})
+        slots = self.schema_.slots
+        if self.transformed:
+            plain = {"transform": "none", "min": (), "diff": ()}
+            slots = tuple(s.model_copy(update=plain) if isinstance(s, DenseSlot) else s for s in slots)
+        if self.is_merged:
+            slots = (*(s for s in slots if isinstance(s, DenseSlot)), SparseSlot(name="features"))
+        return self.schema_.model_copy(update={"slots": slots})
+
+    @property
+    def is_merged(self) -> bool:
+        """Whether all sparse slots are written as one, as libsvm has no more."""
+        return self.schema_.format is Format.LIBSVM and len(self.schema_.sparse) > 1
 
     @property
     def hex_slots(self) -> tuple[bool, ...]:
         """Whether each sparse slot holds strings (8 hex digits, hashed when parsed) instead of feasigns."""
+        if self.schema_.format is Format.LIBSVM:
+            return (False,) * len(self.schema_.sparse)
         criteo = self.schema_.format is Format.CRITEO
         return tuple(slot.values == "string" or (criteo and slot.values == "auto") for slot in self.schema_.sparse)
 
