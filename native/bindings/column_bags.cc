@@ -9,6 +9,7 @@
 #include <memory>
 
 #include "bindings/bindings.h"
+#include "util/crc32c.h"
 #include "util/hash.h"
 #include "util/status.h"
 
@@ -47,6 +48,13 @@ void BindColumnBags(nb::module_& m) {
         return Adopt(out.release(), n);
       },
       "offsets"_a, "data"_a, "slot"_a, "seed"_a);
+  m.def(
+      "checksum",
+      [](const Array<uint8_t>& data) {
+        nb::gil_scoped_release release;
+        return Crc32c(0, data.data(), data.size());
+      },
+      "data"_a);
   m.def(
       "hash_lines",
       [](const Array<uint8_t>& text, uint64_t seed) {

@@ -9,21 +9,26 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Generator, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
+from pathlib import Path
 from types import TracebackType
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import TYPE_CHECKING
 
 from elasticctr.data.ahead import Ahead
 from elasticctr.data.batch import Batch
-from elasticctr.data.pipeline import Chunk, Judge, Stats, default_workers, read_chunks
+from elasticctr.data.pipeline import Chunk, Judge, Stats, Tally, default_workers, read_chunks
 from elasticctr.data.position import Position, State
 from elasticctr.data.readers import Place, make_reader
 from elasticctr.data.schema import Schema
 from elasticctr.data.settings import ReadOptions
 from elasticctr.data.sources import Source, resolve
-from elasticctr.errors import ConfigError
+from elasticctr.data.windows import Delivery, Shuffle, cut_batches, make_windows
+from elasticctr.errors import ConfigError, DataError
+
+if TYPE_CHECKING:
+    from elasticctr.data.cache import Cache
+
+_ORDER_OPTIONS = {"fraction", "split_seed", "shuffle_rows", "block_bytes", "max_line_bytes"}
 
 
 class Dataset:
@@ -39,16 +44,27 @@ class Dataset:
         require_label: bool = True,
     ) -> None:
         """Finds the files; reads none yet. `seed` is that of shuffling. Without `require_label` a missing label is NaN
-        and not a bad line, for logs to be scored."""
+        and not a bad line, for logs to be scored. A location may be the directory of a cached sample set."""
         self.schema = schema
         self.options = options or ReadOptions()
         self.seed = seed
         self.stats = Stats()  # of the newest iteration, up to the last batch it gave out
-        self.sources: list[Source] = resolve(location, self.options)
+        self._require_label = require_label
+        self._cache = _open_cache(location, schema, self.options)
+        self.sources: list[Source] = [] if self._cache is not None else resolve(location, self.options)
         self._reader = make_reader(schema, self.options, require_label=require_label)
 
     def __iter__(self) -> BatchIterator:
         return self.iterate()
+
+    def prepare(self) -> None:
+        """Makes the cache that the options ask for, if it is not there or stale. `iterate` does so too."""
+        if self._cache is None and self.options.cache is not None:
+            from elasticctr.data.cache import ensure_cache
+
+            self._cache = ensure_cache(
+                self.options.cache, self.sources, self.schema, self.options, require_label=self._require_label
+            )
 
     def iterate(
         self, batch_size: int = 4096, *, epoch: int = 0, start: State | None = None, drop_last: bool = False
@@ -56,104 +72,75 @@ class Dataset:
         """Batches of `batch_size` samples (the last may be smaller, or is dropped) from `start` on."""
         if batch_size < 1:
             raise ConfigError(f"batch_size must be at least 1, not {batch_size}")
+        self.prepare()
         identity = self._identity()
-        position = Position.load(start, epoch, identity) if start is not None else Position()
-        batches = self._batches(batch_size, epoch, position, drop_last)
-        return BatchIterator(self, batches, epoch, position, identity)
+        position = Position.load(start, epoch, identity) if start is not None else self._first_position()
+        return BatchIterator(self, self._deliveries(batch_size, epoch, position, drop_last), epoch, position, identity)
 
-    def _batches(self, batch_size: int, epoch: int, start: Position, drop_last: bool) -> Deliveries:
-        workers = default_workers(self.options) if self.options.prefetch else 0
-        sources = self.sources
-        if self.options.shuffle_rows:
-            sources = [sources[i] for i in _random(self.seed, epoch, 0).permutation(len(sources))]
-        judge = Judge(self.schema, self.options, Stats(start.lines_read, start.samples_read, start.bad_read))
-        chunks = read_chunks(sources, self._reader, start.place, workers)
+    def _deliveries(self, batch_size: int, epoch: int, start: Position, drop_last: bool) -> Deliveries:
+        shuffle = Shuffle(self.options.shuffle_rows, self.seed, epoch)
+        chunks = self._chunks(shuffle, start.place)
+        stats = Stats(start.lines_read, start.samples_read, start.bad_read)
+        tally: Tally = Judge(self.schema, self.options, stats)
+        if self._cache is not None:
+            tally = Tally(replace(stats, examples=self._cache.manifest.examples))
         try:
-            yield from _cut(self._windows(chunks, judge, epoch, start), batch_size, start, drop_last)
+            windows = make_windows(chunks, tally, shuffle, start.window)
+            yield from cut_batches(windows, batch_size, start, drop_last)
         finally:
             chunks.close()
 
-    def _windows(self, chunks: Iterator[Chunk], judge: Judge, epoch: int, start: Position) -> Iterator[_Window]:
-        """Chunks taken together until there are `shuffle_rows` samples; without shuffling, each by itself."""
-        index = start.window
-        held: list[Chunk] = []
-        before = judge.stats
-        while True:
-            random = _random(self.seed, epoch, index + 1)
-            # The first window of an epoch has a random size, so that another epoch mixes other neighbours.
-            rows = self.options.shuffle_rows if index else int(self.options.shuffle_rows * random.uniform(0.5, 1.0))
-            have = 0
-            for chunk in chunks:
-                judge.count(chunk)
-                held.append(chunk)
-                have += len(chunk.parsed.batch)
-                if have >= max(rows, 1):
-                    break
-            if have == 0:
-                judge.finish()
-                return
-            batch = Batch.concat([chunk.parsed.batch for chunk in held])
-            order = random.permutation(have) if self.options.shuffle_rows else None
-            yield _Window(batch, order, held[0].place, index, before, judge.stats)
-            held, before, index = [], judge.stats, index + 1
+    def _first_position(self) -> Position:
+        if self._cache is None:
+            return Position()
+        # Bad lines were met when the cache was made: they count from the start, and by today's options.
+        made = self._cache.manifest
+        if made.bad and self.options.on_bad == "fail":
+            raise DataError(f"{made.bad} bad lines were left out of {self._cache.directory}: {made.examples[0]}")
+        Judge(self.schema, self.options, Stats(made.lines, made.samples, made.bad, made.examples)).check()
+        return Position(lines_read=made.lines - made.samples, bad_read=made.bad)
+
+    def _chunks(self, shuffle: Shuffle, start: Place) -> Generator[Chunk, None, None]:
+        if self._cache is not None:
+            return _cached_chunks(self._cache, shuffle.order_chunks(self._cache.chunk_count), start)
+        sources = [self.sources[i] for i in shuffle.order_chunks(len(self.sources))]
+        workers = default_workers(self.options) if self.options.prefetch else 0
+        return read_chunks(sources, self._reader, start, workers)
 
     def _identity(self) -> str:
         """Changes with anything that changes the order or content of samples."""
-        order = {"fraction", "split_seed", "shuffle_rows", "block_bytes", "max_line_bytes"}
+        order = {"shuffle_rows"} if self._cache else _ORDER_OPTIONS
         options = self.options.model_dump(include=order)
-        files = [[source.path.rsplit("/", 1)[-1], source.stamp()[0]] for source in self.sources]
-        text = json.dumps([self.schema.fingerprint(), options, self.seed, files], sort_keys=True)
+        content = self._cache.content if self._cache else [[Path(s.path).name, s.stamp()[0]] for s in self.sources]
+        text = json.dumps([self.schema.fingerprint(), options, self.seed, content], sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-@dataclass(frozen=True, slots=True)
-class _Window:
-    batch: Batch
-    order: NDArray[np.int64] | None
-    place: Place
-    index: int
-    before: Stats
-    after: Stats
+def _open_cache(location: str | Sequence[str], schema: Schema, options: ReadOptions) -> Cache | None:
+    """The cached sample set that `location` is, if it is one."""
+    if not isinstance(location, str) or not (Path(location) / "manifest.json").is_file():
+        return None
+    from elasticctr.data.cache import Cache, is_cache
 
-    def cut(self, start: int, stop: int) -> Batch:
-        return self.batch.slice(start, stop) if self.order is None else self.batch.take(self.order[start:stop])
-
-    def position(self, used: int, samples: int) -> Position:
-        at, read = self.place, self.before
-        return Position(at.file, at.offset, at.line, self.index, used, samples, read.lines, read.samples, read.bad)
-
-
-@dataclass(frozen=True, slots=True)
-class _Delivery:
-    batch: Batch
-    position: Position
-    stats: Stats
+    if not is_cache(location):
+        return None
+    cache = Cache.open(location, schema)
+    kept = cache.manifest.reading.fraction
+    if options.fraction not in ((0.0, 1.0), kept):
+        raise ConfigError(
+            f"{location}: a cached sample set has no lines left to split by fraction {list(options.fraction)}; "
+            f"it was made with {list(kept)}. Cache each part of the split by itself"
+        )
+    return cache
 
 
-def _cut(windows: Iterator[_Window], batch_size: int, start: Position, drop_last: bool) -> Iterator[_Delivery]:
-    pieces: list[Batch] = []
-    have, used, samples = 0, start.used, start.samples
-    window = None
-    for window in windows:
-        while used < len(window.batch):
-            stop = min(used + batch_size - have, len(window.batch))
-            pieces.append(window.cut(used, stop))
-            have, used = have + stop - used, stop
-            if have == batch_size:
-                samples += have
-                yield _Delivery(Batch.concat(pieces), window.position(used, samples), window.after)
-                pieces, have = [], 0
-        used = 0
-    if window is not None and have and not drop_last:
-        position = window.position(len(window.batch), samples + have)
-        yield _Delivery(Batch.concat(pieces), position, window.after)
+def _cached_chunks(cache: Cache, order: list[int], start: Place) -> Generator[Chunk, None, None]:
+    for position in range(start.file, len(order)):
+        rows = cache.chunk(order[position])
+        yield Chunk(Place(position), str(cache.directory), rows, len(rows))
 
 
-def _random(seed: int, epoch: int, index: int) -> np.random.Generator:
-    return np.random.Generator(np.random.PCG64([seed, epoch, index]))
-
-
-Deliveries = Generator[_Delivery, None, None]
+Deliveries = Generator[Delivery, None, None]
 
 
 class BatchIterator(Iterator[Batch]):

@@ -9,10 +9,11 @@ import os
 from collections import deque
 from collections.abc import Generator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Protocol
 
-from elasticctr.data.parser import Parsed
+from elasticctr.data.batch import Batch
+from elasticctr.data.parser import BadLine, Parsed
 from elasticctr.data.readers import Place, Reader
 from elasticctr.data.schema import Schema
 from elasticctr.data.settings import ReadOptions
@@ -24,6 +25,14 @@ _ENOUGH_LINES = 1000
 
 
 Pieces = Generator[tuple[Place, str, Any], None, None]
+
+
+class Rows(Protocol):
+    """Samples that batches can be cut from."""
+
+    def __len__(self) -> int: ...
+
+    def slice(self, start: int, stop: int) -> Batch: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,16 +50,25 @@ class Stats:
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
+    """Samples that were read together."""
+
     place: Place
     path: str
-    parsed: Parsed
+    rows: Rows
+    lines: int
+    bad: Sequence[BadLine] = ()
+    bad_count: int = 0
+
+    @classmethod
+    def of(cls, place: Place, path: str, parsed: Parsed) -> Chunk:
+        return cls(place, path, parsed.batch, parsed.lines, parsed.bad, parsed.bad_count)
 
 
 def read_chunks(sources: Sequence[Source], reader: Reader, start: Place, workers: int) -> Generator[Chunk, None, None]:
     """Every chunk from `start` on. With 0 workers everything happens in the calling thread."""
     if workers == 0:
         for place, path, piece in _pieces(sources, reader, start):
-            yield Chunk(place, path, reader.parse(piece))
+            yield Chunk.of(place, path, reader.parse(piece))
         return
     pool = ThreadPoolExecutor(workers, thread_name_prefix="elasticctr-parse")
     pieces = _pieces(sources, reader, start)
@@ -61,10 +79,10 @@ def read_chunks(sources: Sequence[Source], reader: Reader, start: Place, workers
             del piece
             if len(pending) > workers:
                 first_place, first_path, parsed = pending.popleft()
-                yield Chunk(first_place, first_path, parsed.result())
+                yield Chunk.of(first_place, first_path, parsed.result())
         while pending:
             first_place, first_path, parsed = pending.popleft()
-            yield Chunk(first_place, first_path, parsed.result())
+            yield Chunk.of(first_place, first_path, parsed.result())
     finally:
         pieces.close()
         pool.shutdown(wait=True, cancel_futures=True)
@@ -84,31 +102,50 @@ def _pieces(sources: Sequence[Source], reader: Reader, start: Place) -> Pieces:
             del piece
 
 
-class Judge:
-    """Counts lines and decides when bad ones are too many."""
+class Tally:
+    """Counts lines and samples."""
 
-    def __init__(self, schema: Schema, options: ReadOptions, stats: Stats) -> None:
-        self._format = schema.format.value
-        self._options = options
+    def __init__(self, stats: Stats) -> None:
         self.stats = stats
 
     def count(self, chunk: Chunk) -> None:
-        parsed = chunk.parsed
-        if parsed.bad_count and self._options.on_bad == "fail":
-            raise DataError(parsed.bad[0].reason, chunk.path, parsed.bad[0].line)
         stats = self.stats
         room = _EXAMPLES - len(stats.examples)
-        self.stats = replace(
-            stats,
-            lines=stats.lines + parsed.lines,
-            samples=stats.samples + len(parsed.batch),
-            bad=stats.bad + parsed.bad_count,
-            examples=stats.examples + tuple(f"{chunk.path}:{b.line}: {b.reason}" for b in parsed.bad[:room]),
+        self.stats = Stats(
+            lines=stats.lines + chunk.lines,
+            samples=stats.samples + len(chunk.rows),
+            bad=stats.bad + chunk.bad_count,
+            examples=stats.examples + tuple(f"{chunk.path}:{b.line}: {b.reason}" for b in chunk.bad[:room]),
         )
-        self._check_fraction()
 
     def finish(self) -> None:
-        """What only the end of the data can tell."""
+        """Called at the end of the data."""
+
+
+class Judge(Tally):
+    """Counts, and decides when bad lines are too many."""
+
+    def __init__(self, schema: Schema, options: ReadOptions, stats: Stats) -> None:
+        super().__init__(stats)
+        self._format = schema.format.value
+        self._options = options
+
+    def count(self, chunk: Chunk) -> None:
+        if chunk.bad_count and self._options.on_bad == "fail":
+            raise DataError(chunk.bad[0].reason, chunk.path, chunk.bad[0].line)
+        super().count(chunk)
+        self.check()
+
+    def check(self) -> None:
+        """Raises DataError when too large a part of the lines counted so far is bad."""
+        stats, limit = self.stats, self._options.max_bad_fraction
+        if stats.lines >= _ENOUGH_LINES and stats.bad > limit * stats.lines:
+            raise DataError(
+                f"{stats.bad} of the first {stats.lines} lines are bad, more than max_bad_fraction {limit:g} allows; "
+                f"is the format really {self._format!r}? {stats.describe()}"
+            )
+
+    def finish(self) -> None:
         stats = self.stats
         if stats.samples:
             return
@@ -120,11 +157,3 @@ class Judge:
             )
         low, high = self._options.fraction
         raise DataError(f"no samples: none of {stats.lines} lines falls into fraction [{low:g}, {high:g})")
-
-    def _check_fraction(self) -> None:
-        stats, limit = self.stats, self._options.max_bad_fraction
-        if stats.lines >= _ENOUGH_LINES and stats.bad > limit * stats.lines:
-            raise DataError(
-                f"{stats.bad} of the first {stats.lines} lines are bad, more than max_bad_fraction {limit:g} allows; "
-                f"is the format really {self._format!r}? {stats.describe()}"
-            )

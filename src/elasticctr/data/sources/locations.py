@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from typing import IO
 
+from elasticctr import _native
 from elasticctr.data.settings import ReadOptions
 from elasticctr.data.sources.dates import expand, is_date_tree
 from elasticctr.data.sources.filesystem import FileSystem, LocalFiles
@@ -60,6 +61,16 @@ class Source:
                 copy.close()
                 raise
             return copy
+
+    def content_hash(self) -> str | None:
+        """XXH64 of its bytes as stored, each MiB seeded with the hash of those before; None for a remote file."""
+        if not isinstance(self.filesystem, LocalFiles):
+            return None
+        value = 0
+        with self.open_raw() as raw:
+            while data := raw.read(1 << 20):
+                value = _native.xxh64(data, value)
+        return f"{value:016x}"
 
     def stamp(self) -> tuple[int | None, str]:
         """Its size as stored and a text that changes whenever it is written again."""

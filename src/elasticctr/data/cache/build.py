@@ -1,0 +1,233 @@
+"""Makes cached sample sets. A cache appears under its name complete or not at all."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pyarrow as pa
+
+from elasticctr import _native
+from elasticctr.data.batch import Batch
+from elasticctr.data.cache.cache import Cache
+from elasticctr.data.cache.chunk import CHUNK_ROWS, arrow_schema, encode
+from elasticctr.data.cache.manifest import (
+    MANIFEST,
+    SAMPLES,
+    ChunkEntry,
+    Manifest,
+    ReadingIdentity,
+    SourceIdentity,
+)
+from elasticctr.data.pipeline import Chunk, Judge, Stats, default_workers, read_chunks
+from elasticctr.data.readers import Place, make_reader
+from elasticctr.data.schema import Schema
+from elasticctr.data.settings import ReadOptions
+from elasticctr.data.sources import Source
+from elasticctr.errors import (
+    AlreadyExists,
+    Corruption,
+    DataError,
+    ElasticCTRError,
+    FailedPrecondition,
+    InternalError,
+    NotFound,
+    Unauthorized,
+)
+
+_OWN = (MANIFEST, SAMPLES)
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+
+def ensure_cache(
+    root: str | Path, sources: Sequence[Source], schema: Schema, options: ReadOptions, *, require_label: bool = True
+) -> Cache:
+    """The cache of `sources` below `root`, made anew if files, schema or reading options have changed."""
+    reading = ReadingIdentity.of(options, require_label)
+    key = json.dumps([[source.path for source in sources], reading.model_dump(mode="json")], sort_keys=True)
+    directory = Path(root) / hashlib.sha256(key.encode()).hexdigest()[:16]
+    try:
+        cache = Cache.open(directory, schema)
+        if _is_current(cache.manifest, sources):
+            _remember_stamps(cache, sources)
+            return cache
+    except (NotFound, Corruption, FailedPrecondition):
+        pass
+    return build_cache(directory, sources, schema, options, require_label=require_label)
+
+
+def build_cache(
+    directory: str | Path,
+    sources: Sequence[Source],
+    schema: Schema,
+    options: ReadOptions,
+    *,
+    require_label: bool = True,
+) -> Cache:
+    """Parses `sources` into `directory`, in place of a cache that may be there."""
+    directory = Path(directory)
+    _refuse_foreign(directory)
+    _remove_abandoned(directory)
+    temporary = directory.with_name(f".{directory.name}.tmp-{os.getpid()}")
+    try:
+        temporary.mkdir(parents=True)
+        identities = tuple(SourceIdentity.of(source) for source in sources)
+        manifest = _write(temporary, sources, identities, schema, options, require_label)
+        for identity, source in zip(identities, sources, strict=True):
+            if (identity.size, identity.stamp) != source.stamp():
+                raise DataError("changed while it was being cached; try again when it is complete", source.path)
+        _write_synced(temporary / MANIFEST, manifest.dump())
+        _sync_directory(temporary)
+        _replace(temporary, directory)
+    except OSError as e:
+        raise _explain(e, directory) from None
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+    return Cache.open(directory, schema)
+
+
+def _is_current(manifest: Manifest, sources: Sequence[Source]) -> bool:
+    known = manifest.sources
+    return len(known) == len(sources) and all(k.matches(s) for k, s in zip(known, sources, strict=True))
+
+
+def _remember_stamps(cache: Cache, sources: Sequence[Source]) -> None:
+    """Files that were touched but hold the same bytes need not be read next time."""
+    known = cache.manifest.sources
+    fresh = tuple(k.model_copy(update={"stamp": s.stamp()[1]}) for k, s in zip(known, sources, strict=True))
+    if fresh != known:
+        temporary = cache.directory / f".{MANIFEST}.tmp-{os.getpid()}"
+        with contextlib.suppress(OSError):
+            _write_synced(temporary, cache.manifest.model_copy(update={"sources": fresh}).dump())
+            temporary.replace(cache.directory / MANIFEST)
+
+
+def _write(
+    directory: Path,
+    sources: Sequence[Source],
+    identities: tuple[SourceIdentity, ...],
+    schema: Schema,
+    options: ReadOptions,
+    require_label: bool,
+) -> Manifest:
+    judge = Judge(schema, options, Stats())
+    reader = make_reader(schema, options, require_label=require_label)
+    workers = default_workers(options) if options.prefetch else 0
+    chunks: list[ChunkEntry] = []
+    path = directory / SAMPLES
+    with path.open("w+b") as file:
+        with pa.ipc.new_file(file, arrow_schema(schema)) as writer:
+            head_size = file.tell()
+            for batch in _regroup(read_chunks(sources, reader, Place(), workers), judge):
+                start = file.tell()
+                writer.write_batch(encode(batch))
+                chunks.append(ChunkEntry(offset=start, size=file.tell() - start, rows=len(batch), crc32c=0))
+        judge.finish()
+        file.flush()
+        os.fsync(file.fileno())
+        size = file.tell()
+        chunks = [c.model_copy(update={"crc32c": _checksum(path, c.offset, c.size)}) for c in chunks]
+    tail = chunks[-1].offset + chunks[-1].size
+    return Manifest(
+        fingerprint=schema.fingerprint(),
+        slots=schema,
+        reading=ReadingIdentity.of(options, require_label),
+        sources=identities,
+        lines=judge.stats.lines,
+        samples=judge.stats.samples,
+        bad=judge.stats.bad,
+        examples=judge.stats.examples,
+        size=size,
+        head_crc32c=_checksum(path, 0, head_size),
+        tail_crc32c=_checksum(path, tail, size - tail),
+        chunks=tuple(chunks),
+    )
+
+
+def _regroup(parts: Iterator[Chunk], judge: Judge) -> Iterator[Batch]:
+    """The samples of parsed chunks in chunks of CHUNK_ROWS."""
+    held: list[Batch] = []
+    have = 0
+    for part in parts:
+        judge.count(part)
+        held.append(part.rows.slice(0, len(part.rows)))
+        have += len(part.rows)
+        if have >= CHUNK_ROWS:
+            whole = Batch.concat(held)
+            for start in range(0, have - have % CHUNK_ROWS, CHUNK_ROWS):
+                yield whole.slice(start, start + CHUNK_ROWS)
+            held = [whole.slice(have - have % CHUNK_ROWS, have)]
+            have %= CHUNK_ROWS
+    if have:
+        yield Batch.concat(held)
+
+
+def _checksum(path: Path, offset: int, size: int) -> int:
+    crc = 0
+    with path.open("rb") as file:
+        file.seek(offset)
+        while size > 0 and (data := file.read(min(size, 1 << 20))):
+            crc = _native.crc32c(data, crc)
+            size -= len(data)
+    return crc
+
+
+def _refuse_foreign(directory: Path) -> None:
+    if not directory.exists():
+        return
+    others = [directory] if not directory.is_dir() else [p for p in directory.iterdir() if p.name not in _OWN]
+    if others:
+        raise AlreadyExists(f"{others[0]}: not part of a cached sample set; choose another directory for the cache")
+
+
+def _remove_abandoned(directory: Path) -> None:
+    """What builds that were killed have left beside `directory`."""
+    for path in directory.parent.glob(f".{directory.name}.*-*"):
+        owner = path.name.rpartition("-")[2]
+        if owner.isdigit() and (int(owner) == os.getpid() or not Path(f"/proc/{owner}").exists()):
+            shutil.rmtree(path, ignore_errors=True)
+
+
+def _replace(temporary: Path, directory: Path) -> None:
+    """Puts `temporary` in the place of `directory`. Whoever has the old one open keeps it."""
+    old = directory.with_name(f".{directory.name}.old-{os.getpid()}")
+    while True:
+        try:
+            temporary.rename(directory)
+            break
+        except OSError as e:
+            if e.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+                raise
+        with contextlib.suppress(FileNotFoundError):
+            directory.rename(old)
+        shutil.rmtree(old, ignore_errors=True)
+    _sync_directory(directory.parent)
+
+
+def _write_synced(path: Path, data: bytes) -> None:
+    with path.open("wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _sync_directory(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _explain(error: OSError, directory: Path) -> ElasticCTRError:
+    if error.errno in _FULL:
+        return InternalError(f"{directory}: no room for the cache: {error.strerror}; free some, nothing was kept")
+    if isinstance(error, PermissionError) or error.errno == errno.EROFS:
+        return Unauthorized(f"{directory}: may not be written; choose another directory for the cache")
+    return InternalError(f"{directory}: the cache could not be written: {error.strerror or error}")

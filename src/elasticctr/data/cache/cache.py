@@ -1,0 +1,106 @@
+"""A cached sample set, open for reading."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from elasticctr import _native
+from elasticctr.data.cache.chunk import CachedChunk, arrow_schema
+from elasticctr.data.cache.manifest import MANIFEST, SAMPLES, Manifest, damaged
+from elasticctr.data.schema import Schema
+from elasticctr.errors import FailedPrecondition
+
+
+def is_cache(location: object) -> bool:
+    """Whether a location is the directory of a cached sample set, damaged or not."""
+    return isinstance(location, str) and all((Path(location) / name).is_file() for name in (MANIFEST, SAMPLES))
+
+
+class Cache:
+    """Opening maps the file and checks its manifest, head and tail. A chunk is checked when it is first read, so no
+    damaged byte ever becomes a sample. Chunks may be read from several threads."""
+
+    def __init__(self, directory: Path, manifest: Manifest, schema: Schema) -> None:
+        self.directory = directory
+        self.manifest = manifest
+        self.schema = schema
+        self._path = directory / SAMPLES
+        self._verified = [False] * len(manifest.chunks)
+        try:
+            mapping = pa.memory_map(str(self._path)).read_buffer()
+            self._bytes = np.frombuffer(mapping, np.uint8)
+        except (OSError, pa.ArrowException) as e:
+            raise damaged(self._path, str(e)) from None
+        self._check_ends()
+        try:
+            self._reader = pa.ipc.open_file(mapping)
+        except (pa.ArrowException, OSError) as e:
+            raise damaged(self._path, str(e)) from None
+        if self._reader.num_record_batches != len(manifest.chunks) or self._reader.schema != arrow_schema(schema):
+            raise damaged(self._path, "it does not hold what its manifest says")
+
+    @classmethod
+    def open(cls, directory: str | Path, schema: Schema | None = None) -> Cache:
+        """The cache in `directory`. With a `schema`, FailedPrecondition unless it was made with the same."""
+        directory = Path(directory)
+        manifest = Manifest.load(directory)
+        if schema is not None and schema.fingerprint() != manifest.fingerprint:
+            raise FailedPrecondition(
+                f"{directory}: cached with schema {manifest.fingerprint}, asked for with schema "
+                f"{schema.fingerprint()}; cache the samples again, or use the schema they were cached with"
+            )
+        return cls(directory, manifest, schema or manifest.slots)
+
+    def __len__(self) -> int:
+        """Samples."""
+        return self.manifest.samples
+
+    @property
+    def content(self) -> list[int]:
+        """The same for the same samples in the same order."""
+        return [chunk.crc32c for chunk in self.manifest.chunks]
+
+    @property
+    def chunk_count(self) -> int:
+        return len(self.manifest.chunks)
+
+    def chunk(self, index: int) -> CachedChunk:
+        self._verify_chunk(index)
+        try:
+            batch = self._reader.get_batch(index)
+            batch.validate()
+            if batch.num_rows != self.manifest.chunks[index].rows:
+                raise damaged(self._path, f"chunk {index} has another number of samples")
+            return CachedChunk(self.schema, batch)
+        except (pa.ArrowException, OSError, ValueError) as e:
+            raise damaged(self._path, f"chunk {index}: {e}") from None
+
+    def verify(self) -> None:
+        """Reads and checks every byte."""
+        for index in range(self.chunk_count):
+            self._verified[index] = False
+            self._verify_chunk(index)
+
+    def _check_ends(self) -> None:
+        manifest = self.manifest
+        if len(self._bytes) != manifest.size:
+            raise damaged(self._path, f"{len(self._bytes)} bytes, its manifest says {manifest.size}")
+        first = manifest.chunks[0].offset if manifest.chunks else manifest.size
+        last = manifest.chunks[-1].offset + manifest.chunks[-1].size if manifest.chunks else manifest.size
+        for what, span, expected in (
+            ("head", self._bytes[:first], manifest.head_crc32c),
+            ("tail", self._bytes[last:], manifest.tail_crc32c),
+        ):
+            if _native.checksum(span) != expected:
+                raise damaged(self._path, f"the checksum of its {what} does not match")
+
+    def _verify_chunk(self, index: int) -> None:
+        if self._verified[index]:
+            return
+        entry = self.manifest.chunks[index]
+        if _native.checksum(self._bytes[entry.offset : entry.offset + entry.size]) != entry.crc32c:
+            raise damaged(self._path, f"the checksum of chunk {index} (at byte {entry.offset}) does not match")
+        self._verified[index] = True
