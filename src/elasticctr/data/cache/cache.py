@@ -9,14 +9,16 @@ import pyarrow as pa
 
 from elasticctr import _native
 from elasticctr.data.cache.chunk import CachedChunk, arrow_schema
-from elasticctr.data.cache.manifest import MANIFEST, SAMPLES, Manifest, damaged
+from elasticctr.data.cache.manifest import FORMAT, MANIFEST, SAMPLES, Manifest, damaged
 from elasticctr.data.schema import Schema
 from elasticctr.errors import FailedPrecondition
 
 
 def is_cache(location: object) -> bool:
     """Whether a location is the directory of a cached sample set, damaged or not."""
-    return isinstance(location, str) and all((Path(location) / name).is_file() for name in (MANIFEST, SAMPLES))
+    if not isinstance(location, str) or not (Path(location) / MANIFEST).is_file():
+        return False
+    return (Path(location) / SAMPLES).exists() or FORMAT.encode() in (Path(location) / MANIFEST).read_bytes()[:100]
 
 
 class Cache:

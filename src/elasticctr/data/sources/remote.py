@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Callable
 from typing import IO, Any, TypeVar
 from urllib.parse import urlparse
@@ -12,6 +13,7 @@ from elasticctr.errors import ConfigError, ElasticCTRError, NotFound, Unauthoriz
 T = TypeVar("T")
 
 _READ_BYTES = 8 << 20
+_CONNECT_TIMEOUT_S = 10.0
 
 
 def open_remote(protocol: str, location: str) -> RemoteFiles:
@@ -34,6 +36,8 @@ def _open_hdfs(protocol: str, location: str) -> Any:
     except ImportError:
         raise ConfigError(f"{protocol}:// needs another package; install it: pip install 'elasticctr[hdfs]'") from None
     url = urlparse(location)
+    if url.hostname is not None and url.port is not None:
+        _check_listening(location, url.hostname, url.port)
     try:
         if protocol == "viewfs":
             return ViewfsFileSystem(url.hostname, skip_instance_cache=True)
@@ -43,6 +47,14 @@ def _open_hdfs(protocol: str, location: str) -> Any:
             f"{location}: no HDFS client for it: {e}; write hdfs://namenode:port/path, "
             "or set HADOOP_CONF_DIR to the directory of core-site.xml and hdfs-site.xml"
         ) from None
+
+
+def _check_listening(location: str, host: str, port: int) -> None:
+    # The client itself would try for ever.
+    try:
+        socket.create_connection((host, port), timeout=_CONNECT_TIMEOUT_S).close()
+    except OSError as e:
+        raise Unavailable(f"{location}: no namenode answers at {host}:{port}: {e}; check the address") from None
 
 
 class RemoteFiles:
