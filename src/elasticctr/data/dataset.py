@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from elasticctr.data.ahead import Ahead
 from elasticctr.data.batch import Batch
-from elasticctr.data.pipeline import Chunk, Judge, Stats, Tally, default_workers, read_chunks
+from elasticctr.data.pipeline import Chunk, Judge, Portion, Stats, Tally, default_workers, read_chunks
 from elasticctr.data.position import Position, State
 from elasticctr.data.readers import Place, make_reader
 from elasticctr.data.schema import Schema
@@ -79,16 +79,16 @@ class Dataset:
 
     def _deliveries(self, batch_size: int, epoch: int, start: Position, drop_last: bool) -> Deliveries:
         shuffle = Shuffle(self.options.shuffle_rows, self.seed, epoch)
-        chunks = self._chunks(shuffle, start.place)
+        portions = self._portions(shuffle, start.place)
         stats = Stats(start.lines_read, start.samples_read, start.bad_read)
         tally: Tally = Judge(self.schema, self.options, stats)
         if self._cache is not None:
             tally = Tally(replace(stats, examples=self._cache.manifest.examples))
         try:
-            windows = make_windows(chunks, tally, shuffle, start.window)
+            windows = make_windows(portions, tally, shuffle, start.window)
             yield from cut_batches(windows, batch_size, start, drop_last)
         finally:
-            chunks.close()
+            portions.close()
 
     def _first_position(self) -> Position:
         if self._cache is None:
@@ -100,12 +100,12 @@ class Dataset:
         Judge(self.schema, self.options, Stats(made.lines, made.samples, made.bad, made.examples)).check()
         return Position(lines_read=made.lines - made.samples, bad_read=made.bad)
 
-    def _chunks(self, shuffle: Shuffle, start: Place) -> Generator[Chunk, None, None]:
+    def _portions(self, shuffle: Shuffle, start: Place) -> Generator[Portion, None, None]:
         if self._cache is not None:
-            return _cached_chunks(self._cache, shuffle.order_chunks(self._cache.chunk_count), start)
+            return _read_cache(self._cache, shuffle.order_chunks(self._cache.chunk_count), start)
         sources = [self.sources[i] for i in shuffle.order_chunks(len(self.sources))]
         workers = default_workers(self.options) if self.options.prefetch else 0
-        return read_chunks(sources, self._reader, start, workers)
+        return _read_files(read_chunks(sources, self._reader, start, workers))
 
     def _identity(self) -> str:
         """Changes with anything that changes the order or content of samples."""
@@ -134,10 +134,18 @@ def _open_cache(location: str | Sequence[str], schema: Schema, options: ReadOpti
     return cache
 
 
-def _cached_chunks(cache: Cache, order: list[int], start: Place) -> Generator[Chunk, None, None]:
+def _read_files(chunks: Generator[Chunk, None, None]) -> Generator[Portion, None, None]:
+    try:
+        for chunk in chunks:
+            yield chunk.portion()
+    finally:
+        chunks.close()
+
+
+def _read_cache(cache: Cache, order: list[int], start: Place) -> Generator[Portion, None, None]:
     for position in range(start.file, len(order)):
         rows = cache.chunk(order[position])
-        yield Chunk(Place(position), str(cache.directory), rows, len(rows))
+        yield Portion(Place(position), rows, len(rows))
 
 
 Deliveries = Generator[Delivery, None, None]

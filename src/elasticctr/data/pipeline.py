@@ -49,26 +49,35 @@ class Stats:
 
 
 @dataclass(frozen=True, slots=True)
-class Chunk:
-    """Samples that were read together."""
+class Portion:
+    """Samples that were read together, from a file or a cache, and what was left out."""
 
     place: Place
-    path: str
     rows: Rows
     lines: int
+    path: str = ""
     bad: Sequence[BadLine] = ()
     bad_count: int = 0
 
-    @classmethod
-    def of(cls, place: Place, path: str, parsed: Parsed) -> Chunk:
-        return cls(place, path, parsed.batch, parsed.lines, parsed.bad, parsed.bad_count)
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """A parsed piece of a file."""
+
+    place: Place
+    path: str
+    parsed: Parsed
+
+    def portion(self) -> Portion:
+        parsed = self.parsed
+        return Portion(self.place, parsed.batch, parsed.lines, self.path, parsed.bad, parsed.bad_count)
 
 
 def read_chunks(sources: Sequence[Source], reader: Reader, start: Place, workers: int) -> Generator[Chunk, None, None]:
     """Every chunk from `start` on. With 0 workers everything happens in the calling thread."""
     if workers == 0:
         for place, path, piece in _pieces(sources, reader, start):
-            yield Chunk.of(place, path, reader.parse(piece))
+            yield Chunk(place, path, reader.parse(piece))
         return
     pool = ThreadPoolExecutor(workers, thread_name_prefix="elasticctr-parse")
     pieces = _pieces(sources, reader, start)
@@ -79,10 +88,10 @@ def read_chunks(sources: Sequence[Source], reader: Reader, start: Place, workers
             del piece
             if len(pending) > workers:
                 first_place, first_path, parsed = pending.popleft()
-                yield Chunk.of(first_place, first_path, parsed.result())
+                yield Chunk(first_place, first_path, parsed.result())
         while pending:
             first_place, first_path, parsed = pending.popleft()
-            yield Chunk.of(first_place, first_path, parsed.result())
+            yield Chunk(first_place, first_path, parsed.result())
     finally:
         pieces.close()
         pool.shutdown(wait=True, cancel_futures=True)
@@ -108,14 +117,14 @@ class Tally:
     def __init__(self, stats: Stats) -> None:
         self.stats = stats
 
-    def count(self, chunk: Chunk) -> None:
+    def count(self, portion: Portion) -> None:
         stats = self.stats
         room = _EXAMPLES - len(stats.examples)
         self.stats = Stats(
-            lines=stats.lines + chunk.lines,
-            samples=stats.samples + len(chunk.rows),
-            bad=stats.bad + chunk.bad_count,
-            examples=stats.examples + tuple(f"{chunk.path}:{b.line}: {b.reason}" for b in chunk.bad[:room]),
+            lines=stats.lines + portion.lines,
+            samples=stats.samples + len(portion.rows),
+            bad=stats.bad + portion.bad_count,
+            examples=stats.examples + tuple(f"{portion.path}:{b.line}: {b.reason}" for b in portion.bad[:room]),
         )
 
     def finish(self) -> None:
@@ -130,10 +139,10 @@ class Judge(Tally):
         self._format = schema.format.value
         self._options = options
 
-    def count(self, chunk: Chunk) -> None:
-        if chunk.bad_count and self._options.on_bad == "fail":
-            raise DataError(chunk.bad[0].reason, chunk.path, chunk.bad[0].line)
-        super().count(chunk)
+    def count(self, portion: Portion) -> None:
+        if portion.bad_count and self._options.on_bad == "fail":
+            raise DataError(portion.bad[0].reason, portion.path, portion.bad[0].line)
+        super().count(portion)
         self.check()
 
     def check(self) -> None:

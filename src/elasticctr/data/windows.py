@@ -1,4 +1,4 @@
-"""Chunks → windows of mixed samples → batches, each with the position after it."""
+"""Portions → windows of mixed samples → batches, each with the position after it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from elasticctr.data.batch import Batch
-from elasticctr.data.pipeline import Chunk, Rows, Stats, Tally
+from elasticctr.data.pipeline import Portion, Rows, Stats, Tally
 from elasticctr.data.position import Position
 from elasticctr.data.readers import Place
 
@@ -69,23 +69,23 @@ class Delivery:
     stats: Stats
 
 
-def make_windows(chunks: Iterator[Chunk], tally: Tally, shuffle: Shuffle, index: int) -> Iterator[Window]:
-    """Chunks taken together until there are enough samples to mix; without shuffling, each by itself."""
+def make_windows(portions: Iterator[Portion], tally: Tally, shuffle: Shuffle, index: int) -> Iterator[Window]:
+    """Portions taken together until there are enough samples to mix; without shuffling, each by itself."""
     while True:
         before, held, have = tally.stats, [], 0
         wanted = shuffle.window_rows(index)
-        for chunk in chunks:
-            tally.count(chunk)
-            if len(chunk.rows):
-                held.append(chunk)
-                have += len(chunk.rows)
+        for portion in portions:
+            tally.count(portion)
+            if len(portion.rows):
+                held.append(portion)
+                have += len(portion.rows)
             if have >= wanted:
                 break
         if not held:
             tally.finish()
             return
         order = shuffle.order_rows(index, have)
-        samples = held[0].rows if order is None else _join([chunk.rows for chunk in held])
+        samples = held[0].rows if order is None else _join([portion.rows for portion in held])
         yield Window(samples, order, held[0].place, index, before, tally.stats)
         index += 1
 

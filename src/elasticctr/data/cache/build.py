@@ -155,9 +155,9 @@ def _regroup(parts: Iterator[Chunk], judge: Judge) -> Iterator[Batch]:
     held: list[Batch] = []
     have = 0
     for part in parts:
-        judge.count(part)
-        held.append(part.rows.slice(0, len(part.rows)))
-        have += len(part.rows)
+        judge.count(part.portion())
+        held.append(part.parsed.batch)
+        have += len(part.parsed.batch)
         if have >= CHUNK_ROWS:
             whole = Batch.concat(held)
             for start in range(0, have - have % CHUNK_ROWS, CHUNK_ROWS):
