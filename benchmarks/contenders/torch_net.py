@@ -1,0 +1,46 @@
+"""The dense part of the seeds' Wide&Deep in plain PyTorch, shared by the contenders that are built on torch."""
+
+from __future__ import annotations
+
+import math
+from contextlib import AbstractContextManager
+
+import torch
+from clicks import DENSE, DIM, LAYERS, SLOTS
+from torch import Tensor, nn
+from worker import THREADS
+
+INPUTS = SLOTS * DIM + DENSE
+
+
+def set_up(seed: int) -> None:
+    torch.set_num_threads(THREADS)
+    torch.manual_seed(seed)
+
+
+def make_tower(inputs: int = INPUTS) -> nn.Sequential:
+    """inputs-512-256-128-32-1 with ReLU between, initialised as the seeds do."""
+    widths = [inputs, *LAYERS, 1]
+    layers: list[nn.Module] = []
+    for narrow, wide in zip(widths[:-1], widths[1:], strict=True):
+        linear = nn.Linear(narrow, wide)
+        nn.init.normal_(linear.weight, std=1 / math.sqrt(narrow))
+        nn.init.zeros_(linear.bias)
+        layers += [linear, nn.ReLU()]
+    return nn.Sequential(*layers[:-1])
+
+
+class WideDeep(nn.Module):
+    """[B, slots, dim] embeddings and [B, 13] dense floats → [B] logits."""
+
+    def __init__(self, dim: int = DIM) -> None:
+        super().__init__()
+        self.wide = nn.Linear(DENSE, 1)
+        self.deep = make_tower(SLOTS * dim + DENSE)
+
+    def forward(self, embeddings: Tensor, dense: Tensor) -> Tensor:
+        return (self.deep(torch.cat([embeddings.flatten(1), dense], 1)) + self.wide(dense)).squeeze(1)
+
+
+def autocast(precision: str) -> AbstractContextManager[None]:
+    return torch.autocast("cpu", dtype=torch.bfloat16, enabled=precision == "bf16")
