@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import measure
-from contenders.environments import EnvironmentFailed, prepare
+from contenders.environments import EnvironmentSetupError, prepare
 from contenders.figures import Record, print_table, summarise
-from contenders.process import SCRIPTS, WITHOUT_AMX, Worker, WorkerDied
+from contenders.process import SCRIPTS, WITHOUT_AMX, Worker, WorkerError
 from contenders.roster import Cell, Contender, choose
 
 SCRATCH = Path(__file__).resolve().parent.parent / ".bench"
@@ -67,7 +67,7 @@ class Bench:
             _say(f"environment {name}")
             try:
                 made[name] = prepare(SCRATCH / "venvs", name)
-            except (EnvironmentFailed, OSError) as failure:
+            except (EnvironmentSetupError, OSError) as failure:
                 made[name] = f"no environment: {failure}"
         return made
 
@@ -88,6 +88,8 @@ class Bench:
         finally:
             for _, worker in workers:
                 worker.quit()
+            for _, worker in workers:
+                worker.join()
 
     def _start_workers(self, cell: Cell) -> list[tuple[Record, Worker]]:
         takes_part = [c for c in self._plan.contenders if cell.precision in c.precisions]
@@ -112,7 +114,7 @@ class Bench:
         record, worker = started
         try:
             worker.wait_ready()
-        except WorkerDied as failure:
+        except WorkerError as failure:
             contender = record.contender
             if record.cell.precision != "bf16" or contender.name in self._without_amx:
                 record.failure = str(failure)
@@ -133,7 +135,7 @@ class Bench:
                 not is_warm_up and windows[-1]["other_cores"] > self._plan.foreign_cores and len(windows) < WINDOW_TRIES
             ):
                 windows.append(worker.run(self._plan.seconds))
-        except WorkerDied as failure:
+        except WorkerError as failure:
             record.failure = str(failure)
             return
         if not is_warm_up:
@@ -147,7 +149,7 @@ class Bench:
             for seed in range(1, self._plan.seeds + 1):
                 _say(f"{record.cell}: AUC of {record.contender.name}, seed {seed}")
                 record.scores.append(worker.score(seed))
-        except WorkerDied as failure:
+        except WorkerError as failure:
             record.notes.append(f"no AUC: {failure}")
 
 
@@ -166,12 +168,12 @@ def _read_plan() -> Plan:
     parser.add_argument("--only", default="", metavar="NAMES", help="comma-separated: ours,mlp,'torch lazy',paddle,…")
     parser.add_argument("--cells", default="", metavar="CELLS", help="comma-separated: fp32_4096,bf16_512,…")
     parser.add_argument("--rounds", type=int, help="measured rounds (5; quick: 2)")
-    parser.add_argument("--seconds", type=float, help="length of a window (3; quick: 0.5)")
-    parser.add_argument("--rows", type=int, help="of the click log (500000; quick: 60000)")
+    parser.add_argument("--seconds", type=float, help="length of a window (3; quick: 0.3)")
+    parser.add_argument("--rows", type=int, help="of the click log (500000; quick: 40000)")
     parser.add_argument("--seeds", type=int, help="epochs behind an AUC; 0: no AUC (3; quick: 1)")
     parser.add_argument("--foreign-cores", type=float, default=0.1, help="repeat windows in which others used more")
     args = parser.parse_args()
-    rounds, seconds, rows, seeds = (2, 0.5, 60_000, 1) if args.quick else (5, 3.0, 500_000, 3)
+    rounds, seconds, rows, seeds = (2, 0.3, 40_000, 1) if args.quick else (5, 3.0, 500_000, 3)
     names = [name.strip() for name in args.only.split(",") if name.strip()]
     cells = [cell for cell in CELLS if not args.cells or str(cell) in args.cells.split(",")]
     try:

@@ -36,7 +36,7 @@ INSTALLS: dict[str, list[list[str]]] = {
 }
 
 
-class EnvironmentFailed(Exception):
+class EnvironmentSetupError(Exception):
     """pip or venv ended badly; the message is its last line."""
 
 
@@ -61,7 +61,7 @@ def _run(command: list[str]) -> None:
     done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
     if done.returncode != 0:
         lines = done.stdout.strip().splitlines() or [f"exit status {done.returncode}"]
-        raise EnvironmentFailed(f"{' '.join(command[1:4])}: {lines[-1]}")
+        raise EnvironmentSetupError(f"{' '.join(command[1:4])}: {lines[-1]}")
 
 
 if __name__ == "__main__":

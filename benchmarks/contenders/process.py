@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import queue
@@ -13,13 +14,13 @@ from typing import Any
 from contenders.roster import Cell, Contender
 
 SCRIPTS = Path(__file__).parent
-READY_S, ANSWER_S = 900.0, 1800.0
+READY_S, ANSWER_S, QUIT_S = 900.0, 1800.0, 20.0
 # oneDNN asks CPUID for the shape of AMX tiles; some virtual machines announce AMX and hide that leaf. bfloat16 then
 # dies with "could not create a primitive" or an illegal instruction, unless oneDNN is kept below AMX.
 WITHOUT_AMX = {"ONEDNN_MAX_CPU_ISA": "AVX512_CORE_BF16"}
 
 
-class WorkerDied(Exception):
+class WorkerError(Exception):
     """The process ended or fell silent; the message is its last line on standard error."""
 
 
@@ -30,11 +31,12 @@ class Worker:
         """Starts the process; `wait_ready` waits for it."""
         self.settings = settings
         self.version = ""
-        self._begin = lambda other: Worker(contender, cell, python, folder, scratch, other)
+        self._origin = (contender, cell, python, folder, scratch)
         self._log = scratch / "logs" / f"{contender.name.replace(' ', '-')}-{cell}.log"
         self._log.parent.mkdir(parents=True, exist_ok=True)
         environment = os.environ | contender.settings | settings
-        environment |= {"TORCHINDUCTOR_CACHE_DIR": str(scratch / "inductor"), "PYTHONUNBUFFERED": "1"}
+        # Compiled kernels are kept for the next run; compiling in the worker itself leaves no pool of idle helpers.
+        environment |= {"TORCHINDUCTOR_CACHE_DIR": str(scratch / "inductor"), "TORCHINDUCTOR_COMPILE_THREADS": "1"}
         order = [contender.variant, cell.precision, str(cell.batch_size), str(folder)]
         with self._log.open("w") as errors:
             self._process = subprocess.Popen(
@@ -53,7 +55,7 @@ class Worker:
 
     def restart(self, settings: dict[str, str]) -> Worker:
         """The same worker in a new process with other environment variables; this one has ended."""
-        return self._begin(settings)
+        return Worker(*self._origin, settings)
 
     def run(self, seconds: float) -> dict[str, Any]:
         return self._ask(f"run {seconds}")
@@ -62,9 +64,16 @@ class Worker:
         return self._ask(f"auc {seed}")
 
     def quit(self) -> None:
+        """Asks the process to end; `join` waits for it."""
+        assert self._process.stdin is not None
+        with contextlib.suppress(OSError):
+            self._process.stdin.write("quit\n")
+            self._process.stdin.close()
+
+    def join(self) -> None:
         try:
-            self._process.communicate("quit\n", timeout=20)
-        except (subprocess.TimeoutExpired, ValueError, OSError):
+            self._process.wait(QUIT_S)
+        except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
 
@@ -74,7 +83,7 @@ class Worker:
             self._process.stdin.write(command + "\n")
             self._process.stdin.flush()
         except OSError:
-            raise WorkerDied(self._last_words()) from None
+            raise WorkerError(self._last_words()) from None
         answer: dict[str, Any] = json.loads(self._next_line(ANSWER_S))
         return answer
 
@@ -83,9 +92,9 @@ class Worker:
             line = self._lines.get(timeout=timeout_s)
         except queue.Empty:
             self._process.kill()
-            raise WorkerDied(f"no answer within {timeout_s:.0f} s; {self._last_words()}") from None
+            raise WorkerError(f"no answer within {timeout_s:.0f} s; {self._last_words()}") from None
         if not line:
-            raise WorkerDied(self._last_words())
+            raise WorkerError(self._last_words())
         return line
 
     def _listen(self) -> None:

@@ -65,7 +65,7 @@ ROSTER = (
     Contender("torch", "lazy_compiled", "plain_torch.py"),
     Contender("torchrec", "fused", "torchrec_bags.py", "torchrec", note=ADAGRAD),
     Contender("torchrec", "tbe", "torchrec_bags.py", "torchrec", note=ADAGRAD),
-    Contender("paddle", "fused", "paddle_dygraph.py", "paddle", settings=PADDLE_SETTINGS),
+    Contender("paddle", "fused", "paddle_dygraph.py", "paddle", ("fp32",), settings=PADDLE_SETTINGS),
     Contender("deepctr", "wdl", "deepctr_wdl.py", "deepctr", ("fp32",)),
     Contender("fuxictr", "wdl", "fuxictr_wdl.py", "fuxictr", ("fp32",)),
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from contextlib import AbstractContextManager
+from itertools import pairwise
 
 import torch
 from clicks import DENSE, DIM, LAYERS, SLOTS
@@ -22,7 +23,7 @@ def make_tower(inputs: int = INPUTS) -> nn.Sequential:
     """inputs-512-256-128-32-1 with ReLU between, initialised as the seeds do."""
     widths = [inputs, *LAYERS, 1]
     layers: list[nn.Module] = []
-    for narrow, wide in zip(widths[:-1], widths[1:], strict=True):
+    for narrow, wide in pairwise(widths):
         linear = nn.Linear(narrow, wide)
         nn.init.normal_(linear.weight, std=1 / math.sqrt(narrow))
         nn.init.zeros_(linear.bias)
