@@ -14,13 +14,12 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-import measure
 from contenders.environments import EnvironmentSetupError, prepare
 from contenders.figures import Record, print_table, summarise
 from contenders.process import SCRIPTS, WITHOUT_AMX, Worker, WorkerError
 from contenders.roster import Cell, Contender, choose
+from measure import WORK, stamp
 
-SCRATCH = Path(__file__).resolve().parent.parent / ".bench"
 CELLS = [Cell(precision, size) for precision in ("fp32", "bf16") for size in (4096, 512)]
 WINDOW_TRIES = 3
 
@@ -45,7 +44,7 @@ class Bench:
         self._without_amx: set[str] = set()  # contenders that need it, by name
 
     def run(self) -> dict[str, object]:
-        _say(f"making {self._plan.rows:,} rows under {SCRATCH}")
+        _say(f"making {self._plan.rows:,} rows under {WORK}")
         self._folder = _make_clicks(self._plan.rows)
         about = json.loads((self._folder / "about.json").read_text())
         self._pythons = self._prepare_environments()
@@ -66,7 +65,7 @@ class Bench:
         for name in dict.fromkeys(c.environment for c in self._plan.contenders if c.environment):
             _say(f"environment {name}")
             try:
-                made[name] = prepare(SCRATCH / "venvs", name)
+                made[name] = prepare(WORK / "venvs", name)
             except (EnvironmentSetupError, OSError) as failure:
                 made[name] = f"no environment: {failure}"
         return made
@@ -108,7 +107,7 @@ class Bench:
 
     def _start(self, contender: Contender, cell: Cell, python: Path) -> Worker:
         settings = WITHOUT_AMX if cell.precision == "bf16" and contender.name in self._without_amx else {}
-        return Worker(contender, cell, python, self._folder, SCRATCH, settings)
+        return Worker(contender, cell, python, self._folder, WORK, settings)
 
     def _await_ready(self, started: tuple[Record, Worker]) -> tuple[Record, Worker]:
         record, worker = started
@@ -154,7 +153,7 @@ class Bench:
 
 
 def _make_clicks(rows: int) -> Path:
-    command = [sys.executable, str(SCRIPTS / "clicks.py"), str(SCRATCH / "data"), str(rows)]
+    command = [sys.executable, str(SCRIPTS / "clicks.py"), str(WORK / "data"), str(rows)]
     return Path(subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout.strip())
 
 
@@ -196,4 +195,5 @@ def _read_plan() -> Plan:
 
 
 if __name__ == "__main__":
-    measure.report(Bench(_read_plan()).run())
+    made = stamp()
+    print(json.dumps(Bench(_read_plan()).run() | made | {"cpu": made["machine"].partition(" x ")[2]}))

@@ -90,11 +90,15 @@ def _compare_quality(records: list[Record]) -> dict[str, Any]:
     """Ours in either precision against float32 PyTorch at the same batch size; noise is the spread over its seeds."""
     judged = {(r.contender.stack, r.cell): r.aucs for r in records if r.aucs}
     details = {
-        f"{stack}_{cell}": {"mean": mean(aucs), "sd": stdev(aucs) if len(aucs) > 1 else None, "seeds": len(aucs)}
+        f"{stack}_{cell}": {
+            "mean": round(mean(aucs), 5),
+            "sd": round(stdev(aucs), 5) if len(aucs) > 1 else None,
+            "seeds": len(aucs),
+        }
         for (stack, cell), aucs in judged.items()
     }
     gaps = [
-        mean(aucs) - mean(judged["torch", Cell("fp32", cell.batch_size)])
+        round(mean(aucs) - mean(judged["torch", Cell("fp32", cell.batch_size)]), 5)
         for (stack, cell), aucs in judged.items()
         if stack == "ours" and ("torch", Cell("fp32", cell.batch_size)) in judged
     ]
