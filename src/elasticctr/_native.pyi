@@ -124,6 +124,9 @@ def hash_strings(
     slot: str,
     seed: int,
 ) -> Annotated[NDArray[numpy.uint64], dict(shape=(None,))]: ...
+def checksum(
+    data: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order="C", device="cpu", writable=False)],
+) -> int: ...
 def hash_lines(
     text: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order="C", device="cpu", writable=False)], seed: int
 ) -> Annotated[NDArray[numpy.uint64], dict(shape=(None,))]: ...

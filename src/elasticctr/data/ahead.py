@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import queue
 import threading
+import time
 import weakref
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 T = TypeVar("T")
+
+_PATIENCE_S = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,8 +70,10 @@ def _pump(items: Generator[T, None, None], target: queue.Queue[T | _End], stoppi
 
 def _stop(target: queue.Queue[T | _End], stopping: threading.Event, thread: threading.Thread) -> None:
     stopping.set()
-    # The thread may be waiting for room: taking items away lets it see that it should stop.
-    while thread.is_alive():
+    deadline = time.monotonic() + _PATIENCE_S
+    # The thread may be waiting for room: taking items away lets it see that it should stop. One that waits for a
+    # silent server is left to itself, it ends when the server answers or its time is up.
+    while thread.is_alive() and time.monotonic() < deadline:
         try:
             target.get(timeout=0.01)
         except queue.Empty:

@@ -74,6 +74,9 @@ class HttpFiles:
                 return response
             except urllib.error.HTTPError as e:
                 e.close()
+                if method == "HEAD" and e.code in (405, 501):
+                    method = "GET"
+                    continue
                 if e.code not in _TRANSIENT:
                     raise _explain_status(path, e) from None
                 self.pause(attempt, _explain_status(path, e))

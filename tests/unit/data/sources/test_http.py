@@ -39,6 +39,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
         path = self.path
         self.hits.append(f"{self.command} {path} {self.headers.get('Range', '')}".strip())
         gets = sum(hit.startswith(f"GET {path}") for hit in self.hits)
+        if path == "/headless" and not with_body:
+            return self.send_error(405)
         if path == "/secret":
             return self.send_error(403)
         if path == "/broken" or (path == "/flaky" and gets < 3 and with_body):
@@ -66,7 +68,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         pass
 
 
-_SPECIAL = ("cut", "norange", "changing", "flaky", "slow")
+_SPECIAL = ("headless", "cut", "norange", "changing", "flaky", "slow")
 
 
 @pytest.fixture
@@ -90,7 +92,7 @@ def read(url: str, **options: object) -> bytes:
         return b"".join(parts)
 
 
-@pytest.mark.parametrize("name", ["log", "log.gz", "cut", "norange", "flaky"])
+@pytest.mark.parametrize("name", ["log", "log.gz", "headless", "cut", "norange", "flaky"])
 def test_all_bytes_arrive(server: str, name: str):
     assert read(f"{server}/{name}") == DATA
 
