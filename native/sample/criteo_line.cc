@@ -52,6 +52,7 @@ CriteoLine::CriteoLine(const ParserSpec& spec, Columns* columns) : Line(spec, co
 }
 
 const CriteoLine::Cell* CriteoLine::FindCells(const char* p, const char* end) {
+  if (end - p > INT32_MAX) return Reject("the line is over 2^31 bytes long");
   uint32_t tabs[kMaxTabs + 64];
   const size_t columns = FindTabs(p, end, tabs) + 1;
   // A log to be scored may come without the label column, as Criteo's own test set does.

@@ -162,8 +162,8 @@ void TestGoodLines() {
 
 // Bytes changed, cut out, doubled and swapped for what numbers and separators are made of.
 std::string Mutate(std::string text, std::mt19937* random) {
-  constexpr char kBytes[] = "0123456789:\t \n\r.-+eE#nanif\0\xFF\x80";
-  constexpr std::string_view kAlphabet(kBytes, sizeof kBytes - 1);
+  static constexpr char kBytes[] = "0123456789:\t \n\r.-+eE#nanif\0\xFF\x80";
+  const std::string_view kAlphabet(kBytes, sizeof kBytes - 1);
   const auto pick = [&](size_t n) { return static_cast<size_t>((*random)()) % n; };
   for (size_t i = pick(12); i > 0 && !text.empty(); --i) {
     const size_t at = pick(text.size());
