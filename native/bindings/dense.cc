@@ -112,6 +112,7 @@ void BindDense(nb::module_& m) {
         features["avx2"] = cpu.avx2;
         features["avx512"] = cpu.avx512;
         features["avx512_bf16"] = cpu.avx512_bf16;
+        features["bf16_is_fast"] = cpu.bf16_is_fast;
         features["amx_bf16"] = cpu.amx_bf16;
         features["amx_usable"] = cpu.amx_usable;
         features["onednn_amx_broken"] = cpu.onednn_amx_broken;

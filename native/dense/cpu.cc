@@ -71,6 +71,7 @@ CpuFeatures Probe() {
                __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
   uint32_t a, b, c, d;
   if (__get_cpuid_count(7, 1, &a, &b, &c, &d)) cpu.avx512_bf16 = cpu.avx512 && (a >> 5 & 1);
+  cpu.bf16_is_fast = cpu.avx512_bf16 && __builtin_cpu_is("amd");
   if (__get_cpuid_count(7, 0, &a, &b, &c, &d)) cpu.amx_bf16 = (d >> 22 & 1) && (d >> 24 & 1);
   if (cpu.amx_bf16) {
     const bool has_palette = __get_cpuid_count(0x1D, 1, &a, &b, &c, &d) && a != 0;

@@ -15,6 +15,8 @@ const std::vector<const Kernels*>& UsableKernels() {
     const CpuFeatures& cpu = Cpu();
     if (cpu.avx512) sets.push_back(&kFloat32Avx512);
     if (cpu.avx2) sets.push_back(&kFloat32Avx2);
+    if (cpu.amx_usable) sets.push_back(&kBfloat16Amx);
+    if (cpu.avx512_bf16) sets.push_back(&kBfloat16Avx512);
 #endif
     sets.push_back(&kFloat32Portable);
     return sets;
@@ -23,13 +25,14 @@ const std::vector<const Kernels*>& UsableKernels() {
 }
 
 const Kernels& FindKernels(Precision precision, std::string_view name) {
+  const CpuFeatures& cpu = Cpu();
+  if (name.empty() && !cpu.amx_usable && !cpu.bf16_is_fast) precision = Precision::kFloat32;
   std::string names;
   for (const Kernels* kernels : UsableKernels()) {
     if (name.empty() ? kernels->precision == precision : kernels->name == name) return *kernels;
     names += names.empty() ? "" : ", ";
     names += kernels->name;
   }
-  if (name.empty()) return FindKernels(Precision::kFloat32);
   throw Error(Code::kConfig, "this CPU has no tower kernels named '" + std::string(name) + "'; it has " + names);
 }
 

@@ -32,6 +32,7 @@ struct Block {
 
 // What happens to a product before it is stored: + bias, ReLU, or zero where `mask` is not positive.
 struct Epilogue {
+  size_t count = 0;             // rows; what panels hold past them is zero
   const float* bias = nullptr;  // padded to whole panels
   bool relu = false;
   const Block* mask = nullptr;    // activations the gradient passes through (rows in fp32, pairs in bf16)
@@ -74,7 +75,7 @@ struct Kernels {
 // Every set of kernels this CPU can run, best first within a precision.
 const std::vector<const Kernels*>& UsableKernels();
 
-// The best for `precision`: fp32 ones where the CPU has nothing for bf16. With a name, that set; throws Error
+// The best for `precision`: fp32 ones where the CPU has nothing faster for bf16. With a name, that set; throws Error
 // (kConfig) if this CPU cannot run it.
 const Kernels& FindKernels(Precision precision, std::string_view name = {});
 

@@ -128,6 +128,7 @@ void Tower::Forward(Rows x, size_t rows, const float* const* weights, const floa
       const size_t weight_bytes =
           std::max(kernels_.packed_bytes(depth, columns), kernels_.packed_bytes(columns, depth));
       Epilogue epilogue;
+      epilogue.count = count;
       epilogue.bias = reinterpret_cast<const float*>(workspace.packed[l].data() + weight_bytes);
       epilogue.relu = !is_last || relu_last_;
       epilogue.panels = out.rows != nullptr ? &out : nullptr;
@@ -171,6 +172,7 @@ void Tower::Backward(Rows dy, const float* const* weights, MutableRows dx, float
     kernels_.load(dy.data + first * dy.stride, dy.stride, widths_.back(), relu_last_ ? &output : nullptr, out);
     for (size_t l = layers(); l-- > 0;) {
       Epilogue epilogue;
+      epilogue.count = count;
       Block in, mask;
       if (l > 0) {
         in = gradient(l - 1);
