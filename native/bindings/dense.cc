@@ -8,6 +8,7 @@
 #include <string>
 
 #include "bindings/bindings.h"
+#include "dense/adam.h"
 #include "dense/cpu.h"
 #include "dense/kernels.h"
 #include "dense/tower.h"
@@ -101,6 +102,23 @@ class PyTower {
   std::shared_ptr<dense::WorkspacePool> pool_;
 };
 
+void RunAdam(const std::vector<Address>& weights, const std::vector<Address>& gradients,
+             const std::vector<Address>& means, const std::vector<Address>& squares, const std::vector<Address>& steps,
+             const std::vector<size_t>& sizes, double learning_rate, double beta1, double beta2, double epsilon,
+             double weight_decay) {
+  const size_t count = sizes.size();
+  if (weights.size() != count || gradients.size() != count || means.size() != count || squares.size() != count ||
+      steps.size() != count) {
+    throw Error(Code::kInternal, "adam_step was given lists of different lengths");
+  }
+  std::vector<dense::AdamTensor> tensors;
+  for (size_t i = 0; i < count; ++i) {
+    tensors.push_back({At(weights[i]), At(gradients[i]), At(means[i]), At(squares[i]), At(steps[i]), sizes[i]});
+  }
+  nb::gil_scoped_release release;
+  dense::AdamStep({learning_rate, beta1, beta2, epsilon, weight_decay}, tensors);
+}
+
 }  // namespace
 
 void BindDense(nb::module_& m) {
@@ -127,6 +145,10 @@ void BindDense(nb::module_& m) {
         return names;
       },
       "Names of the kernel sets this CPU can run, best first within a precision.");
+
+  m.def("adam_step", &RunAdam, "weights"_a, "gradients"_a, "means"_a, "squares"_a, "steps"_a, "sizes"_a,
+        "learning_rate"_a, "beta1"_a, "beta2"_a, "epsilon"_a, "weight_decay"_a,
+        "One step of Adam over tensors given as addresses of float32s; advances their step counts.");
 
   nb::class_<TowerPass>(m, "TowerPass", "A forward pass that can be gone back through once.");
   nb::class_<PyTower>(m, "Tower", "Linear layers with ReLU between them. Tensors are given as addresses of float32s.")

@@ -3,6 +3,7 @@
 #include <immintrin.h>
 
 #define DENSE_TARGET __attribute__((target("avx2,fma")))
+#include "dense/adam_kernel.h"
 #include "dense/float32_kernels.h"
 #include "dense/kernel_sets.h"
 
@@ -23,6 +24,11 @@ struct Vector {
   DENSE_INLINE static Register Broadcast(const float* p) { return _mm256_broadcast_ss(p); }
   DENSE_INLINE static Register MultiplyAdd(Register a, Register b, Register sum) { return _mm256_fmadd_ps(a, b, sum); }
   DENSE_INLINE static void Store(float* p, Register v) { _mm256_storeu_ps(p, v); }
+  DENSE_INLINE static Register Add(Register a, Register b) { return _mm256_add_ps(a, b); }
+  DENSE_INLINE static Register Subtract(Register a, Register b) { return _mm256_sub_ps(a, b); }
+  DENSE_INLINE static Register Multiply(Register a, Register b) { return _mm256_mul_ps(a, b); }
+  DENSE_INLINE static Register Divide(Register a, Register b) { return _mm256_div_ps(a, b); }
+  DENSE_INLINE static Register Root(Register a) { return _mm256_sqrt_ps(a); }
 };
 
 }  // namespace
@@ -40,6 +46,8 @@ const Kernels kFloat32Avx2 = {
     .multiply = MultiplyFloat32<Vector>,
     .weight_gradient = WeightGradientFloat32<Vector>,
 };
+
+DENSE_TARGET void AdamAvx2(const AdamSpan& span) { AdamOver<Vector>(span); }
 
 }  // namespace elasticctr::dense
 #endif

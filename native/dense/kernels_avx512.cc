@@ -3,6 +3,7 @@
 #include <immintrin.h>
 
 #define DENSE_TARGET __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,fma,prefer-vector-width=512")))
+#include "dense/adam_kernel.h"
 #include "dense/avx512_transpose.h"
 #include "dense/float32_kernels.h"
 #include "dense/kernel_sets.h"
@@ -24,6 +25,11 @@ struct Vector {
   DENSE_INLINE static Register Broadcast(const float* p) { return _mm512_set1_ps(*p); }
   DENSE_INLINE static Register MultiplyAdd(Register a, Register b, Register sum) { return _mm512_fmadd_ps(a, b, sum); }
   DENSE_INLINE static void Store(float* p, Register v) { _mm512_storeu_ps(p, v); }
+  DENSE_INLINE static Register Add(Register a, Register b) { return _mm512_add_ps(a, b); }
+  DENSE_INLINE static Register Subtract(Register a, Register b) { return _mm512_sub_ps(a, b); }
+  DENSE_INLINE static Register Multiply(Register a, Register b) { return _mm512_mul_ps(a, b); }
+  DENSE_INLINE static Register Divide(Register a, Register b) { return _mm512_div_ps(a, b); }
+  DENSE_INLINE static Register Root(Register a) { return _mm512_sqrt_ps(a); }
 };
 
 DENSE_TARGET void PackForward(const float* weights, size_t out, size_t in, size_t first, size_t last, char* packed) {
@@ -61,6 +67,8 @@ const Kernels kFloat32Avx512 = {
     .multiply = MultiplyFloat32<Vector>,
     .weight_gradient = WeightGradientFloat32<Vector>,
 };
+
+DENSE_TARGET void AdamAvx512(const AdamSpan& span) { AdamOver<Vector>(span); }
 
 }  // namespace elasticctr::dense
 #endif

@@ -1,5 +1,8 @@
 // fp32 on any CPU, through the compiler's vector extension (SSE2 or NEON sized).
+#include <cmath>
+
 #define DENSE_TARGET
+#include "dense/adam_kernel.h"
 #include "dense/float32_kernels.h"
 #include "dense/kernel_sets.h"
 
@@ -24,6 +27,14 @@ struct Vector {
   static Register Broadcast(const float* p) { return Register{*p, *p, *p, *p}; }
   static Register MultiplyAdd(Register a, Register b, Register sum) { return sum + a * b; }
   static void Store(float* p, Register v) { std::memcpy(p, &v, sizeof v); }
+  static Register Add(Register a, Register b) { return a + b; }
+  static Register Subtract(Register a, Register b) { return a - b; }
+  static Register Multiply(Register a, Register b) { return a * b; }
+  static Register Divide(Register a, Register b) { return a / b; }
+  static Register Root(Register a) {
+    for (size_t i = 0; i < kLanes; ++i) a[i] = std::sqrt(a[i]);
+    return a;
+  }
 };
 
 }  // namespace
@@ -41,5 +52,7 @@ const Kernels kFloat32Portable = {
     .multiply = MultiplyFloat32<Vector>,
     .weight_gradient = WeightGradientFloat32<Vector>,
 };
+
+void AdamPortable(const AdamSpan& span) { AdamOver<Vector>(span); }
 
 }  // namespace elasticctr::dense

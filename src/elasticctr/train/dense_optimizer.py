@@ -1,0 +1,69 @@
+"""Adam for the dense parameters: torch.optim.Adam in everything but the time a step takes.
+
+State, settings and state dicts are torch's own, so checkpoints and schedulers see no difference. Parameters torch
+would treat in a special way (sparse, on another device, amsgrad, ...) are left to torch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from elasticctr import _native
+
+TORCH_ONLY = ("amsgrad", "maximize", "capturable", "differentiable", "decoupled_weight_decay")
+
+
+class DenseAdam(torch.optim.Adam):
+    """torch.optim.Adam whose step is one native pass over all tensors of a group. `weight_decay` is L2."""
+
+    def step(self, closure: Callable[[], float] | None = None) -> float | None:  # type: ignore[override]
+        if closure is not None or not all(_is_plain(group) for group in self.param_groups):
+            return super().step(closure)
+        for group in self.param_groups:
+            parameters = [p for p in group["params"] if p.grad is not None]
+            if parameters:
+                self._step_group(group, parameters)
+        return None
+
+    def _step_group(self, group: dict[str, Any], parameters: list[Tensor]) -> None:
+        states = [self._state_of(p) for p in parameters]
+        beta1, beta2 = group["betas"]
+        _native.adam_step(
+            [p.data_ptr() for p in parameters],
+            [p.grad.data_ptr() for p in parameters if p.grad is not None],
+            [s["exp_avg"].data_ptr() for s in states],
+            [s["exp_avg_sq"].data_ptr() for s in states],
+            [s["step"].data_ptr() for s in states],
+            [p.numel() for p in parameters],
+            float(group["lr"]),
+            beta1,
+            beta2,
+            group["eps"],
+            group["weight_decay"],
+        )
+        for p in parameters:
+            torch._C._autograd._unsafe_set_version_counter((p,), (p._version + 1,))
+
+    def _state_of(self, parameter: Tensor) -> dict[str, Tensor]:
+        state: dict[str, Tensor] = self.state[parameter]
+        if not state:
+            state["step"] = torch.zeros((), dtype=torch.float32)
+            state["exp_avg"] = torch.zeros_like(parameter, memory_format=torch.contiguous_format)
+            state["exp_avg_sq"] = torch.zeros_like(parameter, memory_format=torch.contiguous_format)
+        return state
+
+
+def _is_plain(group: dict[str, Any]) -> bool:
+    if any(
+        group.get(name) for name in ("amsgrad", "maximize", "capturable", "differentiable", "decoupled_weight_decay")
+    ):
+        return False
+    return all(_is_plain_tensor(p) and (p.grad is None or _is_plain_tensor(p.grad)) for p in group["params"])
+
+
+def _is_plain_tensor(tensor: Tensor) -> bool:
+    return tensor.is_cpu and tensor.dtype == torch.float32 and tensor.layout == torch.strided and tensor.is_contiguous()
