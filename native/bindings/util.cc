@@ -1,4 +1,5 @@
 #include <nanobind/ndarray.h>
+#include <nanobind/stl/string.h>
 #include <nanobind/stl/string_view.h>
 
 #include "bindings/bindings.h"
@@ -41,6 +42,9 @@ void BindUtil(nb::module_& m) {
         return ShardOf(feasign, shards);
       },
       "feasign"_a, "shards"_a);
+  m.def(
+      "raise_error", [](int code, const std::string& message) { throw Error(static_cast<Code>(code), message); },
+      "code"_a, "message"_a, "Throws the native error of a code: how tests reach every one.");
   m.def("set_threads", [](size_t threads) {
     nb::gil_scoped_release release;
     ThreadPool::SetDefaultThreads(threads);

@@ -5,7 +5,8 @@ from __future__ import annotations
 import typer
 
 from elasticctr import __version__
-from elasticctr.cli import data
+from elasticctr.cli import data, train
+from elasticctr.cli.demo import demo
 from elasticctr.cli.doctor import doctor
 from elasticctr.cli.output import CommandGroup
 
@@ -34,6 +35,11 @@ def _root(
 
 
 app.add_typer(data.app)
+app.command()(train.train)
+app.command("eval")(train.evaluate)
+app.command()(train.predict)
+app.command()(train.report)
+app.command()(demo)
 app.command()(doctor)
 
 

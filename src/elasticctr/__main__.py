@@ -1,0 +1,3 @@
+from elasticctr.cli.app import main
+
+main()

@@ -1,0 +1,176 @@
+"""`elasticctr train`, `eval`, `predict`, `report`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from elasticctr.cli.output import JsonOption, print_json, print_table
+from elasticctr.data.settings import DataSettings
+from elasticctr.errors import ConfigError
+
+if TYPE_CHECKING:
+    from elasticctr.data.dataset import Dataset
+    from elasticctr.train.job import Job
+    from elasticctr.train.learner import Learner
+
+DataOption = Annotated[
+    str | None, typer.Option(help="File, directory, glob or URL; default: the job's test or valid data.")
+]
+Overrides = Annotated[
+    list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Override a setting, for example train.epochs=3.")
+]
+
+
+def train(
+    job_file: Annotated[Path, typer.Argument(metavar="JOB", help="Job file (YAML).")],
+    run_dir: Annotated[str | None, typer.Option(help="Where the run is written; default: run_dir of the job.")] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on from the run's newest checkpoint.")] = False,
+    overrides: Overrides = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Train and evaluate a model.
+
+    Ctrl-C writes a checkpoint and says how to go on.
+
+    Example: `elasticctr train job.yaml --set model.name=deepfm --run-dir runs/deepfm`
+    """
+    from elasticctr.train.job import load_job
+
+    changes = list(overrides or [])
+    if run_dir is not None:
+        changes.append(f"run_dir={run_dir}")
+    job = load_job(job_file, changes)
+    from elasticctr.train import train as run_job
+
+    result = run_job(job, resume=resume, quiet=as_json)
+    summary: dict[str, Any] = {
+        "run_dir": str(result.run_dir),
+        "finished": result.is_finished,
+        "stopped_early": result.stopped_early,
+        "steps": result.step,
+        "samples": result.samples,
+        "seconds": round(result.seconds, 3),
+        "samples_per_s": round(result.samples_per_s, 1),
+        "metrics": {split: plain_metrics(metrics) for split, metrics in result.metrics.items()},
+    }
+    if as_json:
+        print_json(summary)
+    else:
+        _print_metrics(summary["metrics"])
+        speed = f"{result.samples:,} samples in {result.seconds:.1f} s ({result.samples_per_s:,.0f} samples/s)"
+        typer.echo(f"{speed}\nreport: {result.run_dir / 'report.html'}" if result.is_finished else speed)
+    if not result.is_finished:
+        typer.echo(
+            f"interrupted after step {result.step}; checkpoint written. Go on with:\n"
+            f"  elasticctr train {job_file} --run-dir {result.run_dir} --resume",
+            err=True,
+        )
+        raise typer.Exit(130)
+
+
+def evaluate(
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="Run directory, or one checkpoint in it.")],
+    data: Annotated[
+        str | None, typer.Option(help="File, directory, glob or URL; default: the job's test or valid data.")
+    ] = None,
+    gauc_slot: Annotated[str | None, typer.Option(help="Slot whose first value groups samples for GAUC.")] = None,
+    overrides: Overrides = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Evaluate a trained model on any data of the same schema.
+
+    Takes the checkpoint with the best validation result, or the newest.
+
+    Example: `elasticctr eval runs/deepfm --data logs/2026-11-14/`
+    """
+    learner, dataset, job = _open(run, data, overrides)
+    from elasticctr.train.evaluation import evaluate as evaluate_data
+
+    metrics = evaluate_data(
+        learner,
+        dataset,
+        batch_size=job.train.eval_batch_size,
+        gauc_slot=gauc_slot or job.train.gauc_slot,
+        quiet=as_json,
+    )
+    if as_json:
+        print_json(metrics)
+    else:
+        _print_metrics({"data": plain_metrics(metrics)})
+
+
+def predict(
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="Run directory, or one checkpoint in it.")],
+    out: Annotated[Path, typer.Option("--out", help="File for the scores: .parquet, or text otherwise.")],
+    data: Annotated[
+        str | None, typer.Option(help="File, directory, glob or URL; default: the job's test or valid data.")
+    ] = None,
+    overrides: Overrides = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Score samples with a trained model, one score per sample, in the order of the data.
+
+    Bad lines have no score; how many there were is printed.
+
+    Example: `elasticctr predict runs/deepfm --data today.txt --out scores.parquet`
+    """
+    learner, dataset, job = _open(run, data, overrides, require_label=False)
+    from elasticctr.train.prediction import predict as predict_data
+
+    rows = predict_data(learner, dataset, out, batch_size=job.train.eval_batch_size, quiet=as_json)
+    bad = dataset.stats.bad
+    if as_json:
+        print_json({"out": str(out), "rows": rows, "bad_lines": bad})
+    else:
+        typer.echo(f"{rows:,} scores in {out}" + (f"; {bad:,} bad lines have none" if bad else ""))
+
+
+def report(
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="Run directory.")],
+    as_json: JsonOption = False,
+) -> None:
+    """Write a run's plots and HTML report anew from its files.
+
+    Example: `elasticctr report runs/deepfm`
+    """
+    from elasticctr.train.report import write_report
+
+    path = write_report(run)
+    if as_json:
+        print_json({"report": str(path)})
+    else:
+        typer.echo(str(path))
+
+
+def _open(
+    run: Path, data: str | None, overrides: list[str] | None, *, require_label: bool = True
+) -> tuple[Learner, Dataset, Job]:
+    from elasticctr.train.loading import load_learner
+    from elasticctr.train.reading import open_dataset
+
+    learner, job = load_learner(run, overrides or [])
+    settings = DataSettings(path=data) if data is not None else job.data.test or job.data.valid
+    if settings is None:
+        raise ConfigError(f"{run}: its job names no valid or test data; say what to read with --data")
+    return learner, open_dataset(settings, job.samples, require_label=require_label), job
+
+
+def plain_metrics(metrics: dict[str, Any]) -> dict[str, Any]:
+    """The single figures among metrics, without curves."""
+    return {k: v for k, v in metrics.items() if not isinstance(v, (list, dict))}
+
+
+def _print_metrics(by_split: dict[str, dict[str, Any]]) -> None:
+    names = ("rows", "auc", "gauc", "logloss", "ne", "copc", "ctr", "predicted_ctr")
+    shown = [name for name in names if any(name in metrics for metrics in by_split.values())]
+    rows = [[split, *(_figure(metrics.get(name)) for name in shown)] for split, metrics in by_split.items()]
+    print_table("metrics", ["split", *(f"#{name}" for name in shown)], rows)
+
+
+def _figure(value: Any) -> str:
+    if value is None:
+        return "-"
+    return f"{value:,}" if isinstance(value, int) else f"{value:.5f}"

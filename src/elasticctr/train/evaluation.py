@@ -1,0 +1,53 @@
+"""Scores a data set with a trained model: for metrics, or to be written out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from rich.console import Console
+
+from elasticctr.data.batch import Batch
+from elasticctr.data.dataset import Dataset
+from elasticctr.errors import ConfigError
+from elasticctr.obs.progress import Progress
+from elasticctr.train.learner import Learner
+from elasticctr.train.metrics import Metrics, group_ids
+from elasticctr.train.reading import read_ahead
+
+
+def score(learner: Learner, dataset: Dataset, *, batch_size: int) -> Iterator[tuple[Batch, NDArray[np.float32]]]:
+    """Batches with the logits of their samples, [n] or [n, labels], in the order of the data."""
+    for item in read_ahead(dataset, learner.look_up, batch_size=batch_size):
+        yield item.batch, learner.predict(item)
+
+
+def evaluate(
+    learner: Learner, dataset: Dataset, *, batch_size: int, gauc_slot: str | None = None, quiet: bool = False
+) -> dict[str, Any]:
+    """Metrics of the first label over a whole data set, curves included."""
+    group = find_group(dataset, gauc_slot)
+    metrics = Metrics()
+    with Progress("evaluating", console=Console(quiet=True) if quiet else None) as progress:
+        for batch, logits in score(learner, dataset, batch_size=batch_size):
+            first = logits if logits.ndim == 1 else logits[:, 0]
+            metrics.update(
+                first,
+                batch.labels[:, 0],
+                batch.weights,
+                None if group is None else group_ids(*batch.slot(group)),
+            )
+            progress.advance(len(batch))
+    return {**metrics.as_dict(), **metrics.curves()}
+
+
+def find_group(dataset: Dataset, slot: str | None) -> int | None:
+    """The number of the slot that groups samples, among the sparse ones."""
+    if slot is None:
+        return None
+    names = [s.name for s in dataset.schema.sparse]
+    if slot not in names:
+        raise ConfigError(f"{slot!r} is not a sparse slot of the schema; it has {', '.join(names)}")
+    return names.index(slot)

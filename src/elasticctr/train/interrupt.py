@@ -1,0 +1,35 @@
+"""Ctrl-C and SIGTERM as a question the loop asks between two batches, so that stopping never tears anything."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from types import FrameType, TracebackType
+
+
+class Interrupt:
+    """While active, the first signal sets `is_set`; a second one ends the process the usual way."""
+
+    def __init__(self) -> None:
+        self.is_set = False
+        self._previous: dict[int, object] = {}
+
+    def __enter__(self) -> Interrupt:
+        if threading.current_thread() is threading.main_thread():
+            for number in (signal.SIGINT, signal.SIGTERM):
+                self._previous[number] = signal.signal(number, self._receive)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._give_back()
+
+    def _receive(self, number: int, frame: FrameType | None) -> None:
+        self.is_set = True
+        self._give_back()
+
+    def _give_back(self) -> None:
+        for number, handler in self._previous.items():
+            signal.signal(number, handler)  # type: ignore[arg-type]
+        self._previous.clear()

@@ -1,0 +1,160 @@
+"""The job file: everything a training run depends on, typed.
+
+`load_job` reads it from YAML with environment and command-line overrides; Python callers build `Job` directly.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import Field, model_validator
+
+from elasticctr.config import Settings, apply_overrides, load_yaml, parse_settings
+from elasticctr.data.schema import Schema
+from elasticctr.data.settings import DataSettings
+from elasticctr.errors import ConfigError
+from elasticctr.models.losses import LossSettings
+from elasticctr.table.settings import (
+    AdamSettings,
+    AdmissionSettings,
+    InitializerSettings,
+    OptimizerSettings,
+    UniformSettings,
+    ZerosSettings,
+)
+
+
+class JobData(Settings):
+    """Where samples come from."""
+
+    train: DataSettings = Field(description="what to learn from")
+    valid: DataSettings | None = Field(None, description="evaluated while training; early stopping looks at it")
+    test: DataSettings | None = Field(None, description="evaluated once, at the end, with the best state")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _accept_paths(cls, data: object) -> object:
+        if not isinstance(data, dict):
+            return data
+        return {k: {"path": v} if isinstance(v, (str, list)) else v for k, v in data.items()}
+
+
+class SparseSettings(Settings):
+    """How the rows of sparse slots are made and learned."""
+
+    optimizer: OptimizerSettings = Field(AdamSettings(), description="of embeddings")
+    linear_optimizer: OptimizerSettings | None = Field(
+        None, description="of the linear weight beside an embedding; default: the same as for embeddings"
+    )
+    initializer: InitializerSettings = Field(UniformSettings(), description="of embeddings")
+    linear_initializer: InitializerSettings = Field(ZerosSettings(), description="of linear weights")
+    admission: AdmissionSettings = Field(AdmissionSettings(), description="which new feasigns get a row")
+
+
+class DenseSettings(Settings):
+    """The optimizer of the dense parameters."""
+
+    optimizer: Literal["adam", "adamw", "adagrad", "sgd"] = Field("adam", description="as in torch.optim")
+    learning_rate: float = Field(1e-3, gt=0, description="step size")
+    weight_decay: float = Field(0.0, ge=0, description="L2 added to the gradient; for adamw, decoupled from it")
+    clip_norm: float | None = Field(None, gt=0, description="largest gradient norm of the dense parameters")
+
+
+class EarlyStopping(Settings):
+    """Stop when the validation metric has not improved for `patience` evaluations."""
+
+    metric: Literal["auc", "gauc", "logloss"] = "auc"
+    patience: int = Field(2, ge=1)
+    min_delta: float = Field(1e-5, ge=0, description="what counts as an improvement")
+
+
+class Plateau(Settings):
+    """Multiply the learning rate by `factor` when the validation metric stalls for `patience` evaluations."""
+
+    metric: Literal["auc", "gauc", "logloss"] = "auc"
+    factor: float = Field(0.1, gt=0, lt=1)
+    patience: int = Field(1, ge=1)
+    min_delta: float = Field(1e-5, ge=0)
+    min_scale: float = Field(1e-4, gt=0, description="never below this fraction of the starting rate")
+
+
+class TrainSettings(Settings):
+    """The course of training."""
+
+    batch_size: int = Field(512, ge=1, le=1 << 22)
+    epochs: int = Field(1, ge=1)
+    steps: int | None = Field(None, ge=1, description="stop after this many batches, whatever the epoch")
+    eval_every: int | None = Field(None, ge=1, description="batches between evaluations; default: each epoch's end")
+    eval_batch_size: int = Field(8192, ge=1)
+    early_stopping: EarlyStopping | None = None
+    plateau: Plateau | None = None
+    warmup_steps: int = Field(0, ge=0, description="batches over which the learning rate rises from 0")
+    precision: Literal["fp32", "bf16"] = Field("fp32", description="of the dense arithmetic; parameters stay fp32")
+    compile: bool = Field(False, description="compile the dense model with torch.compile (needs a C++ compiler)")
+    threads: int | None = Field(None, ge=1, description="default: every CPU this process may use")
+    seed: int = Field(0, ge=0, lt=1 << 63)
+    gauc_slot: str | None = Field(None, description="slot whose first value groups samples for GAUC")
+    checkpoint_every: int | None = Field(
+        None, ge=1, description="batches between checkpoints; default: after each epoch"
+    )
+    keep_checkpoints: int = Field(2, ge=1, description="the newest ones kept; the best is kept besides")
+    log_every: int = Field(100, ge=1, description="batches between lines in events.jsonl")
+
+
+class ModelSettings(Settings):
+    """A model by name or by the path of your own, and its settings."""
+
+    model_config = Settings.model_config | {"extra": "allow"}
+
+    name: str = Field("wide_deep", description="lr, fm, dnn, wide_deep, deepfm, dcnv2, or path/to/model.py[:Class]")
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """The settings that belong to the model itself."""
+        return dict(self.model_extra or {})
+
+
+class Job(Settings):
+    """One training run."""
+
+    run_dir: str = Field("runs/latest", description="everything the run writes goes here")
+    samples: Schema = Field(alias="schema", description="inline, or the path of a schema file")
+    data: JobData
+    model: ModelSettings = ModelSettings()
+    sparse: SparseSettings = SparseSettings()
+    dense: DenseSettings = DenseSettings()
+    loss: LossSettings = LossSettings()
+    train: TrainSettings = TrainSettings()
+
+    model_config = Settings.model_config | {"populate_by_name": True}
+
+    @model_validator(mode="after")
+    def _check(self) -> Job:
+        for name in ("early_stopping", "plateau"):
+            if getattr(self.train, name) is not None and self.data.valid is None:
+                raise ValueError(f"train.{name} needs data.valid")
+            chosen = getattr(self.train, name)
+            if chosen is not None and chosen.metric == "gauc" and self.train.gauc_slot is None:
+                raise ValueError(f"train.{name} with metric gauc needs train.gauc_slot")
+        slots = [slot.name for slot in self.samples.sparse]
+        if self.train.gauc_slot is not None and self.train.gauc_slot not in slots:
+            raise ValueError(f"train.gauc_slot: {self.train.gauc_slot!r} is not a sparse slot of the schema")
+        return self
+
+
+def load_job(path: str | Path, overrides: Sequence[str] = ()) -> Job:
+    """The job in a YAML file. Paths inside it are relative to the working directory, its schema's to the file."""
+    settings = apply_overrides(load_yaml(path), overrides)
+    given = settings.get("schema")
+    if isinstance(given, str):
+        beside = Path(path).parent / given
+        schema_path = beside if beside.exists() or Path(given).is_absolute() else Path(given)
+        settings["schema"] = parse_settings(Schema, load_yaml(schema_path), str(schema_path)).model_dump(mode="json")
+    elif given is None:
+        raise ConfigError(
+            f"{path}: 'schema' is required: the path of a schema file "
+            "(elasticctr data inspect LOG --save schema.yaml writes one) or the slots themselves"
+        )
+    return parse_settings(Job, settings, str(path))

@@ -1,0 +1,123 @@
+"""A model, its tables and its optimizers: everything that learns, and one step of it.
+
+The loop around it (files, epochs, evaluation, checkpoints) is trainer.py's. A learner knows samples only as items.
+"""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from elasticctr import _native
+from elasticctr.data.batch import Batch
+from elasticctr.errors import Corruption, FailedPrecondition
+from elasticctr.models import registry
+from elasticctr.models.dense import load_dense
+from elasticctr.models.losses import Loss
+from elasticctr.models.model import Model
+from elasticctr.table import Lookup
+from elasticctr.train.checkpoint import Checkpoint
+from elasticctr.train.job import Job
+from elasticctr.train.metrics import Metrics
+from elasticctr.train.optimizers import make_optimizer
+from elasticctr.train.reading import Item
+from elasticctr.train.sparse import SparseInputs, make_input_spec
+
+
+class Learner:
+    def __init__(self, job: Job, model_class: type[Model] | None = None) -> None:
+        settings = job.train
+        if settings.threads is not None:
+            _native.set_threads(settings.threads)
+            torch.set_num_threads(settings.threads)
+        cls = model_class or registry.resolve(job.model.name)
+        options = registry.parse(cls, job.model.options, "model")
+        spec = make_input_spec(job.samples, registry.input_needs(cls, options))
+        self.model = registry.create(cls, spec, options, seed=settings.seed)
+        self.sparse = SparseInputs(job.samples, spec, job.sparse, seed=settings.seed)
+        self.metrics = Metrics()
+        self.identity = {
+            "schema": job.samples.fingerprint(),
+            "model": cls.name,
+            "options": options.model_dump(mode="json"),
+        }
+        self._precision = settings.precision
+        self._forward = torch.compile(self.model) if settings.compile else self.model
+        self._loss = Loss(job.loss)
+        self._optimizer = make_optimizer(self.model.parameters(), job.dense)
+        self._clip_norm = job.dense.clip_norm
+        self._learning_rate = job.dense.learning_rate
+        torch.manual_seed(settings.seed)
+
+    def look_up(self, batch: Batch) -> tuple[Lookup, ...]:
+        return self.sparse.look_up(batch)
+
+    def step(self, item: Item, lr_scale: float = 1.0) -> float:
+        """Learns from one batch and returns its loss. The batch is scored for `metrics` before it is learned from."""
+        self.model.train()
+        batch = item.batch
+        labels = torch.from_numpy(batch.labels[:, 0] if batch.labels.shape[1] == 1 else batch.labels)
+        inputs = self.sparse.pull(item, train=True)
+        with torch.autocast("cpu", torch.bfloat16, enabled=self._precision == "bf16"):
+            logits = self._forward(inputs).float()
+        loss = self._loss(logits, labels, torch.from_numpy(batch.weights))
+        penalty = self._loss.penalty(inputs)
+        (loss if penalty is None else loss + penalty).backward()  # type: ignore[no-untyped-call]
+        for group in self._optimizer.param_groups:
+            group["lr"] = self._learning_rate * lr_scale
+        if self._clip_norm is not None:
+            torch.nn.utils.clip_grad_norm_(self.model.parameters(), self._clip_norm)
+        self._optimizer.step()
+        self._optimizer.zero_grad(set_to_none=True)
+        self.sparse.push(item, inputs, lr_scale)
+        first = logits.detach() if logits.ndim == 1 else logits.detach()[:, 0]
+        self.metrics.update(first.numpy(), batch.labels[:, 0], batch.weights)
+        return float(loss.detach())
+
+    @torch.no_grad()
+    def predict(self, item: Item) -> NDArray[np.float32]:
+        """Logits of a batch, [n] or [n, labels]. Changes nothing."""
+        self.model.eval()
+        with torch.autocast("cpu", torch.bfloat16, enabled=self._precision == "bf16"):
+            logits = self.model(self.sparse.pull(item, train=False))
+        scores: NDArray[np.float32] = logits.float().numpy()
+        return scores
+
+    def save(self, directory: Path) -> None:
+        """Everything learned, as files of a checkpoint."""
+        torch.save(
+            {
+                "model": self.model.state_dict(),
+                "optimizer": self._optimizer.state_dict(),
+                "random": torch.get_rng_state(),
+            },
+            directory / "dense.pt",
+        )
+        (directory / "metrics.bin").write_bytes(self.metrics.state())
+        self.sparse.save(directory)
+
+    def load(self, checkpoint: Checkpoint) -> None:
+        """Takes up the state of a checkpoint. Refuses one of another schema or model."""
+        self._check_identity(checkpoint)
+        try:
+            dense = torch.load(checkpoint.dense, weights_only=True)
+            load_dense(self.model, dense["model"], str(checkpoint.dense))
+            self._optimizer.load_state_dict(dense["optimizer"])
+            torch.set_rng_state(dense["random"])
+        except (RuntimeError, ValueError, KeyError, EOFError, pickle.UnpicklingError) as e:
+            raise Corruption(f"{checkpoint.dense}: cannot be read back: {e}") from e
+        self.metrics.restore((checkpoint.path / "metrics.bin").read_bytes())
+        self.sparse.load(checkpoint)
+
+    def _check_identity(self, checkpoint: Checkpoint) -> None:
+        found = checkpoint.trainer.get("identity", {})
+        for what, own in self.identity.items():
+            if found.get(what) != own:
+                raise FailedPrecondition(
+                    f"{checkpoint.path}: was trained with {what} {found.get(what)!r}, this job has {own!r}; "
+                    "use the job it was trained with, or start a new run in another directory"
+                )

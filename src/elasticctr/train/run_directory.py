@@ -1,0 +1,61 @@
+"""The files of a run and who writes them. docs/run-directory.md lists them for readers."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from elasticctr.config import load_yaml, parse_settings
+from elasticctr.errors import AlreadyExists, InternalError, NotFound
+from elasticctr.obs.environment import capture_environment
+from elasticctr.train.checkpoint import list_checkpoints
+from elasticctr.train.job import Job
+
+
+class RunDirectory:
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+        self.job = self.path / "job.yaml"
+        self.environment = self.path / "environment.json"
+        self.events = self.path / "events.jsonl"
+        self.metrics = self.path / "metrics.json"
+        self.checkpoints = self.path / "checkpoints"
+
+    @property
+    def is_used(self) -> bool:
+        return self.events.exists() or bool(list_checkpoints(self.checkpoints))
+
+    def begin(self, job: Job, *, resume: bool) -> None:
+        """Makes the directory and notes what is run where. Refuses to mix two runs."""
+        if self.is_used and not resume:
+            raise AlreadyExists(
+                f"{self.path}: holds a run already; go on with it by --resume, or give another directory with --run-dir"
+            )
+        try:
+            self.checkpoints.mkdir(parents=True, exist_ok=True)
+            write_text(self.job, yaml.safe_dump(job.model_dump(mode="json", by_alias=True), sort_keys=False))
+            write_text(self.environment, json.dumps(capture_environment(), indent=1))
+        except OSError as e:
+            raise InternalError(f"{self.path}: the run directory cannot be written: {e.strerror or e}") from e
+
+    def load_job(self) -> Job:
+        if not self.job.exists():
+            raise NotFound(f"{self.path}: is not a run directory (no job.yaml)")
+        return parse_settings(Job, load_yaml(self.job), str(self.job))
+
+    def write_metrics(self, metrics: dict[str, Any]) -> None:
+        write_text(self.metrics, json.dumps(metrics, indent=1))
+
+
+def write_text(path: Path, text: str) -> None:
+    """Writes a file whole or not at all."""
+    temporary = path.with_name(f".{path.name}.writing")
+    try:
+        temporary.write_text(text, encoding="utf-8")
+        temporary.replace(path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise

@@ -1,0 +1,80 @@
+"""What a run decides as it goes: the learning-rate scale, and when to stop.
+
+All state is a few numbers that go into the checkpoint, so a resumed run decides as the uninterrupted one would.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from elasticctr.train.job import TrainSettings
+
+
+def is_better(metric: str, value: float, than: float | None, min_delta: float) -> bool:
+    """Whether `value` improves on `than`: logloss falls, everything else rises."""
+    if than is None:
+        return True
+    return value < than - min_delta if metric == "logloss" else value > than + min_delta
+
+
+@dataclass(slots=True)
+class Watch:
+    """The best value of a metric so far and how many evaluations went by without a better one."""
+
+    best: float | None = None
+    stalled: int = 0
+
+    def see(self, metric: str, value: float | None, min_delta: float) -> bool:
+        if value is not None and is_better(metric, value, self.best, min_delta):
+            self.best, self.stalled = value, 0
+            return True
+        self.stalled += 1
+        return False
+
+
+class Schedule:
+    def __init__(self, settings: TrainSettings) -> None:
+        self._settings = settings
+        self._stopping = Watch()
+        self._plateau = Watch()
+        self._selection = Watch()
+        self._scale = 1.0
+
+    def lr_scale(self, step: int) -> float:
+        """The factor on every learning rate at batch number `step`, counted from 0."""
+        warmup = self._settings.warmup_steps
+        return self._scale * min(1.0, (step + 1) / warmup) if warmup else self._scale
+
+    @property
+    def should_stop(self) -> bool:
+        stopping = self._settings.early_stopping
+        return stopping is not None and self._stopping.stalled >= stopping.patience
+
+    def see_evaluation(self, metrics: dict[str, Any]) -> bool:
+        """Takes in a validation result; True if it is the best so far."""
+        stopping, plateau = self._settings.early_stopping, self._settings.plateau
+        metric = stopping.metric if stopping else "auc"
+        is_best = self._selection.see(metric, metrics.get(metric), 0.0)
+        if stopping:
+            self._stopping.see(metric, metrics.get(metric), stopping.min_delta)
+        if plateau:
+            self._plateau.see(plateau.metric, metrics.get(plateau.metric), plateau.min_delta)
+            if self._plateau.stalled >= plateau.patience:
+                self._scale = max(self._scale * plateau.factor, plateau.min_scale)
+                self._plateau.stalled = 0
+        return is_best
+
+    def state(self) -> dict[str, Any]:
+        return {
+            "scale": self._scale,
+            "stopping": asdict(self._stopping),
+            "plateau": asdict(self._plateau),
+            "selection": asdict(self._selection),
+        }
+
+    def restore(self, state: dict[str, Any]) -> None:
+        self._scale = float(state["scale"])
+        self._stopping = Watch(**state["stopping"])
+        self._plateau = Watch(**state["plateau"])
+        self._selection = Watch(**state["selection"])

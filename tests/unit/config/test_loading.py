@@ -1,0 +1,71 @@
+from pathlib import Path
+
+import pytest
+
+from elasticctr.config import Settings, apply_overrides, load_yaml, parse_settings
+from elasticctr.data.schema import Schema
+from elasticctr.errors import ConfigError, NotFound
+
+
+class Inner(Settings):
+    learning_rate: float = 0.1
+
+
+class Outer(Settings):
+    name: str
+    inner: Inner = Inner()
+
+
+def test_an_unknown_key_is_answered_with_the_nearest() -> None:
+    with pytest.raises(ConfigError, match=r"unknown key 'inner.learning_rat'; did you mean 'learning_rate'\?"):
+        parse_settings(Outer, {"name": "a", "inner": {"learning_rat": 1}}, "job.yaml")
+
+
+def test_an_unknown_key_in_a_list_of_slots_is_answered_with_the_nearest() -> None:
+    slots = [{"kind": "sparse", "name": "1", "poolin": "sum"}]
+    with pytest.raises(ConfigError, match="did you mean 'pooling'"):
+        parse_settings(Schema, {"slots": slots}, "schema.yaml")
+
+
+def test_a_wrong_type_names_the_key_and_the_value() -> None:
+    with pytest.raises(ConfigError, match=r"inner\.learning_rate: .*number.*'fast'"):
+        parse_settings(Outer, {"name": "a", "inner": {"learning_rate": "fast"}}, "x")
+
+
+def test_a_missing_key_is_named() -> None:
+    with pytest.raises(ConfigError, match="'name' is required"):
+        parse_settings(Outer, {}, "x")
+
+
+def test_precedence_file_environment_override() -> None:
+    settings = {"name": "file", "inner": {"learning_rate": 1}}
+    environ = {"ELASTICCTR__INNER__LEARNING_RATE": "2", "ELASTICCTR__NAME": "env", "OTHER": "x"}
+    assert apply_overrides(settings, [], environ) == {"name": "env", "inner": {"learning_rate": 2}}
+    assert apply_overrides(settings, ["inner.learning_rate=3"], environ)["inner"] == {"learning_rate": 3}
+    assert settings == {"name": "file", "inner": {"learning_rate": 1}}
+
+
+@pytest.mark.parametrize("override", ["epochs", "name.deeper=1"])
+def test_an_override_that_cannot_be(override: str) -> None:
+    with pytest.raises(ConfigError):
+        apply_overrides({"name": "a"}, [override], {})
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [("a: 1\na: 2\n", "line 2: key 'a' is given twice"), ("a: [1", "not valid YAML"), ("- 1\n", "expected")],
+)
+def test_bad_yaml(tmp_path: Path, text: str, message: str) -> None:
+    path = tmp_path / "job.yaml"
+    path.write_text(text)
+    with pytest.raises(ConfigError, match=message):
+        load_yaml(path)
+
+
+def test_binary_garbage_and_absence(tmp_path: Path) -> None:
+    path = tmp_path / "job.yaml"
+    path.write_bytes(bytes(range(256)))
+    with pytest.raises(ConfigError):
+        load_yaml(path)
+    with pytest.raises(NotFound):
+        load_yaml(tmp_path / "absent.yaml")
