@@ -11,6 +11,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
+import numpy as np
+
 from elasticctr.data.parser import BadLine
 
 BLOCK_BYTES = 4 << 20
@@ -61,7 +63,7 @@ def iter_blocks(
             start = len(_BOM) if offset == 0 and buffer.startswith(_BOM) else 0
             yield Block(memoryview(buffer)[start:cut], line, offset)
             bytes_ahead.give_back(memoryview(buffer)[cut:filled])
-            line += buffer.count(b"\n", 0, cut)
+            line += _count_line_ends(memoryview(buffer)[:cut])
             offset += cut
         elif not is_last:
             length, is_last = bytes_ahead.pass_line(filled)
@@ -71,6 +73,13 @@ def iter_blocks(
             offset += length + 1
         if is_last:
             return
+
+
+def _count_line_ends(data: memoryview) -> int:
+    """As bytes.count, but several times faster and without holding up other Python threads."""
+    codes = np.frombuffer(data, np.uint8)
+    step = 1 << 18  # stays in the cache of a core
+    return sum(int(np.count_nonzero(codes[i : i + step] == 10)) for i in range(0, len(codes), step))
 
 
 class _Ahead:
