@@ -37,6 +37,8 @@ class Worker:
         environment = os.environ | contender.settings | settings
         # Compiled kernels are kept for the next run; compiling in the worker itself leaves no pool of idle helpers.
         environment |= {"TORCHINDUCTOR_CACHE_DIR": str(scratch / "inductor"), "TORCHINDUCTOR_COMPILE_THREADS": "1"}
+        if contender.environment:  # nothing of ours may reach into theirs
+            environment["PYTHONPATH"] = ""
         order = [contender.variant, cell.precision, str(cell.batch_size), str(folder)]
         with self._log.open("w") as errors:
             self._process = subprocess.Popen(
