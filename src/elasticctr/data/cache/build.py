@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import glob
 import hashlib
 import json
 import os
+import secrets
 import shutil
+import socket
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -74,7 +77,7 @@ def build_cache(
     directory = Path(directory)
     _refuse_foreign(directory)
     _remove_abandoned(directory)
-    temporary = directory.with_name(f".{directory.name}.tmp-{os.getpid()}")
+    temporary = directory.with_name(f".{directory.name}.tmp-{secrets.token_hex(4)}-{_owner()}")
     try:
         temporary.mkdir(parents=True)
         identities = tuple(SourceIdentity.of(source) for source in sources)
@@ -84,12 +87,15 @@ def build_cache(
                 raise DataError("changed while it was being cached; try again when it is complete", source.path)
         _write_synced(temporary / MANIFEST, manifest.dump())
         _sync_directory(temporary)
+        # Opened before it gets its name: another build may take its place at any moment after.
+        cache = Cache.open(temporary, schema)
         _replace(temporary, directory)
+        cache.directory = directory
+        return cache
     except OSError as e:
         raise _explain(e, directory) from None
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
-    return Cache.open(directory, schema)
 
 
 def _is_current(manifest: Manifest, sources: Sequence[Source]) -> bool:
@@ -187,16 +193,22 @@ def _refuse_foreign(directory: Path) -> None:
 
 
 def _remove_abandoned(directory: Path) -> None:
-    """What builds that were killed have left beside `directory`."""
-    for path in directory.parent.glob(f".{directory.name}.*-*"):
-        owner = path.name.rpartition("-")[2]
-        if owner.isdigit() and (int(owner) == os.getpid() or not Path(f"/proc/{owner}").exists()):
+    """What builds of this machine that were killed have left beside `directory`."""
+    host, _, _ = _owner().rpartition("-")
+    for path in directory.parent.glob(f".{directory.name}.*-{glob.escape(host)}-*"):
+        process = path.name.rpartition("-")[2]
+        if process.isdigit() and not Path(f"/proc/{process}").exists():
             shutil.rmtree(path, ignore_errors=True)
+
+
+def _owner() -> str:
+    # Process numbers mean nothing to other machines and containers that share the directory.
+    return f"{socket.gethostname()}-{os.getpid()}"
 
 
 def _replace(temporary: Path, directory: Path) -> None:
     """Puts `temporary` in the place of `directory`. Whoever has the old one open keeps it."""
-    old = directory.with_name(f".{directory.name}.old-{os.getpid()}")
+    old = directory.with_name(f".{directory.name}.old-{secrets.token_hex(4)}-{_owner()}")
     while True:
         try:
             temporary.rename(directory)

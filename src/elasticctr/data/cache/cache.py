@@ -29,7 +29,6 @@ class Cache:
         self.directory = directory
         self.manifest = manifest
         self.schema = schema
-        self._path = directory / SAMPLES
         self._verified = [False] * len(manifest.chunks)
         try:
             mapping = pa.memory_map(str(self._path)).read_buffer()
@@ -55,6 +54,10 @@ class Cache:
                 f"{schema.fingerprint()}; cache the samples again, or use the schema they were cached with"
             )
         return cls(directory, manifest, schema or manifest.slots)
+
+    @property
+    def _path(self) -> Path:
+        return self.directory / SAMPLES
 
     def __len__(self) -> int:
         """Samples."""

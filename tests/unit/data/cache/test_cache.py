@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -325,6 +326,14 @@ def test_a_killed_build_leaves_nothing_that_is_believed(tmp_path: Path):
     small = write_log(tmp_path / "small", 100)
     make(small, tmp_path / "cache").verify()
     assert sorted(p.name for p in tmp_path.iterdir()) == ["cache", "log", "small"]
+
+
+def test_several_builds_at_once(log: Path, tmp_path: Path):
+    with ThreadPoolExecutor(4) as pool:
+        made = [pool.submit(make, log, tmp_path / "cache") for _ in range(8)]
+        for future in made:
+            future.result().verify()
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["cache", "log"]
 
 
 def test_chunks_are_as_large_as_documented(tmp_path: Path):
