@@ -140,26 +140,34 @@ void BindLookup(nb::module_& m) {
       .def_prop_ro("occurrences", &Lookup::occurrences)
       .def_prop_ro("distinct", &Lookup::distinct)
       .def_prop_ro("is_single_valued", &Lookup::is_single_valued)
-      .def_prop_ro("feasigns",
-                   [](const Lookup& self) {
-                     return MoveToNumpy(std::vector<uint64_t>(self.feasigns(), self.feasigns() + self.distinct()),
-                                        {self.distinct()});
-                   })
-      .def_prop_ro("inverse",
-                   [](const Lookup& self) {
-                     return MoveToNumpy(std::vector<uint32_t>(self.inverse(), self.inverse() + self.occurrences()),
-                                        {self.occurrences()});
-                   })
-      .def_prop_ro("starts",
-                   [](const Lookup& self) {
-                     return MoveToNumpy(std::vector<uint32_t>(self.starts(), self.starts() + self.distinct() + 1),
-                                        {self.distinct() + 1});
-                   })
-      .def_prop_ro("order",
-                   [](const Lookup& self) {
-                     return MoveToNumpy(std::vector<uint32_t>(self.order(), self.order() + self.occurrences()),
-                                        {self.occurrences()});
-                   })
+      .def_prop_ro(
+          "feasigns",
+          [](const Lookup& self) {
+            return MoveToNumpy(std::vector<uint64_t>(self.feasigns(), self.feasigns() + self.distinct()),
+                               {self.distinct()});
+          },
+          nb::rv_policy::move)
+      .def_prop_ro(
+          "inverse",
+          [](const Lookup& self) {
+            return MoveToNumpy(std::vector<uint32_t>(self.inverse(), self.inverse() + self.occurrences()),
+                               {self.occurrences()});
+          },
+          nb::rv_policy::move)
+      .def_prop_ro(
+          "starts",
+          [](const Lookup& self) {
+            return MoveToNumpy(std::vector<uint32_t>(self.starts(), self.starts() + self.distinct() + 1),
+                               {self.distinct() + 1});
+          },
+          nb::rv_policy::move)
+      .def_prop_ro(
+          "order",
+          [](const Lookup& self) {
+            return MoveToNumpy(std::vector<uint32_t>(self.order(), self.order() + self.occurrences()),
+                               {self.occurrences()});
+          },
+          nb::rv_policy::move)
       .def(
           "lengths",
           [](const Lookup& self, size_t position, int64_t limit) {

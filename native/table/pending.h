@@ -19,7 +19,8 @@ class Pending {
     if ((size_ + 1) * 4 > feasigns_.size() * 3) Grow();
     size_t place = Search(feasign);
     const uint32_t before = counts_[place];
-    const uint32_t count = occurrences >= enough - before ? enough : before + occurrences;
+    // A loaded count may lie above a threshold lowered since.
+    const uint32_t count = before >= enough || occurrences >= enough - before ? enough : before + occurrences;
     if (count < enough) {
       feasigns_[place] = feasign;
       counts_[place] = static_cast<uint16_t>(count);
@@ -28,6 +29,16 @@ class Pending {
       Remove(place);
     }
     return count;
+  }
+
+  // Sets a count, as loaded from a file. A count of 0 is not kept.
+  void Put(uint64_t feasign, uint16_t count) {
+    if (count == 0) return;
+    if ((size_ + 1) * 4 > feasigns_.size() * 3) Grow();
+    const size_t place = Search(feasign);
+    if (counts_[place] == 0) ++size_;
+    feasigns_[place] = feasign;
+    counts_[place] = count;
   }
 
   // Calls fn(feasign, count) for all, in no meaningful order but the same one for the same history.

@@ -145,7 +145,8 @@ void Table::Pull(const Lookup& lookup, const Layout& layout, const std::vector<T
   CheckFound(lookup, layout);
   layout.CheckTargets(targets, lookup.samples());
   if (layout.slots().empty()) return;
-  const size_t lines = (layout_.weights_dim() * sizeof(float) + kCacheLine - 1) / kCacheLine;
+  const size_t straddling = layout_.stride() % kCacheLine == 0 ? 0 : 1;
+  const size_t lines = (layout_.weights_dim() * sizeof(float) + kCacheLine - 1) / kCacheLine + straddling;
   const Source source{arena_.base(), layout_.stride(), layout_.weights_offset(),
                       static_cast<uint32_t>(std::min(lines, kMaxPrefetch)), lookup};
   ThreadPool::Default().Run((lookup.samples() + kBlock - 1) / kBlock, [&](size_t block) {
