@@ -1,47 +1,49 @@
-// Address space for the rows of a table: one contiguous region per shard, reserved at once and given memory
-// as rows are made. Rows therefore never move and a row's address is base + number * stride.
+// Memory for the rows of a table: one reserved range of addresses that is given memory as it fills, in huge pages
+// where the system has them. Rows therefore never move and a row's address is base + number * stride.
+// Shards take rows by the extent (64 rows), so their rows interleave and small shards waste little.
 //
-// Threads: Commit and Shrink of different shards may run at the same time.
+// Threads: Take and Return may be called from several threads.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <mutex>
 #include <vector>
 
 namespace elasticctr {
 
 class RowArena {
  public:
-  // Reserves `shards` regions of up to max_rows rows of `stride` bytes. Where the system limits address space,
-  // regions become smaller. Throws Error(kInternal) if even small ones are refused.
-  RowArena(size_t shards, size_t stride, size_t max_rows);
+  static constexpr uint32_t kExtentRows = 64;
+
+  // Reserves room for 2^32 rows, or fewer where the system limits address space. Throws Error(kInternal) if even
+  // a little is refused.
+  explicit RowArena(size_t stride);
   ~RowArena();
   RowArena(const RowArena&) = delete;
   RowArena& operator=(const RowArena&) = delete;
 
-  size_t region_rows() const { return region_rows_; }
+  // Row 0 is all zeros and belongs to nobody: what feasigns without a row read.
   std::byte* base() const { return base_; }
 
-  // Makes the first `rows` rows of a shard usable; new ones are zero. Throws Error(kInternal) when memory or
-  // the region is exhausted.
-  void Commit(size_t shard, size_t rows);
-  // Gives memory past the first `rows` rows back; what stays below is untouched.
-  void Shrink(size_t shard, size_t rows);
-
-  // Bytes given to shards so far.
-  size_t committed_bytes() const;
+  // The number of the first row of an extent for the caller alone; contents are undefined. Throws Error(kInternal)
+  // when memory is exhausted.
+  uint32_t Take();
+  void Return(uint32_t extent);
+  // Forgets all extents and gives their memory back.
+  void Reset();
 
  private:
-  std::byte* Region(size_t shard) const { return base_ + shard * region_bytes_; }
-  void AdviseHugePages(size_t shard, size_t bytes);
+  void Commit(size_t bytes);
 
-  size_t stride_;
-  size_t region_rows_ = 0;
-  size_t region_bytes_ = 0;
+  const size_t stride_;
   size_t reserved_bytes_ = 0;
+  size_t committed_bytes_ = 0;
   std::byte* mapping_ = nullptr;
   std::byte* base_ = nullptr;
-  std::vector<size_t> committed_;  // bytes per shard, whole pages
+  std::mutex mutex_;
+  uint64_t next_ = kExtentRows;  // row number of the first extent never taken
+  std::vector<uint32_t> returned_;
 };
 
 }  // namespace elasticctr

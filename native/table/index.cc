@@ -36,15 +36,15 @@ void Index::Place(uint64_t hash, uint32_t row) {
   }
 }
 
-void Index::Add(uint32_t count, ShardRows rows) {
-  if (count > limit_) return Rebuild(count, rows);
-  Place(Mix64(RowLayout::Key(rows.At(count))), count);
+void Index::Add(uint32_t count, const KeySource& keys) {
+  if (count > limit_) return Rebuild(count, keys);
+  Place(Mix64(keys.Key(count)), count);
 }
 
-void Index::Rebuild(uint32_t count, ShardRows rows) {
+void Index::Rebuild(uint32_t count, const KeySource& keys) {
   const auto needed = static_cast<size_t>(static_cast<double>(count) * kGrowth / kFullest / kWidth);
   Allocate(std::max<size_t>(needed + 1, 1));
-  for (uint32_t row = 1; row <= count; ++row) Place(Mix64(RowLayout::Key(rows.At(row))), row);
+  for (uint32_t row = 1; row <= count; ++row) Place(Mix64(keys.Key(row)), row);
 }
 
 }  // namespace elasticctr

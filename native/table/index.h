@@ -10,6 +10,7 @@
 #include <memory>
 
 #include "table/row.h"
+#include "table/shard_rows.h"
 
 #if defined(__SSE2__)
 #include <emmintrin.h>
@@ -17,11 +18,12 @@
 
 namespace elasticctr {
 
-// Rows of one shard, numbered from 1; number 0 is the row of zeros every missing feasign reads.
-struct ShardRows {
-  std::byte* base;
+// Where the index finds the feasigns of the shard's rows.
+struct KeySource {
+  const std::byte* base;
   size_t stride;
-  std::byte* At(uint32_t number) const { return base + static_cast<size_t>(number) * stride; }
+  const ShardRows& rows;
+  uint64_t Key(uint32_t local) const { return RowLayout::Key(base + static_cast<size_t>(rows.Number(local)) * stride); }
 };
 
 class Index {
@@ -40,21 +42,21 @@ class Index {
   }
 
   // The row of a feasign, 0 if it has none.
-  uint32_t Find(uint64_t feasign, uint64_t hash, ShardRows rows) const {
+  uint32_t Find(uint64_t feasign, uint64_t hash, const KeySource& keys) const {
     for (uint32_t number = LineNumber(hash);; number = number + 1 == line_count_ ? 0 : number + 1) {
       const uint32_t* line = lines_.get() + kWidth * number;
       for (uint32_t fits = Fits(line, Tag(hash)); fits != 0; fits &= fits - 1) {
         const uint32_t row = line[__builtin_ctz(fits)] & kMaxRow;
-        if (RowLayout::Key(rows.At(row)) == feasign) return row;
+        if (keys.Key(row) == feasign) return row;
       }
       if (line[kWidth - 1] == 0) return 0;
     }
   }
 
   // Adds row `count`, the newest of the shard, growing first if need be. REQUIRES: its feasign is not in yet.
-  void Add(uint32_t count, ShardRows rows);
+  void Add(uint32_t count, const KeySource& keys);
   // Starts over with rows 1 to count.
-  void Rebuild(uint32_t count, ShardRows rows);
+  void Rebuild(uint32_t count, const KeySource& keys);
 
   size_t bytes() const { return line_count_ * kWidth * sizeof(uint32_t); }
 

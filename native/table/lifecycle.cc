@@ -40,21 +40,20 @@ void Table::Get(std::span<const uint64_t> feasigns, float* weights, bool* found,
   });
 }
 
-// A cursor is a row number; the row of zeros of each shard is stepped over.
+// A cursor is (shard, local row number).
 uint64_t Table::Export(uint32_t first, uint32_t last, size_t limit, uint64_t cursor, std::vector<uint64_t>* feasigns,
                        std::vector<float>* weights, std::vector<Counters>* counters) const {
   std::shared_lock reading(mutex_);
   constexpr size_t kBucketsPerShard = kBuckets / kShards;
-  const size_t region = arena_.region_rows();
-  size_t s = std::max<size_t>(cursor / region, first / kBucketsPerShard);
-  size_t local = s == cursor / region ? std::max<size_t>(cursor % region, 1) : 1;
+  size_t s = cursor == 0 ? first / kBucketsPerShard : cursor >> 32;
+  uint32_t local = cursor == 0 ? 1 : static_cast<uint32_t>(cursor);
   for (; s < kShards && s * kBucketsPerShard < last; ++s, local = 1) {
-    for (; local <= shards_[s].rows; ++local) {
-      const std::byte* row = Row(RowNumber(s, static_cast<uint32_t>(local)));
+    for (; local <= shards_[s].rows.count(); ++local) {
+      const std::byte* row = Row(shards_[s], local);
       const uint64_t feasign = RowLayout::Key(row);
       const uint32_t bucket = BucketOf(feasign);
       if (bucket < first || bucket >= last) continue;
-      if (limit-- == 0) return s * region + local;
+      if (limit-- == 0) return uint64_t{s} << 32 | local;
       const float* from = RowLayout::Floats(row, layout_.weights_offset());
       feasigns->push_back(feasign);
       weights->insert(weights->end(), from, from + layout_.weights_dim());
@@ -69,33 +68,32 @@ void Table::Decay(float rate) {
   RequireCounters("decay");
   if (!(rate >= 0.0f && rate <= 1.0f)) throw Error(Code::kConfig, "a decay rate is between 0 and 1");
   ThreadPool::Default().Run(kShards, [&](size_t s) {
-    const ShardRows rows = RowsOf(s);
-    for (uint32_t local = 1; local <= shards_[s].rows; ++local) {
-      Counters* counters = RowLayout::MutableCounters(rows.At(local));
+    for (uint32_t local = 1; local <= shards_[s].rows.count(); ++local) {
+      Counters* counters = RowLayout::MutableCounters(Row(shards_[s], local));
       counters->show *= rate;
       counters->click *= rate;
     }
   });
 }
 
-// Rows that stay move up, in order, so that a shard's rows are always one run.
+// Rows that stay move up, in order, so that a shard's rows are always numbered without gaps; extents left over are
+// taken by whichever shard grows next.
 template <typename Keep>
 uint64_t Table::Compact(Keep&& keep) {
   std::array<uint32_t, kShards> dropped{};
   ++generation_;
   ThreadPool::Default().Run(kShards, [&](size_t s) {
-    const ShardRows rows = RowsOf(s);
     Shard& shard = shards_[s];
     uint32_t kept = 0;
-    for (uint32_t local = 1; local <= shard.rows; ++local) {
-      if (!keep(s, rows.At(local))) continue;
-      if (++kept != local) std::memcpy(rows.At(kept), rows.At(local), layout_.stride());
+    for (uint32_t local = 1; local <= shard.rows.count(); ++local) {
+      const std::byte* row = Row(shard, local);
+      if (!keep(s, row)) continue;
+      if (++kept != local) std::memcpy(Row(shard, kept), row, layout_.stride());
     }
-    if (kept == shard.rows) return;
-    dropped[s] = shard.rows - kept;
-    shard.rows = kept;
-    shard.index.Rebuild(kept, rows);
-    arena_.Shrink(s, kept + 1);
+    if (kept == shard.rows.count()) return;
+    dropped[s] = shard.rows.count() - kept;
+    shard.rows.Truncate(kept, &arena_);
+    shard.index.Rebuild(kept, KeysOf(shard));
   });
   uint64_t sum = 0;
   for (const uint32_t count : dropped) sum += count;

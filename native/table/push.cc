@@ -123,7 +123,8 @@ ELASTICCTR_INLINE void SumPlain(const Work& work, const uint32_t* order, const u
         const float* __restrict g = part.data + part.columns[s];
         float* __restrict sum = gradients + segments[s].column;
         const size_t dim = kDim == 0 ? segments[s].dim : kDim;
-        for (size_t j = 0; j < dim; ++j) sum[j] += part.share * g[j];
+        const float share = part.share;
+        ForWeights(dim, [=](size_t j) ELASTICCTR_FORMULA { sum[j] += share * g[j]; });
       }
     }
   }

@@ -139,20 +139,18 @@ void SnapshotReader::Read() {
 
 void SnapshotReader::ReadShard(size_t s) {
   auto& shard = table_->shards_[s];
-  const ShardRows rows = table_->RowsOf(s);
   const size_t stride = table_->layout_.stride();
   std::vector<std::byte> payload;
   for (const Block& block : shards_[s]) {
     ReadBlock(block, &payload);
     const std::byte* from = payload.data();
-    if (block.header.kind == BlockKind::kRows) table_->arena_.Commit(s, shard.rows + block.header.count + 1);
     for (uint32_t i = 0; i < block.header.count; ++i) {
       const uint64_t feasign = DecodeFixed64(from);
       if (Table::ShardOfHash(Mix64(feasign)) != s) {
         Corrupt(block.offset, "feasign " + std::to_string(feasign) + " is not of shard " + std::to_string(s));
       }
       if (block.header.kind == BlockKind::kRows) {
-        std::byte* row = rows.At(++shard.rows);
+        std::byte* row = table_->Row(shard, shard.rows.Add(&table_->arena_));
         std::memset(row + header_.row_bytes, 0, stride - header_.row_bytes);
         std::memcpy(row, from, header_.row_bytes);
         from += header_.row_bytes;
@@ -164,7 +162,7 @@ void SnapshotReader::ReadShard(size_t s) {
       }
     }
   }
-  shard.index.Rebuild(shard.rows, rows);
+  shard.index.Rebuild(shard.rows.count(), table_->KeysOf(shard));
 }
 
 }  // namespace elasticctr

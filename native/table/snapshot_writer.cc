@@ -45,7 +45,7 @@ uint64_t SnapshotWriter::WriteHeader(const std::string& note) const {
   header.note_bytes = static_cast<uint32_t>(note.size());
   header.shards = Table::kShards;
   for (const auto& shard : table_.shards_) {
-    header.rows += shard.rows;
+    header.rows += shard.rows.count();
     header.pending += shard.pending.size();
   }
   header.steps = table_.steps_;
@@ -66,7 +66,7 @@ uint64_t SnapshotWriter::ShardBytes(size_t s) const {
     return count * unit + (count + per_block - 1) / per_block * sizeof(BlockHeader);
   };
   const auto& shard = table_.shards_[s];
-  return bytes_of(shard.rows, table_.layout_.used_bytes()) + bytes_of(shard.pending.size(), kPendingBytes);
+  return bytes_of(shard.rows.count(), table_.layout_.used_bytes()) + bytes_of(shard.pending.size(), kPendingBytes);
 }
 
 void SnapshotWriter::WriteShard(size_t s, Region* region) const {
@@ -86,13 +86,14 @@ void SnapshotWriter::WriteShard(size_t s, Region* region) const {
       region->crcs.push_back(header.crc);
     }
   };
-  const ShardRows rows = table_.RowsOf(s);
+  const auto& shard = table_.shards_[s];
   const size_t row_bytes = table_.layout_.used_bytes();
-  write_blocks(BlockKind::kRows, table_.shards_[s].rows, row_bytes,
-               [&](size_t i, std::byte* to) { std::memcpy(to, rows.At(static_cast<uint32_t>(i + 1)), row_bytes); });
+  write_blocks(BlockKind::kRows, shard.rows.count(), row_bytes, [&](size_t i, std::byte* to) {
+    std::memcpy(to, table_.Row(shard, static_cast<uint32_t>(i + 1)), row_bytes);
+  });
   // Sorted, so that the same table always gives the same bytes.
   std::vector<std::pair<uint64_t, uint16_t>> pending;
-  table_.shards_[s].pending.ForEach([&](uint64_t feasign, uint16_t count) { pending.emplace_back(feasign, count); });
+  shard.pending.ForEach([&](uint64_t feasign, uint16_t count) { pending.emplace_back(feasign, count); });
   std::sort(pending.begin(), pending.end());
   write_blocks(BlockKind::kPending, pending.size(), kPendingBytes, [&](size_t i, std::byte* to) {
     EncodeFixed64(to, pending[i].first);

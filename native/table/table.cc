@@ -22,7 +22,7 @@ TableSettings Checked(TableSettings settings) {
 }  // namespace
 
 Table::Table(TableSettings settings)
-    : settings_(Checked(std::move(settings))), layout_(settings_), arena_(kShards, layout_.stride(), Index::kMaxRow) {
+    : settings_(Checked(std::move(settings))), layout_(settings_), arena_(layout_.stride()) {
   for (const SegmentSettings& segment : settings_.segments) {
     optimizers_.push_back(MakeOptimizer(segment.optimizer));
     initializers_.emplace_back(segment.initializer, settings_.name, segment.name, settings_.seed);
@@ -31,22 +31,19 @@ Table::Table(TableSettings settings)
 }
 
 void Table::Clear() {
-  for (size_t s = 0; s < kShards; ++s) {
-    Shard& shard = shards_[s];
-    shard.rows = 0;
+  arena_.Reset();
+  for (Shard& shard : shards_) {
+    shard.rows.Clear();
     shard.pending.Clear();
-    arena_.Commit(s, 1);
-    arena_.Shrink(s, 1);
-    shard.index.Rebuild(0, RowsOf(s));
+    shard.index.Rebuild(0, KeysOf(shard));
   }
   ++generation_;
 }
 
 uint32_t Table::FindRow(uint64_t feasign) const {
   const uint64_t hash = Mix64(feasign);
-  const size_t s = ShardOfHash(hash);
-  const uint32_t local = shards_[s].index.Find(feasign, hash, RowsOf(s));
-  return local == 0 ? 0 : RowNumber(s, local);
+  const Shard& shard = shards_[ShardOfHash(hash)];
+  return shard.rows.Number(shard.index.Find(feasign, hash, KeysOf(shard)));
 }
 
 // Three passes over a few feasigns at a time, each asking memory for what the next one reads.
@@ -62,13 +59,12 @@ void Table::FindRange(const uint64_t* feasigns, size_t count, uint32_t* rows) co
       __builtin_prefetch(lines[i]);
     }
     for (size_t i = 0; i < width; ++i) {
-      candidates[i] = RowNumber(ShardOfHash(hashes[i]), Index::Candidate(lines[i], hashes[i]));
+      candidates[i] = shards_[ShardOfHash(hashes[i])].rows.Number(Index::Candidate(lines[i], hashes[i]));
       __builtin_prefetch(Row(candidates[i]));
     }
     for (size_t i = 0; i < width; ++i) {
       const uint64_t feasign = feasigns[begin + i];
-      const bool is_it =
-          RowLayout::Key(Row(candidates[i])) == feasign && candidates[i] != RowNumber(ShardOfHash(hashes[i]), 0);
+      const bool is_it = candidates[i] != 0 && RowLayout::Key(Row(candidates[i])) == feasign;
       rows[begin + i] = is_it ? candidates[i] : FindRow(feasign);
     }
   }
@@ -112,7 +108,7 @@ void Table::InsertMissing(Lookup* lookup, const std::vector<std::vector<uint32_t
         const size_t s = ShardOfHash(Mix64(feasign));
         if (s % tasks != task) continue;
         if (IsAdmitted(shards_[s], feasign, lookup->starts()[i + 1] - lookup->starts()[i])) {
-          lookup->rows()[i] = AddRow(s, feasign);
+          lookup->rows()[i] = AddRow(shards_[s], feasign);
         }
       }
     }
@@ -134,10 +130,12 @@ bool Table::IsAdmitted(Shard& shard, uint64_t feasign, uint32_t occurrences) con
   return false;
 }
 
-uint32_t Table::AddRow(size_t s, uint64_t feasign) {
-  Shard& shard = shards_[s];
-  arena_.Commit(s, shard.rows + 2);  // rows, the row of zeros, and this one
-  const uint32_t number = RowNumber(s, shard.rows + 1);
+uint32_t Table::AddRow(Shard& shard, uint64_t feasign) {
+  if (shard.rows.count() == Index::kMaxRow) {
+    throw Error(Code::kInternal, "table '" + settings_.name + "': a shard is full; admit fewer feasigns or evict rows");
+  }
+  const uint32_t local = shard.rows.Add(&arena_);
+  const uint32_t number = shard.rows.Number(local);
   std::byte* row = Row(number);
   std::memset(row, 0, layout_.stride());
   RowLayout::SetKey(row, feasign);
@@ -147,8 +145,7 @@ uint32_t Table::AddRow(size_t s, uint64_t feasign) {
     initializers_[i].Fill(feasign, weights, segment.dim);
     optimizers_[i]->Start(weights, RowLayout::Floats(row, segment.state), segment.dim);
   }
-  shard.index.Add(shard.rows + 1, RowsOf(s));
-  ++shard.rows;
+  shard.index.Add(local, KeysOf(shard));
   return number;
 }
 
@@ -174,8 +171,8 @@ TableStats Table::GetStats() const {
   std::shared_lock reading(mutex_);
   TableStats stats;
   for (const Shard& shard : shards_) {
-    stats.rows += shard.rows;
-    stats.index_bytes += shard.index.bytes();
+    stats.rows += shard.rows.count();
+    stats.index_bytes += shard.index.bytes() + shard.rows.extent_bytes();
     stats.pending += shard.pending.size();
     stats.pending_bytes += shard.pending.bytes();
   }

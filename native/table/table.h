@@ -111,22 +111,21 @@ class Table {
 
   struct Shard {
     Index index;
-    uint32_t rows = 0;
+    ShardRows rows;
     Pending pending;
   };
 
-  // Rows are numbered over all shards; number * stride is a row's place.
+  // Rows have a number within their shard, which the index keeps, and one over the whole table, which gives their
+  // place.
   std::byte* Row(uint32_t number) const { return arena_.base() + static_cast<size_t>(number) * layout_.stride(); }
-  uint32_t RowNumber(size_t shard, uint32_t local) const {
-    return static_cast<uint32_t>(shard * arena_.region_rows() + local);
-  }
-  ShardRows RowsOf(size_t shard) const { return {Row(RowNumber(shard, 0)), layout_.stride()}; }
+  std::byte* Row(const Shard& shard, uint32_t local) const { return Row(shard.rows.Number(local)); }
+  KeySource KeysOf(const Shard& shard) const { return {arena_.base(), layout_.stride(), shard.rows}; }
   static size_t ShardOfHash(uint64_t hash) { return hash >> 56; }
 
   uint32_t FindRow(uint64_t feasign) const;
   void FindRange(const uint64_t* feasigns, size_t count, uint32_t* rows) const;
   bool IsAdmitted(Shard& shard, uint64_t feasign, uint32_t occurrences) const;
-  uint32_t AddRow(size_t shard, uint64_t feasign);
+  uint32_t AddRow(Shard& shard, uint64_t feasign);
   void InsertMissing(Lookup* lookup, const std::vector<std::vector<uint32_t>>& missing);
   template <typename Keep>
   uint64_t Compact(Keep&& keep);

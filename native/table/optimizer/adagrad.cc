@@ -11,10 +11,10 @@ namespace {
 ELASTICCTR_CLONES void StepRows(const StepBlock& block, float rate, float epsilon) {
   ForRows(block,
           [=](float* __restrict w, float* __restrict s, const float* __restrict g, size_t dim) ELASTICCTR_FORMULA {
-            for (size_t i = 0; i < dim; ++i) {
+            ForWeights(dim, [=](size_t i) ELASTICCTR_FORMULA {
               s[i] += g[i] * g[i];
               w[i] -= rate * g[i] / (std::sqrt(s[i]) + epsilon);
-            }
+            });
           });
 }
 

@@ -23,11 +23,11 @@ ELASTICCTR_CLONES void StepRows(const StepBlock& block, float rate, float epsilo
           [=](float* __restrict w, float* __restrict state, const float* __restrict g, size_t dim) ELASTICCTR_FORMULA {
             float* __restrict m = state;
             float* __restrict v = state + dim;
-            for (size_t i = 0; i < dim; ++i) {
+            ForWeights(dim, [=](size_t i) ELASTICCTR_FORMULA {
               m[i] += rest1 * (g[i] - m[i]);
               v[i] += rest2 * (g[i] * g[i] - v[i]);
               w[i] -= rate * m[i] / (std::sqrt(v[i]) + epsilon);
-            }
+            });
           });
 }
 

@@ -16,7 +16,7 @@ ELASTICCTR_CLONES void StepRows(const StepBlock& block, float alpha, float beta,
           [=](float* __restrict w, float* __restrict state, const float* __restrict g, size_t dim) ELASTICCTR_FORMULA {
             float* __restrict z = state;
             float* __restrict n = state + dim;
-            for (size_t i = 0; i < dim; ++i) {
+            ForWeights(dim, [=](size_t i) ELASTICCTR_FORMULA {
               // √(n+g²) - √n as g²/(√(n+g²) + √n), which does not cancel.
               const float square = g[i] * g[i];
               const float before = std::sqrt(n[i]);
@@ -25,7 +25,7 @@ ELASTICCTR_CLONES void StepRows(const StepBlock& block, float alpha, float beta,
               z[i] += g[i] - square / std::max(after + before, kTiny) * inverse * w[i];
               const float shrunk = std::max(std::fabs(z[i]) - l1, 0.0f);
               w[i] = -std::copysign(shrunk, z[i]) / ((beta + after) * inverse + l2);
-            }
+            });
           });
 }
 

@@ -14,7 +14,7 @@ ELASTICCTR_CLONES void StepRows(const StepBlock& block, float rate, float epsilo
             for (size_t i = 0; i < dim; ++i) squares += g[i] * g[i];
             s[0] += squares / static_cast<float>(dim);
             const float scaled = rate / (std::sqrt(s[0]) + epsilon);
-            for (size_t i = 0; i < dim; ++i) w[i] -= scaled * g[i];
+            ForWeights(dim, [=](size_t i) ELASTICCTR_FORMULA { w[i] -= scaled * g[i]; });
           });
 }
 

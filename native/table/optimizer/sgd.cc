@@ -7,7 +7,7 @@ namespace {
 
 ELASTICCTR_CLONES void StepRows(const StepBlock& block, float rate) {
   ForRows(block, [rate](float* __restrict w, float*, const float* __restrict g, size_t dim) ELASTICCTR_FORMULA {
-    for (size_t i = 0; i < dim; ++i) w[i] -= rate * g[i];
+    ForWeights(dim, [=](size_t i) ELASTICCTR_FORMULA { w[i] -= rate * g[i]; });
   });
 }
 
