@@ -16,8 +16,8 @@ class Buffer {
  public:
   // Room for `size` elements; contents are kept only while the room suffices.
   T* Reserve(size_t size) {
-    if (size > capacity_) {
-      const size_t bytes = (size * sizeof(T) + 63) / 64 * 64;
+    if (size > capacity_ || !data_) {
+      const size_t bytes = size * sizeof(T) / 64 * 64 + 64;
       data_.reset(static_cast<T*>(std::aligned_alloc(64, bytes)));
       if (!data_) {
         capacity_ = 0;

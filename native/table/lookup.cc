@@ -12,8 +12,9 @@
 namespace elasticctr {
 namespace {
 
-constexpr uint32_t kNone = std::numeric_limits<uint32_t>::max();
+constexpr uint64_t kMaxBags = std::numeric_limits<uint32_t>::max();
 constexpr size_t kMinBuckets = 1024;
+constexpr ptrdiff_t kAhead = 12;  // values whose place is being fetched
 // Places per feasign: 4 bytes each, so a sparse index is still small, and most searches end at their first place.
 constexpr size_t kSparseness = 4;
 
@@ -23,7 +24,8 @@ inline uint64_t Scatter(uint64_t feasign) {
   return static_cast<uint64_t>(product) ^ static_cast<uint64_t>(product >> 64);
 }
 
-// Open addressing over positions in `feasigns`. Kept per thread: the size that served one batch serves the next.
+// Open addressing over positions in `feasigns`, which count from 1; a free place holds 0. Kept per thread: the size
+// that served one batch serves the next.
 struct Scratch {
   Buffer<uint32_t> places;
   size_t buckets = kMinBuckets;
@@ -31,15 +33,15 @@ struct Scratch {
   Buffer<uint32_t> counts;
   Buffer<uint32_t> ranks;
 
-  void Clear() { std::memset(places.Reserve(buckets), 0xFF, buckets * sizeof(uint32_t)); }
+  void Clear() { std::memset(places.Reserve(buckets), 0, buckets * sizeof(uint32_t)); }
 
-  void Grow(const uint64_t* known, size_t count) {
+  void Grow(uint32_t count) {
     buckets *= 4;
     Clear();
     const size_t mask = buckets - 1;
-    for (uint32_t i = 0; i < count; ++i) {
-      size_t place = Scatter(known[i]) & mask;
-      while (places[place] != kNone) place = (place + 1) & mask;
+    for (uint32_t i = 1; i <= count; ++i) {
+      size_t place = Scatter(feasigns[i]) & mask;
+      while (places[place] != 0) place = (place + 1) & mask;
       places[place] = i;
     }
   }
@@ -66,7 +68,7 @@ Lookup::Lookup(std::span<const uint64_t> values, std::span<const int32_t> offset
     throw Error(Code::kData, "a batch of " + std::to_string(samples) + " samples cannot have " +
                                  std::to_string(offsets.size()) + " offsets");
   }
-  if (slots_ * samples >= kNone) throw Error(Code::kData, "a batch of over 2^32 bags; make batches smaller");
+  if (slots_ * samples >= kMaxBags) throw Error(Code::kData, "a batch of over 2^32 bags; make batches smaller");
   is_single_valued_ = true;
   for (const uint32_t slot : slots) {
     if (samples > 0 && slot >= (offsets.size() - 1) / samples) {
@@ -92,48 +94,51 @@ Lookup::Lookup(std::span<const uint64_t> values, std::span<const int32_t> offset
 
 void Lookup::Deduplicate(const uint64_t* values, std::span<const int32_t> offsets, std::span<const uint32_t> slots) {
   Scratch& scratch = ThreadScratch();
-  uint64_t* const feasigns = scratch.feasigns.Reserve(occurrences_);
-  uint32_t* const counts = scratch.counts.Reserve(occurrences_);
+  uint64_t* const feasigns = scratch.feasigns.Reserve(occurrences_ + 1);
+  uint32_t* const counts = scratch.counts.Reserve(occurrences_ + 2);
   uint32_t* const ranks = scratch.ranks.Reserve(occurrences_);
   uint32_t* const inverse = inverse_.Reserve(occurrences_);
   scratch.Clear();
   uint32_t* places = scratch.places.data();
   size_t mask = scratch.buckets - 1;
-  size_t limit = scratch.buckets / 2;
-  size_t distinct = 0;
+  uint32_t distinct = 0;
   size_t occurrence = 0;
+  counts[1] = 0;
   for (const uint32_t slot : slots) {
     const uint64_t* value = values + offsets[slot * samples_];
     const uint64_t* const end = values + offsets[(slot + 1) * samples_];
     for (; value != end; ++value, ++occurrence) {
+      if (end - value > kAhead) __builtin_prefetch(places + (Scatter(value[kAhead]) & mask));
+      // Whether a feasign is new cannot be predicted, so nothing branches on it: position 0 holds the value itself
+      // and ends a search at a free place like a match does, and what a new feasign needs is written every time.
+      feasigns[0] = *value;
       size_t place = Scatter(*value) & mask;
       uint32_t found;
-      while ((found = places[place]) != kNone && feasigns[found] != *value) place = (place + 1) & mask;
-      if (found == kNone) {
-        found = static_cast<uint32_t>(distinct);
-        places[place] = found;
-        feasigns[distinct] = *value;
-        counts[distinct] = 0;
-        if (++distinct > limit) {
-          scratch.Grow(feasigns, distinct);
-          places = scratch.places.data();
-          mask = scratch.buckets - 1;
-          limit = scratch.buckets / 2;
-        }
-      }
-      inverse[occurrence] = found;
+      while (feasigns[found = places[place]] != *value) place = (place + 1) & mask;
+      const uint32_t is_new = found == 0;
+      found += (distinct + 1) & (0u - is_new);
+      distinct += is_new;
+      places[place] = found;
+      feasigns[found] = *value;
+      counts[distinct + 1] = 0;
+      inverse[occurrence] = found - 1;
       ranks[occurrence] = counts[found]++;
+      if (distinct > mask / 2) {
+        scratch.Grow(distinct);
+        places = scratch.places.data();
+        mask = scratch.buckets - 1;
+      }
     }
   }
   distinct_ = distinct;
   scratch.buckets = std::max(kMinBuckets, std::bit_ceil(distinct * kSparseness * 3 / 4));
-  std::memcpy(feasigns_.Reserve(distinct), feasigns, distinct * sizeof(uint64_t));
+  std::memcpy(feasigns_.Reserve(distinct), feasigns + 1, distinct * sizeof(uint64_t));
   rows_.Reserve(distinct);
   uint32_t* const starts = starts_.Reserve(distinct + 1);
   uint32_t sum = 0;
   for (size_t i = 0; i < distinct; ++i) {
     starts[i] = sum;
-    sum += counts[i];
+    sum += counts[i + 1];
   }
   starts[distinct] = sum;
   SortOccurrences(ranks);

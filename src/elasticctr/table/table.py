@@ -76,7 +76,7 @@ class Table:
         )
 
     def layout(self, slots: Sequence[SlotTarget]) -> Layout:
-        """Says once how `slots` are pulled and pushed. `layout.lookup(values, offsets, samples)` makes lookups for it."""
+        """Says once how `slots` are pulled and pushed; its `lookup(values, offsets, samples)` takes a batch."""
         names = [segment.name for segment in self.settings.segments]
         for slot in slots:
             for name in slot.columns:
@@ -99,7 +99,7 @@ class Table:
         )
 
     def find(self, lookup: Lookup, insert: bool = False) -> None:
-        """Gives every feasign of the lookup its row. With `insert`, new ones are counted and admitted: once per batch."""
+        """Gives every feasign its row. With `insert` new ones are counted and admitted: once per training batch."""
         self._native.find(lookup, insert)
 
     def pull(self, lookup: Lookup, layout: Layout, targets: Sequence[Array]) -> None:
