@@ -20,8 +20,8 @@ constexpr size_t kSparseness = 4;
 
 // One multiplication; good enough for a table that lives for one batch.
 inline uint64_t Scatter(uint64_t feasign) {
-  const auto product = static_cast<unsigned __int128>(feasign ^ 0x9E3779B97F4A7C15ULL) * 0xD6E8FEB86659FD93ULL;
-  return static_cast<uint64_t>(product) ^ static_cast<uint64_t>(product >> 64);
+  const uint64_t product = feasign * 0xD6E8FEB86659FD93ULL;
+  return product ^ (product >> 32);
 }
 
 // Open addressing over positions in `feasigns`, which count from 1; a free place holds 0. Kept per thread: the size
