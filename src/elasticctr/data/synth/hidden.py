@@ -19,11 +19,11 @@ Floats = NDArray[np.float64]
 Ranks = NDArray[np.int64]
 
 # Shares of the variance of the log-odds.
-MAIN, PAIRS, DENSE = 0.65, 0.2, 0.15
+MAIN, PAIRS, DENSE = 0.6, 0.15, 0.25
 # Ids beyond this rank matter less and less: they are seen too rarely for anyone to learn more of them.
-COMMON_RANK = 300.0
+COMMON_RANK = 20.0
 # Slots that act together have few enough values for their pairs to repeat.
-PAIR_CARDINALITY = 3200
+PAIR_CARDINALITY = 700
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 
 
@@ -34,7 +34,7 @@ class HiddenModel:
         self.spec = spec
         draw = np.random.default_rng([spec.seed, 0x5EED])
         slots, dims = len(spec.cardinalities), spec.schema_.dense_dim
-        self.slot_weights = draw.lognormal(0.0, 0.5, slots)
+        self.slot_weights = draw.lognormal(0.0, 1.0, slots)
         self.dense_weights = draw.normal(size=dims)
         self.salts = draw.integers(1, 1 << 62, size=2 * slots, dtype=np.uint64)
         candidates = [s for s, c in enumerate(spec.cardinalities) if 2 < c <= PAIR_CARDINALITY and not spec.multi[s]]
@@ -88,6 +88,7 @@ class HiddenModel:
         h = mix64(ranks.astype(np.uint64) * _GOLDEN + self.salts[slot + len(self.slot_weights)])
         lanes = h.view(np.uint16).reshape(-1, 4).astype(np.float32)
         lanes -= 32767.5
+        lanes *= np.sqrt(COMMON_RANK / (COMMON_RANK + ranks))[:, None]
         result = np.zeros((len(counts), 4), dtype=np.float32)
         result[counts > 0] = lanes / 32768
         return result
