@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import typer
 
+from elasticctr.cli.cache import cache
 from elasticctr.cli.convert import convert
 from elasticctr.cli.inspect import inspect
 from elasticctr.cli.synth import synth
@@ -16,4 +17,5 @@ app = typer.Typer(
 )
 app.command()(inspect)
 app.command()(convert)
+app.command()(cache)
 app.command()(synth)

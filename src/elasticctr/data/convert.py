@@ -57,20 +57,21 @@ def convert_log(
     """`merge`: put all slots into one, for libsvm. `strict`: a bad line is an error instead of being left out."""
     options = options or ReadOptions()
     log = open_log(location, schema, format, options)
-    log = log.with_schema(_reading_schema(log.schema))
+    if log.cache is None:
+        log = log.with_schema(_reading_schema(log.schema))
     target = target_schema(log.schema, to or _format_by_name(out), merge, delimiter="\t" if ".tsv" in out.name else ",")
     warnings = _warnings(log.schema, target)
     schema_path = schema_path or out.with_name(out.name.split(".")[0] + ".schema.yaml")
     rows = lines = bad = 0
     bad_lines: list[str] = []
     with open_writer(out, target, overwrite=overwrite) as writer:
-        for chunk in log.chunks(options):
-            parsed = chunk.parsed
+        for piece in log.pieces(options):
+            parsed = piece.parsed
             if strict and parsed.bad:
-                raise DataError(parsed.bad[0].reason, chunk.path, parsed.bad[0].line)
+                raise DataError(parsed.bad[0].reason, piece.path, parsed.bad[0].line)
             lines += parsed.lines
             bad += parsed.bad_count
-            bad_lines += [f"{chunk.path}:{b.line}: {b.reason}" for b in parsed.bad[: _EXAMPLES - len(bad_lines)]]
+            bad_lines += [f"{piece.path}:{b.line}: {b.reason}" for b in parsed.bad[: _EXAMPLES - len(bad_lines)]]
             batch = parsed.batch
             if target.format is not Format.FEASIGN and _SHOWS_LOST not in warnings and np.any(batch.shows != 1):
                 warnings.append(_SHOWS_LOST)

@@ -72,6 +72,25 @@ def test_plain_output_is_for_people(made: Path) -> None:
     assert status == 0 and "2,000 samples" in out
 
 
+def test_a_cache_is_a_location(made: Path, tmp_path: Path) -> None:
+    command = ("data", "cache", made / "part-00000.txt", tmp_path / "c", "--schema", made / "schema.yaml", "--json")
+    status, out, _ = run(*command)
+    assert (status, json.loads(out)["samples"]) == (0, 2000)
+    status, out, _ = run(*command)
+    assert (status, json.loads(out)["error"]["code"]) == (13, "AlreadyExists")
+    assert run(*command, "--overwrite")[0] == 0
+    direct = json.loads(run("data", "inspect", made / "part-00000.txt", "--schema", made / "schema.yaml", "--json")[1])
+    cached = json.loads(run("data", "inspect", tmp_path / "c", "--json")[1])
+    for key in ("rows", "labels", "sparse", "dense"):
+        assert cached[key] == direct[key], key
+    other = tmp_path / "other.yaml"
+    other.write_text("slots: [{kind: sparse, name: '1'}]\n")
+    status, out, _ = run("data", "inspect", tmp_path / "c", "--schema", other, "--json")
+    assert (status, json.loads(out)["error"]["code"]) == (15, "FailedPrecondition")
+    assert run("data", "convert", tmp_path / "c", tmp_path / "x.txt", "--to", "slot")[0] == 0
+    assert (tmp_path / "x.txt").read_bytes() == (made / "part-00000.txt").read_bytes()
+
+
 def test_date_tree(tmp_path: Path) -> None:
     base = ("data", "synth", tmp_path, "--rows", 600, "--slots", 2, "--dense", 0, "--cardinality", 9)
     assert run(*base, "--dates", "20260101..20260102", "--hours")[0] == 0
@@ -140,6 +159,6 @@ def test_a_real_process_ends_with_the_status_of_its_error(tmp_path: Path) -> Non
 
 
 def test_every_data_command_shows_an_example() -> None:
-    for command in ("inspect", "convert", "synth"):
+    for command in ("inspect", "convert", "synth", "cache"):
         status, out, _ = run("data", command, "--help")
         assert status == 0 and "Example" in out and "--json" in out, command

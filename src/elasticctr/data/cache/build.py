@@ -11,7 +11,7 @@ import os
 import secrets
 import shutil
 import socket
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pyarrow as pa
@@ -72,8 +72,9 @@ def build_cache(
     options: ReadOptions,
     *,
     require_label: bool = True,
+    advance: Callable[[int], None] = lambda samples: None,
 ) -> Cache:
-    """Parses `sources` into `directory`, in place of a cache that may be there."""
+    """Parses `sources` into `directory`, in place of a cache that may be there. `advance` is told of progress."""
     directory = Path(directory)
     _refuse_foreign(directory)
     _remove_abandoned(directory)
@@ -81,7 +82,7 @@ def build_cache(
     try:
         temporary.mkdir(parents=True)
         identities = tuple(SourceIdentity.of(source) for source in sources)
-        manifest = _write(temporary, sources, identities, schema, options, require_label)
+        manifest = _write(temporary, sources, identities, schema, options, require_label, advance)
         for identity, source in zip(identities, sources, strict=True):
             if (identity.size, identity.stamp) != source.stamp():
                 raise DataError("changed while it was being cached; try again when it is complete", source.path)
@@ -121,6 +122,7 @@ def _write(
     schema: Schema,
     options: ReadOptions,
     require_label: bool,
+    advance: Callable[[int], None],
 ) -> Manifest:
     judge = Judge(schema, options, Stats())
     reader = make_reader(schema, options, require_label=require_label)
@@ -134,6 +136,7 @@ def _write(
                 start = file.tell()
                 writer.write_batch(encode(batch))
                 chunks.append(ChunkEntry(offset=start, size=file.tell() - start, rows=len(batch), crc32c=0))
+                advance(len(batch))
         judge.finish()
         file.flush()
         os.fsync(file.fileno())

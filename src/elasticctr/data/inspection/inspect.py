@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
+from contextlib import closing
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
 import pyarrow.parquet
 
+from elasticctr.data.cache import Cache, is_cache
 from elasticctr.data.guess import HEAD_BYTES, Guess, guess_text
 from elasticctr.data.guess_columns import guess_parquet
 from elasticctr.data.inspection.summary import DenseSummary, LabelSummary, SparseSummary, Summary
-from elasticctr.data.pipeline import Chunk, default_workers, read_chunks
+from elasticctr.data.parser import Parsed
+from elasticctr.data.pipeline import default_workers, read_chunks
 from elasticctr.data.readers import Place, make_reader
 from elasticctr.data.schema import Format, Schema
 from elasticctr.data.settings import ReadOptions
@@ -23,18 +26,34 @@ _PARQUET_ROWS = 2000
 
 
 @dataclass(frozen=True, slots=True)
+class Piece:
+    path: str
+    parsed: Parsed
+
+
+@dataclass(frozen=True, slots=True)
 class Log:
     """Files and how to read them. `notes`: what the guess rests on; empty if the schema was given."""
 
     sources: tuple[Source, ...]
     schema: Schema
     notes: tuple[str, ...] = ()
+    cache: Cache | None = None  # read instead of the sources
 
     def with_schema(self, schema: Schema) -> Log:
         return replace(self, schema=schema)
 
-    def chunks(self, options: ReadOptions) -> Generator[Chunk, None, None]:
-        return read_chunks(list(self.sources), make_reader(self.schema, options), Place(), default_workers(options))
+    def pieces(self, options: ReadOptions) -> Generator[Piece, None, None]:
+        """Parsed samples in reading order, some thousands at a time."""
+        if self.cache is not None:
+            for i in range(self.cache.chunk_count):
+                chunk = self.cache.chunk(i)
+                yield Piece(str(self.cache.directory), Parsed(chunk.slice(0, len(chunk)), len(chunk), 0, [], 0))
+            return
+        reader = make_reader(self.schema, options)
+        with closing(read_chunks(list(self.sources), reader, Place(), default_workers(options))) as chunks:
+            for part in chunks:
+                yield Piece(part.path, part.parsed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +81,9 @@ class Inspection:
 
 def open_log(location: str, schema: Schema | None, format: Format | None, options: ReadOptions) -> Log:
     """Finds the files and, without a schema, guesses one from the first that is not empty."""
+    if is_cache(location):
+        cache = Cache.open(location, schema)
+        return Log((), cache.schema, ("a cached sample set, which keeps its schema",), cache)
     sources = tuple(resolve(location, options))
     if schema is not None:
         if format is not None and format is not schema.format:
@@ -91,10 +113,9 @@ def inspect_log(
     lines = bad = 0
     bad_lines: list[str] = []
     is_complete = True
-    chunks = log.chunks(options)
-    try:
-        for chunk in chunks:
-            parsed = chunk.parsed
+    with closing(log.pieces(options)) as pieces:
+        for piece in pieces:
+            parsed = piece.parsed
             batch = parsed.batch
             if rows is not None and summary.rows + len(batch) > rows:
                 batch = batch.slice(0, rows - summary.rows)
@@ -102,18 +123,16 @@ def inspect_log(
             lines += parsed.lines
             bad += parsed.bad_count
             room = BAD_LINES_KEPT - len(bad_lines)
-            bad_lines += [f"{chunk.path}:{b.line}: {b.reason}" for b in parsed.bad[:room]]
+            bad_lines += [f"{piece.path}:{b.line}: {b.reason}" for b in parsed.bad[:room]]
             summary.add(batch)
             advance(len(batch))
             if not is_complete:
                 break
-    finally:
-        chunks.close()
     if not summary.rows:
         raise _nothing(location, log.schema, lines, bad_lines)
     return Inspection(
         location=location,
-        files=tuple(source.path for source in log.sources),
+        files=tuple(source.path for source in log.sources) or (location,),
         schema=log.schema,
         notes=log.notes,
         rows=summary.rows,
@@ -121,7 +140,7 @@ def inspect_log(
         lines=lines,
         bad=bad,
         bad_lines=tuple(bad_lines),
-        bytes=_stored_bytes(log.sources),
+        bytes=_stored_bytes(log.sources) if log.cache is None else log.cache.manifest.size,
         labels=summary.labels(),
         sparse=summary.sparse(),
         dense=summary.dense(),
