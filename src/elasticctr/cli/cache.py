@@ -36,7 +36,7 @@ def cache(
 
     Example: `elasticctr data cache train.txt train.cache --schema schema.yaml`
     """
-    if is_cache(out) and not overwrite:
+    if is_cache(str(out)) and not overwrite:
         raise AlreadyExists(f"{out}: holds a cache already; choose another folder or add --overwrite")
     options = parse_settings(
         ReadOptions, {"start": start, "end": end, "on_bad": "fail" if strict else "skip"}, "data cache"
