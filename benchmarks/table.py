@@ -12,10 +12,10 @@ import itertools
 from collections.abc import Callable
 from pathlib import Path
 
-import measure
 import numpy as np
 from numpy.typing import NDArray
 
+import measure
 from elasticctr import _native
 from elasticctr.table import SegmentSettings, SlotTarget, Table, TableSettings
 

@@ -1,5 +1,6 @@
 """Sparse tables: u64 feasign -> row of weights, optimizer state and counters."""
 
+from elasticctr._native import Layout, Lookup, TableStats
 from elasticctr.table.settings import (
     AdagradSettings,
     AdamSettings,
@@ -16,7 +17,7 @@ from elasticctr.table.settings import (
     UniformSettings,
     ZerosSettings,
 )
-from elasticctr.table.table import Layout, Lookup, Rows, SlotTarget, Table, TableStats
+from elasticctr.table.table import Rows, SlotTarget, Table
 
 __all__ = [
     "AdagradSettings",

@@ -132,9 +132,9 @@ class Table:
         """All rows, in chunks of up to `limit`, of a range of buckets. The table must not change meanwhile."""
         cursor = 0
         while True:
-            cursor, feasigns, *columns = self._native.export_rows(*buckets, limit, cursor)
+            cursor, feasigns, weights, shows, clicks, last_seen = self._native.export_rows(*buckets, limit, cursor)
             if len(feasigns):
-                yield Rows(feasigns, *columns, found=np.ones(len(feasigns), dtype=np.bool_))
+                yield Rows(feasigns, weights, shows, clicks, last_seen, np.ones(len(feasigns), dtype=np.bool_))
             if cursor == 0:
                 return
 

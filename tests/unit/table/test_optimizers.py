@@ -92,7 +92,7 @@ IDS = [f"{s.name}-{i}" for i, (s, _) in enumerate(CASES)]
 FEASIGNS = np.array([0, 1, 2**64 - 1, 2**63, 77, 10**12], np.uint64)
 
 
-def make_table(settings, dim, bound=None):
+def make_table(settings, dim):
     segment = SegmentSettings(name="w", dim=dim, optimizer=settings, initializer=NormalSettings(std=0.3))
     return Table(TableSettings(name="t", segments=(segment,), seed=5))
 
@@ -190,7 +190,9 @@ def test_agrees_with_torch():
             gradients = torch.tensor(np.array([sums[i] for i in sorted(sums)]), dtype=torch.float32)
             for group in optimizer.param_groups:
                 group["lr"] *= scale
-            embedding.weight.grad = torch.sparse_coo_tensor(indices[None], gradients, embedding.weight.shape)
+            embedding.weight.grad = torch.sparse_coo_tensor(
+                indices[None], gradients, embedding.weight.shape, check_invariants=True
+            )
             optimizer.step()
             for group in optimizer.param_groups:
                 group["lr"] /= scale
