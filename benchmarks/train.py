@@ -21,7 +21,6 @@ from contenders.roster import Cell, Contender, choose
 from measure import WORK, stamp
 
 CELLS = [Cell(precision, size) for precision in ("fp32", "bf16") for size in (4096, 512)]
-WINDOW_TRIES = 3
 
 
 @dataclass(frozen=True)
@@ -32,7 +31,8 @@ class Plan:
     seconds: float
     rows: int
     seeds: int
-    foreign_cores: float  # a window in which others used more is repeated
+    foreign_cores: float  # a window in which others used more is noisy
+    window_tries: int  # how often a noisy one is tried
     has_warm_up_round: bool
     is_quick: bool
 
@@ -52,12 +52,22 @@ class Bench:
             self._run_cell(cell)
             print_table(self._records, cell)
         return summarise(self._records) | {
+            "noisy_windows": self._count_noisy(),
             "auc_best": about["best_auc"],
             "rounds": self._plan.rounds,
             "window_s": self._plan.seconds,
             "rows": self._plan.rows,
             "quick": self._plan.is_quick,
         }
+
+    def _count_noisy(self) -> int:
+        windows = [window for record in self._records for window in record.windows]
+        noisy = sum(window["other_cores"] > self._plan.foreign_cores for window in windows)
+        if noisy:
+            print(
+                f"\n{noisy} of {len(windows)} windows had company on the cores (over {self._plan.foreign_cores}): run again"
+            )
+        return noisy
 
     def _prepare_environments(self) -> dict[str, Path | str]:
         """Interpreters by environment; for one that could not be made, why."""
@@ -94,16 +104,24 @@ class Bench:
         takes_part = [c for c in self._plan.contenders if cell.precision in c.precisions]
         if self._plan.is_quick and cell.precision == "bf16":  # a minute is short; float32 tells of the readers
             takes_part = [c for c in takes_part if c.variant not in ("cache", "text")]
-        started: list[tuple[Record, Worker]] = []
-        for contender in takes_part:
-            record = Record(contender, cell)
-            self._records.append(record)
-            python = self._pythons[contender.environment] if contender.environment else Path(sys.executable)
+        records = [Record(contender, cell) for contender in takes_part]
+        self._records += records
+        ready: list[tuple[Record, Worker]] = []
+        starting: list[tuple[Record, Worker]] = []
+        # torch.compile settles for lesser instructions when its probe of the CPU takes long: one at a time, first.
+        for record in sorted(records, key=lambda record: not record.contender.is_compiled):
+            environment = record.contender.environment
+            python = self._pythons[environment] if environment else Path(sys.executable)
             if isinstance(python, str):
                 record.failure = python
                 continue
-            started.append((record, self._start(contender, cell, python)))
-        return [(record, worker) for record, worker in map(self._await_ready, started) if record.failure is None]
+            worker = self._start(record.contender, cell, python)
+            if record.contender.is_compiled:
+                ready.append(self._await_ready((record, worker)))
+            else:
+                starting.append((record, worker))
+        ready += map(self._await_ready, starting)
+        return [(record, worker) for record, worker in ready if record.failure is None]
 
     def _start(self, contender: Contender, cell: Cell, python: Path) -> Worker:
         settings = WITHOUT_AMX if cell.precision == "bf16" and contender.name in self._without_amx else {}
@@ -131,7 +149,9 @@ class Bench:
         try:
             windows = [worker.run(self._plan.seconds)]
             while (
-                not is_warm_up and windows[-1]["other_cores"] > self._plan.foreign_cores and len(windows) < WINDOW_TRIES
+                not is_warm_up
+                and windows[-1]["other_cores"] > self._plan.foreign_cores
+                and len(windows) < self._plan.window_tries
             ):
                 windows.append(worker.run(self._plan.seconds))
         except WorkerError as failure:
@@ -188,7 +208,8 @@ def _read_plan() -> Plan:
         seconds if args.seconds is None else args.seconds,
         rows if args.rows is None else args.rows,
         seeds if args.seeds is None else args.seeds,
-        args.foreign_cores if not args.quick else float("inf"),
+        args.foreign_cores,
+        window_tries=1 if args.quick else 3,
         has_warm_up_round=not args.quick,
         is_quick=args.quick,
     )

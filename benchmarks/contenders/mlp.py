@@ -18,12 +18,11 @@ from worker import Order, Stack, serve
 
 
 class Tower(Stack):
-    version = torch.__version__
-
     def __init__(self, order: Order, seed: int) -> None:
         torch_net.set_up(seed)
         tower = torch_net.make_tower()
         self._optimizer = torch.optim.Adam(tower.parameters(), lr=LEARNING_RATE, fused=True)
+        self.version = torch_net.describe(order.variant == "compiled")
         self._forward = torch.compile(tower) if order.variant == "compiled" else tower
         self._precision = order.precision
         self._input = torch.randn(order.batch_size, torch_net.INPUTS, requires_grad=True)

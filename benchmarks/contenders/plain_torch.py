@@ -25,13 +25,13 @@ Tensors = tuple[Tensor, Tensor, Tensor]
 
 
 class PlainTorch(Stack):
-    version = torch.__version__
-
     def __init__(self, order: Order, seed: int) -> None:
         torch_net.set_up(seed)
         self._precision = order.precision
         self._net = torch_net.WideDeep()
-        self._forward = torch.compile(self._net) if order.variant.endswith("_compiled") else self._net
+        is_compiled = order.variant.endswith("_compiled")
+        self.version = torch_net.describe(is_compiled)
+        self._forward = torch.compile(self._net) if is_compiled else self._net
         self._optimizers: list[torch.optim.Optimizer] = [
             torch.optim.Adam(self._net.parameters(), lr=LEARNING_RATE, fused=True)
         ]

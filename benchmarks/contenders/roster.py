@@ -45,6 +45,10 @@ class Contender:
         return f"{self.stack} {self.variant}"
 
     @property
+    def is_compiled(self) -> bool:
+        return self.variant.endswith("compiled")
+
+    @property
     def is_peer(self) -> bool:
         """Trains the complete model, and is not ours."""
         return self.stack not in ("mlp", "ours")

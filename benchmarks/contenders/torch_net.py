@@ -45,3 +45,12 @@ class WideDeep(nn.Module):
 
 def autocast(precision: str) -> AbstractContextManager[None]:
     return torch.autocast("cpu", dtype=torch.bfloat16, enabled=precision == "bf16")
+
+
+def describe(is_compiled: bool) -> str:
+    """torch's version, and the instructions compiled code uses."""
+    if not is_compiled:
+        return torch.__version__
+    from torch._inductor.cpu_vec_isa import pick_vec_isa
+
+    return f"{torch.__version__}, {str(pick_vec_isa()) or 'no vector instructions'}"
