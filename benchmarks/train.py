@@ -64,9 +64,7 @@ class Bench:
         windows = [window for record in self._records for window in record.windows]
         noisy = sum(window["other_cores"] > self._plan.foreign_cores for window in windows)
         if noisy:
-            print(
-                f"\n{noisy} of {len(windows)} windows had company on the cores (over {self._plan.foreign_cores}): run again"
-            )
+            print(f"\n{noisy} of {len(windows)} windows had company on the cores: run again")
         return noisy
 
     def _prepare_environments(self) -> dict[str, Path | str]:

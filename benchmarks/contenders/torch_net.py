@@ -53,4 +53,4 @@ def describe(is_compiled: bool) -> str:
         return torch.__version__
     from torch._inductor.cpu_vec_isa import pick_vec_isa
 
-    return f"{torch.__version__}, {str(pick_vec_isa()) or 'no vector instructions'}"
+    return f"{torch.__version__}, {pick_vec_isa()}"
