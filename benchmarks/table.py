@@ -168,9 +168,7 @@ def main() -> None:
     arguments = measure.parse_arguments("Sparse table against NumPy and torch")
     sizes = [1_000_000] if arguments.quick else [1_000_000, 10_000_000, 50_000_000]
     rounds = 24 if arguments.quick else 48
-    print(
-        f"{SAMPLES} samples x {SLOTS} slots, dim {DIM}, Adam; {_native.threads()} threads; pulls and pushes of values"
-    )
+    print(f"{SAMPLES} samples x {SLOTS} slots, dim {DIM}, Adam; {_native.threads()} threads; M/s are values")
     result: dict[str, float] = {}
     pulls, pushes, overheads = [], [], []
     for size in sizes:
