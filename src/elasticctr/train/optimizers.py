@@ -7,6 +7,7 @@ from collections.abc import Iterable
 import torch
 from torch import nn
 
+from elasticctr.train.dense_optimizer import DenseAdam
 from elasticctr.train.job import DenseSettings
 
 
@@ -14,7 +15,7 @@ def make_optimizer(parameters: Iterable[nn.Parameter], settings: DenseSettings) 
     rate, decay = settings.learning_rate, settings.weight_decay
     match settings.optimizer:
         case "adam":
-            return torch.optim.Adam(parameters, lr=rate, weight_decay=decay, fused=True)
+            return DenseAdam(parameters, lr=rate, weight_decay=decay)
         case "adamw":
             return torch.optim.AdamW(parameters, lr=rate, weight_decay=decay, fused=True)
         case "adagrad":
