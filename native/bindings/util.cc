@@ -5,6 +5,7 @@
 #include "bindings/bindings.h"
 #include "util/crc32c.h"
 #include "util/hash.h"
+#include "util/memory.h"
 #include "util/status.h"
 #include "util/thread_pool.h"
 
@@ -45,6 +46,7 @@ void BindUtil(nb::module_& m) {
   m.def(
       "raise_error", [](int code, const std::string& message) { throw Error(static_cast<Code>(code), message); },
       "code"_a, "message"_a, "Throws the native error of a code: how tests reach every one.");
+  m.def("keep_freed_memory", &KeepFreedMemory);
   m.def("set_threads", [](size_t threads) {
     nb::gil_scoped_release release;
     ThreadPool::SetDefaultThreads(threads);

@@ -17,6 +17,7 @@ class DNNSettings(TowerSettings):
 class DNN(Model):
     name = "dnn"
     settings_class = DNNSettings
+    is_tower = True
 
     def __init__(self, spec: InputSpec, settings: DNNSettings) -> None:
         super().__init__(spec, settings)

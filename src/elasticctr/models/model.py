@@ -55,6 +55,7 @@ class Model(nn.Module):
     name: ClassVar[str]  # in messages; the class's own name unless set
     settings_class: ClassVar[type[ModelSettings]] = ModelSettings
     linear: ClassVar[bool] = False  # whether pooled slots need a linear weight
+    is_tower: ClassVar[bool] = False  # nearly all arithmetic is in an MLP, which has threads of its own
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()

@@ -26,6 +26,7 @@ class WideDeepSettings(TowerSettings):
 class WideDeep(Model):
     name = "wide_deep"
     settings_class = WideDeepSettings
+    is_tower = True
 
     def __init__(self, spec: InputSpec, settings: WideDeepSettings) -> None:
         super().__init__(spec, settings)

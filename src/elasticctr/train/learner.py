@@ -31,10 +31,8 @@ from elasticctr.train.sparse import SparseInputs, make_input_spec
 class Learner:
     def __init__(self, job: Job, model_class: type[Model] | None = None) -> None:
         settings = job.train
-        if settings.threads is not None:
-            _native.set_threads(settings.threads)
-            torch.set_num_threads(settings.threads)
         cls = model_class or registry.resolve(job.model.name)
+        _set_threads(cls, settings.threads)
         options = registry.parse(cls, job.model.options, "model")
         spec = make_input_spec(job.samples, registry.input_needs(cls, options))
         self.model = registry.create(cls, spec, options, seed=settings.seed)
@@ -121,3 +119,11 @@ class Learner:
                     f"{checkpoint.path}: was trained with {what} {found.get(what)!r}, this job has {own!r}; "
                     "use the job it was trained with, or start a new run in another directory"
                 )
+
+
+def _set_threads(cls: type[Model], threads: int | None) -> None:
+    _native.keep_freed_memory()
+    if threads is not None:
+        _native.set_threads(threads)
+    # What torch is left with beside a native tower is over sooner than its threads are awake.
+    torch.set_num_threads(1 if cls.is_tower else _native.threads())
