@@ -20,6 +20,7 @@ def shard_of(feasign: int, shards: int) -> int: ...
 def raise_error(code: int, message: str) -> None:
     """Throws the native error of a code: how tests reach every one."""
 
+def keep_freed_memory() -> None: ...
 def set_threads(threads: int) -> None: ...
 def threads() -> int: ...
 
@@ -362,6 +363,23 @@ def cpu_features() -> dict[str, bool]:
 def tower_kernels() -> list[str]:
     """
     Names of the kernel sets this CPU can run, best first within a precision.
+    """
+
+def adam_step(
+    weights: Sequence[int],
+    gradients: Sequence[int],
+    means: Sequence[int],
+    squares: Sequence[int],
+    steps: Sequence[int],
+    sizes: Sequence[int],
+    learning_rate: float,
+    beta1: float,
+    beta2: float,
+    epsilon: float,
+    weight_decay: float,
+) -> None:
+    """
+    One step of Adam over tensors given as addresses of float32s; advances their step counts.
     """
 
 class TowerPass:

@@ -114,6 +114,10 @@ def _explain(cls: type[BaseModel], error: Any) -> str:
         return f"unknown key {where!r}; {hint}"
     if error["type"] == "missing":
         return f"{where!r} is required"
+    if error["type"] == "union_tag_invalid":
+        tag, expected = str(error["ctx"]["tag"]), str(error["ctx"]["expected_tags"])
+        close = difflib.get_close_matches(repr(tag), expected.split(", "), n=1, cutoff=0.5)
+        return f"{where}: {tag!r} is none of {expected}" + (f"; did you mean {close[0]}?" if close else "")
     message = str(error["msg"]).removeprefix("Value error, ")
     given = error.get("input")
     shown = f" (got {given!r})" if isinstance(given, (str, int, float, bool)) or given is None else ""

@@ -2,8 +2,21 @@
 
 from __future__ import annotations
 
-from pydantic import BaseModel, ConfigDict
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Discriminator
 
 
 class Settings(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True)
+
+
+def tagged_by(key: str, default: str) -> Discriminator:
+    """Picks the member of a union of tagged settings by `key`; without it, the one tagged `default`."""
+
+    def tag_of(value: Any) -> str:
+        found = value.get(key, default) if isinstance(value, Mapping) else getattr(value, key, default)
+        return str(found)
+
+    return Discriminator(tag_of)

@@ -11,9 +11,9 @@ import json
 from enum import StrEnum
 from typing import Annotated, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, Tag, model_validator
 
-from elasticctr.config import Settings
+from elasticctr.config import Settings, tagged_by
 
 
 class Format(StrEnum):
@@ -76,7 +76,9 @@ class DenseSlot(Settings):
         return self
 
 
-Slot = Annotated[SparseSlot | DenseSlot, Field(discriminator="kind")]
+Slot = Annotated[
+    Annotated[SparseSlot, Tag("sparse")] | Annotated[DenseSlot, Tag("dense")], tagged_by("kind", default="sparse")
+]
 
 
 class Schema(Settings):

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, Tag, model_validator
 
-from elasticctr.config import Settings
+from elasticctr.config import Settings, tagged_by
 
 Rate = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
@@ -68,7 +68,12 @@ class FtrlSettings(_Optimizer):
 
 
 OptimizerSettings = Annotated[
-    SgdSettings | AdagradSettings | RowwiseAdagradSettings | AdamSettings | FtrlSettings, Field(discriminator="name")
+    Annotated[SgdSettings, Tag("sgd")]
+    | Annotated[AdagradSettings, Tag("adagrad")]
+    | Annotated[RowwiseAdagradSettings, Tag("rowwise_adagrad")]
+    | Annotated[AdamSettings, Tag("adam")]
+    | Annotated[FtrlSettings, Tag("ftrl")],
+    tagged_by("name", default="adam"),
 ]
 
 
@@ -108,7 +113,11 @@ class NormalSettings(Settings):
 
 
 InitializerSettings = Annotated[
-    ZerosSettings | ConstantSettings | UniformSettings | NormalSettings, Field(discriminator="name")
+    Annotated[ZerosSettings, Tag("zeros")]
+    | Annotated[ConstantSettings, Tag("constant")]
+    | Annotated[UniformSettings, Tag("uniform")]
+    | Annotated[NormalSettings, Tag("normal")],
+    tagged_by("name", default="uniform"),
 ]
 
 

@@ -65,36 +65,36 @@ class DenseSettings(Settings):
 class EarlyStopping(Settings):
     """Stop when the validation metric has not improved for `patience` evaluations."""
 
-    metric: Literal["auc", "gauc", "logloss"] = "auc"
-    patience: int = Field(2, ge=1)
+    metric: Literal["auc", "gauc", "logloss"] = Field("auc", description="of the validation data")
+    patience: int = Field(2, ge=1, description="evaluations without improvement until the run stops")
     min_delta: float = Field(1e-5, ge=0, description="what counts as an improvement")
 
 
 class Plateau(Settings):
     """Multiply the learning rate by `factor` when the validation metric stalls for `patience` evaluations."""
 
-    metric: Literal["auc", "gauc", "logloss"] = "auc"
-    factor: float = Field(0.1, gt=0, lt=1)
-    patience: int = Field(1, ge=1)
-    min_delta: float = Field(1e-5, ge=0)
+    metric: Literal["auc", "gauc", "logloss"] = Field("auc", description="of the validation data")
+    factor: float = Field(0.1, gt=0, lt=1, description="multiplies every learning rate")
+    patience: int = Field(1, ge=1, description="evaluations without improvement until it does")
+    min_delta: float = Field(1e-5, ge=0, description="what counts as an improvement")
     min_scale: float = Field(1e-4, gt=0, description="never below this fraction of the starting rate")
 
 
 class TrainSettings(Settings):
     """The course of training."""
 
-    batch_size: int = Field(512, ge=1, le=1 << 22)
-    epochs: int = Field(1, ge=1)
+    batch_size: int = Field(512, ge=1, le=1 << 22, description="samples learned from at once")
+    epochs: int = Field(1, ge=1, description="times the training data is gone through")
     steps: int | None = Field(None, ge=1, description="stop after this many batches, whatever the epoch")
     eval_every: int | None = Field(None, ge=1, description="batches between evaluations; default: each epoch's end")
-    eval_batch_size: int = Field(8192, ge=1)
-    early_stopping: EarlyStopping | None = None
-    plateau: Plateau | None = None
+    eval_batch_size: int = Field(8192, ge=1, description="samples scored at once; changes no result")
+    early_stopping: EarlyStopping | None = Field(None, description="when to stop before the last epoch")
+    plateau: Plateau | None = Field(None, description="when to lower the learning rates")
     warmup_steps: int = Field(0, ge=0, description="batches over which the learning rate rises from 0")
     precision: Literal["fp32", "bf16"] = Field("fp32", description="of the dense arithmetic; parameters stay fp32")
     compile: bool = Field(False, description="compile the dense model with torch.compile (needs a C++ compiler)")
     threads: int | None = Field(None, ge=1, description="default: every CPU this process may use")
-    seed: int = Field(0, ge=0, lt=1 << 63)
+    seed: int = Field(0, ge=0, lt=1 << 63, description="of initial values, shuffling and dropout")
     gauc_slot: str | None = Field(None, description="slot whose first value groups samples for GAUC")
     checkpoint_every: int | None = Field(
         None, ge=1, description="batches between checkpoints; default: after each epoch"
@@ -121,12 +121,12 @@ class Job(Settings):
 
     run_dir: str = Field("runs/latest", description="everything the run writes goes here")
     samples: Schema = Field(alias="schema", description="inline, or the path of a schema file")
-    data: JobData
-    model: ModelSettings = ModelSettings()
-    sparse: SparseSettings = SparseSettings()
-    dense: DenseSettings = DenseSettings()
-    loss: LossSettings = LossSettings()
-    train: TrainSettings = TrainSettings()
+    data: JobData = Field(description="where samples come from")
+    model: ModelSettings = Field(ModelSettings(), description="which model, and its settings")
+    sparse: SparseSettings = Field(SparseSettings(), description="rows of sparse slots")
+    dense: DenseSettings = Field(DenseSettings(), description="optimizer of the dense parameters")
+    loss: LossSettings = Field(LossSettings(), description="what training makes small")
+    train: TrainSettings = Field(TrainSettings(), description="the course of training")
 
     model_config = Settings.model_config | {"populate_by_name": True}
 
