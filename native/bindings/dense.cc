@@ -9,6 +9,7 @@
 
 #include "bindings/bindings.h"
 #include "dense/adam.h"
+#include "dense/bce.h"
 #include "dense/cpu.h"
 #include "dense/kernels.h"
 #include "dense/tower.h"
@@ -122,6 +123,12 @@ void RunAdam(const std::vector<Address>& weights, const std::vector<Address>& gr
 }  // namespace
 
 void BindDense(nb::module_& m) {
+  m.def(
+      "bce_gradient",
+      [](Address logits, Address labels, size_t label_stride, Address weights, size_t n, Address gradient) {
+        return dense::BceGradient(At(logits), At(labels), label_stride, At(weights), n, At(gradient));
+      },
+      "logits"_a, "labels"_a, "label_stride"_a, "weights"_a, "n"_a, "gradient"_a);
   m.def(
       "cpu_features",
       [] {

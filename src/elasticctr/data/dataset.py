@@ -81,7 +81,7 @@ class Dataset:
         shuffle = Shuffle(self.options.shuffle_rows, self.seed, epoch)
         portions = self._portions(shuffle, start.place)
         stats = Stats(start.lines_read, start.samples_read, start.bad_read)
-        tally: Tally = Judge(self.schema, self.options, stats)
+        tally: Tally = Judge(self.schema, self.options, stats, self.sources[0].path if self.sources else "")
         if self._cache is not None:
             tally = Tally(replace(stats, examples=self._cache.manifest.examples))
         try:

@@ -134,8 +134,10 @@ class Tally:
 class Judge(Tally):
     """Counts, and decides when bad lines are too many."""
 
-    def __init__(self, schema: Schema, options: ReadOptions, stats: Stats) -> None:
+    def __init__(self, schema: Schema, options: ReadOptions, stats: Stats, first_path: str = "") -> None:
+        """`first_path` names the data in messages about all of it."""
         super().__init__(stats)
+        self._first_path = first_path
         self._format = schema.format.value
         self._options = options
 
@@ -159,10 +161,12 @@ class Judge(Tally):
         if stats.samples:
             return
         if stats.lines == 0:
-            raise DataError("no samples: every file is empty")
+            raise DataError("no samples: the file, and any other of the data, is empty", self._first_path)
         if stats.bad == stats.lines:
             raise DataError(
                 f"all {stats.lines} lines are bad; is the format really {self._format!r}? {stats.describe()}"
             )
         low, high = self._options.fraction
-        raise DataError(f"no samples: none of {stats.lines} lines falls into fraction [{low:g}, {high:g})")
+        raise DataError(
+            f"no samples: none of {stats.lines} lines falls into fraction [{low:g}, {high:g})", self._first_path
+        )

@@ -5,23 +5,13 @@ Everything is computed from log-sigmoids, so that logits of any size give finite
 
 from __future__ import annotations
 
-from typing import Literal
-
 import torch
-from pydantic import Field
 from torch import Tensor
 from torch.nn import functional as F
 
-from elasticctr.config import Settings
+from elasticctr import _native
 from elasticctr.models.inputs import Inputs
-
-
-class LossSettings(Settings):
-    kind: Literal["bce", "focal"] = Field("bce", description="bce: cross-entropy; focal: easy samples count less")
-    positive_weight: float = Field(1.0, gt=0, description="weight of positive samples; above 1 raises predictions")
-    label_smoothing: float = Field(0.0, ge=0.0, lt=1.0, description="e moves labels to e / 2 and 1 - e / 2")
-    gamma: float = Field(2.0, ge=0.0, le=20.0, description="focal: how much less easy samples count; 0: not at all")
-    embedding_l2: float = Field(0.0, ge=0.0, description="penalty on the squared embeddings a batch uses, per sample")
+from elasticctr.models.loss_settings import LossSettings
 
 
 class Loss:
@@ -31,6 +21,7 @@ class Loss:
 
     def __init__(self, settings: LossSettings) -> None:
         self.settings = settings
+        self._is_plain = settings.kind == "bce" and settings.positive_weight == 1 and settings.label_smoothing == 0
 
     def __call__(self, logits: Tensor, labels: Tensor, weights: Tensor | None = None) -> Tensor:
         """Scalar loss of logits [B] or [B, L], labels of as many elements, weights [B]."""
@@ -47,6 +38,24 @@ class Loss:
         ratio = self.settings.positive_weight
         scale = None if ratio == 1.0 else torch.tensor(ratio, dtype=logits.dtype, device=logits.device)
         return F.binary_cross_entropy_with_logits(logits, targets, weights, pos_weight=scale)
+
+    def backward(self, logits: Tensor, labels: Tensor, weights: Tensor, penalty: Tensor | None = None) -> float:
+        """Goes back from the loss of float32 logits (and a penalty added to it), and returns the loss."""
+        if self._is_plain and penalty is None and logits.ndim == 1 and logits.is_cpu and logits.is_contiguous():
+            gradient = torch.empty_like(logits)
+            loss = _native.bce_gradient(
+                logits.data_ptr(),
+                labels.data_ptr(),
+                labels.stride(0),
+                weights.data_ptr(),
+                len(logits),
+                gradient.data_ptr(),
+            )
+            logits.backward(gradient)  # type: ignore[no-untyped-call]
+            return loss
+        total = self(logits, labels, weights)
+        (total if penalty is None else total + penalty).backward()  # type: ignore[no-untyped-call]
+        return float(total.detach())
 
     def penalty(self, inputs: Inputs) -> Tensor | None:
         """L2 of the batch's embeddings, to be added to the loss; None if it is switched off."""

@@ -11,16 +11,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from elasticctr.models.cpu import prepare_torch
-
-prepare_torch()  # some of it must be set before torch is imported, which job.py does
-
-from elasticctr.train.job import Job, load_job  # noqa: E402
+from elasticctr.train.job import Job, load_job
 
 if TYPE_CHECKING:
     from elasticctr.models.model import Model
     from elasticctr.train.trainer import Result
 
 __all__ = ["Job", "load_job", "train"]
+
+prepare_torch()  # some of it must be set before torch is imported, which the other modules here do
 
 
 def train(job: Job, *, model_class: type[Model] | None = None, resume: bool = False, quiet: bool = False) -> Result:

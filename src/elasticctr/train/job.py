@@ -15,7 +15,7 @@ from elasticctr.config import Settings, apply_overrides, load_yaml, parse_settin
 from elasticctr.data.schema import Schema
 from elasticctr.data.settings import DataSettings
 from elasticctr.errors import ConfigError
-from elasticctr.models.losses import LossSettings
+from elasticctr.models.loss_settings import LossSettings
 from elasticctr.table.settings import (
     AdamSettings,
     AdmissionSettings,

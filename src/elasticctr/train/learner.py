@@ -6,6 +6,7 @@ The loop around it (files, epochs, evaluation, checkpoints) is trainer.py's. A l
 from __future__ import annotations
 
 import pickle
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +18,7 @@ from elasticctr.data.batch import Batch
 from elasticctr.errors import Corruption, FailedPrecondition
 from elasticctr.models import registry
 from elasticctr.models.dense import load_dense
+from elasticctr.models.layers import set_tower_precision
 from elasticctr.models.losses import Loss
 from elasticctr.models.model import Model
 from elasticctr.table import Lookup
@@ -44,11 +46,14 @@ class Learner:
             "options": options.model_dump(mode="json"),
         }
         self._precision = settings.precision
+        set_tower_precision(settings.precision)
         self._forward = torch.compile(self.model) if settings.compile else self.model
         self._loss = Loss(job.loss)
-        self._optimizer = make_optimizer(self.model.parameters(), job.dense)
+        self._parameters = list(self.model.parameters())
+        self._optimizer = make_optimizer(self._parameters, job.dense)
         self._clip_norm = job.dense.clip_norm
         self._learning_rate = job.dense.learning_rate
+        self._lr_scale = 1.0
         torch.manual_seed(settings.seed)
 
     def look_up(self, batch: Batch) -> tuple[Lookup, ...]:
@@ -56,31 +61,43 @@ class Learner:
 
     def step(self, item: Item, lr_scale: float = 1.0) -> float:
         """Learns from one batch and returns its loss. The batch is scored for `metrics` before it is learned from."""
-        self.model.train()
+        if not self.model.training:
+            self.model.train()
         batch = item.batch
         labels = torch.from_numpy(batch.labels[:, 0] if batch.labels.shape[1] == 1 else batch.labels)
         inputs = self.sparse.pull(item, train=True)
-        with torch.autocast("cpu", torch.bfloat16, enabled=self._precision == "bf16"):
+        with self._computing():
             logits = self._forward(inputs).float()
-        loss = self._loss(logits, labels, torch.from_numpy(batch.weights))
-        penalty = self._loss.penalty(inputs)
-        (loss if penalty is None else loss + penalty).backward()  # type: ignore[no-untyped-call]
-        for group in self._optimizer.param_groups:
-            group["lr"] = self._learning_rate * lr_scale
+        loss = self._loss.backward(logits, labels, torch.from_numpy(batch.weights), self._loss.penalty(inputs))
         if self._clip_norm is not None:
-            torch.nn.utils.clip_grad_norm_(self.model.parameters(), self._clip_norm)
+            torch.nn.utils.clip_grad_norm_(self._parameters, self._clip_norm)
+        if lr_scale != self._lr_scale:
+            self._set_lr_scale(lr_scale)
         self._optimizer.step()
-        self._optimizer.zero_grad(set_to_none=True)
+        for parameter in self._parameters:
+            parameter.grad = None
         self.sparse.push(item, inputs, lr_scale)
         first = logits.detach() if logits.ndim == 1 else logits.detach()[:, 0]
         self.metrics.update(first.numpy(), batch.labels[:, 0], batch.weights)
-        return float(loss.detach())
+        return loss
+
+    def _computing(self) -> AbstractContextManager[object]:
+        # A tower takes its precision from its own switch; autocast would only add casts around it.
+        if self._precision == "fp32" or self.model.is_tower:
+            return nullcontext()
+        return torch.autocast("cpu", torch.bfloat16)
+
+    def _set_lr_scale(self, scale: float) -> None:
+        self._lr_scale = scale
+        for group in self._optimizer.param_groups:
+            group["lr"] = self._learning_rate * scale
 
     @torch.no_grad()
     def predict(self, item: Item) -> NDArray[np.float32]:
         """Logits of a batch, [n] or [n, labels]. Changes nothing."""
-        self.model.eval()
-        with torch.autocast("cpu", torch.bfloat16, enabled=self._precision == "bf16"):
+        if self.model.training:
+            self.model.eval()
+        with self._computing():
             logits = self.model(self.sparse.pull(item, train=False))
         scores: NDArray[np.float32] = logits.float().numpy()
         return scores
@@ -105,6 +122,7 @@ class Learner:
             dense = torch.load(checkpoint.dense, weights_only=True)
             load_dense(self.model, dense["model"], str(checkpoint.dense))
             self._optimizer.load_state_dict(dense["optimizer"])
+            self._set_lr_scale(1.0)
             torch.set_rng_state(dense["random"])
         except (RuntimeError, ValueError, KeyError, EOFError, pickle.UnpicklingError) as e:
             raise Corruption(f"{checkpoint.dense}: cannot be read back: {e}") from e

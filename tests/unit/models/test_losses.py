@@ -99,3 +99,18 @@ def test_embedding_l2():
 def test_bad_settings(bad):
     with pytest.raises(ConfigError, match=next(iter(bad))):
         parse_settings(LossSettings, bad, "job.yaml")
+
+
+@pytest.mark.parametrize("n", [0, 1, 7, 4096])
+def test_the_native_gradient_is_autograds(n: int) -> None:
+    generator = torch.Generator().manual_seed(n)
+    logits = (torch.randn(n, generator=generator) * 30).requires_grad_()
+    labels, weights = torch.rand(n, 2, generator=generator)[:, 1], torch.rand(n, generator=generator)
+    native = Loss(LossSettings()).backward(logits, labels, weights)
+    reference = logits.detach().double().requires_grad_()
+    loss = Loss(LossSettings())(reference, labels.double(), weights.double())
+    loss.backward()
+    if n:
+        assert native == pytest.approx(float(loss), rel=1e-6)
+    assert logits.grad is not None and reference.grad is not None
+    torch.testing.assert_close(logits.grad.double(), reference.grad, rtol=2e-6, atol=1e-7 / max(n, 1))

@@ -124,7 +124,7 @@ def _write(
     require_label: bool,
     advance: Callable[[int], None],
 ) -> Manifest:
-    judge = Judge(schema, options, Stats())
+    judge = Judge(schema, options, Stats(), sources[0].path if sources else "")
     reader = make_reader(schema, options, require_label=require_label)
     workers = default_workers(options) if options.prefetch else 0
     chunks: list[ChunkEntry] = []
