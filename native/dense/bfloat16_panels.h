@@ -138,12 +138,13 @@ DENSE_TARGET void PackBackwardBfloat16(const float* weights, size_t out, size_t 
   }
 }
 
-DENSE_TARGET void BiasGradientBfloat16(const Block& dy, size_t first, size_t last, float* bias) {
+DENSE_TARGET void BiasGradientBfloat16(const Block& dy, size_t first, size_t last, bool add, float* bias) {
   const __m512i high_half = _mm512_set1_epi32(static_cast<int>(0xFFFF0000u));
   const size_t words = (dy.count + 1) / 2;
   for (size_t n = first; n < last; n += kHalf) {
     const char* from = dy.pairs + n / kPanel * dy.pairs_stride + n % kPanel * 4;
-    __m512 total = _mm512_setzero_ps();
+    const __mmask16 inside = MaskOf(last - n);
+    __m512 total = add ? _mm512_maskz_loadu_ps(inside, bias + n) : _mm512_setzero_ps();
     for (size_t done = 0; done < words; done += kGradientChunk) {
       __m512 even = _mm512_setzero_ps(), odd = _mm512_setzero_ps();
       for (size_t w = std::min(kGradientChunk, words - done); w > 0; --w, from += kPairBytes) {
@@ -153,7 +154,7 @@ DENSE_TARGET void BiasGradientBfloat16(const Block& dy, size_t first, size_t las
       }
       total = _mm512_add_ps(total, _mm512_add_ps(even, odd));
     }
-    _mm512_mask_storeu_ps(bias + n, MaskOf(last - n), total);
+    _mm512_mask_storeu_ps(bias + n, inside, total);
   }
 }
 

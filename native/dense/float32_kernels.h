@@ -43,10 +43,12 @@ DENSE_TARGET void MultiplyFloat32(const Block& a, size_t depth, const char* pack
   MultiplyPanels<V, 1, FinishFloat32>(a, depth, depth * kPanel, packed, columns, epilogue);
 }
 
-DENSE_TARGET void BiasGradientFloat32(const Block& dy, size_t first, size_t last, float* bias) {
+DENSE_TARGET void BiasGradientFloat32(const Block& dy, size_t first, size_t last, bool add, float* bias) {
   for (size_t n = first; n < last; n += kPanel) {
     const auto* row = reinterpret_cast<const float*>(dy.pairs + n / kPanel * dy.pairs_stride);
+    const size_t bytes = std::min(kPanel, last - n) * sizeof(float);
     alignas(64) float total[kPanel] = {};
+    if (add) std::memcpy(total, bias + n, bytes);
     for (size_t done = 0; done < dy.count; done += kGradientChunk) {
       alignas(64) float sum[kPanel] = {};
       for (size_t r = std::min(kGradientChunk, dy.count - done); r > 0; --r, row += kPanel) {
@@ -54,15 +56,15 @@ DENSE_TARGET void BiasGradientFloat32(const Block& dy, size_t first, size_t last
       }
       for (size_t j = 0; j < kPanel; ++j) total[j] += sum[j];
     }
-    std::memcpy(bias + n, total, std::min(kPanel, last - n) * sizeof(float));
+    std::memcpy(bias + n, total, bytes);
   }
 }
 
 template <typename V>
-DENSE_TARGET void WeightGradientFloat32(const Block& dy, const Block& x, size_t in, size_t first, size_t last,
+DENSE_TARGET void WeightGradientFloat32(const Block& dy, const Block& x, size_t in, size_t first, size_t last, bool add,
                                         float* weights, float* bias) {
-  GradientPanels<V>(dy, x, dy.count, in, first, last, weights);
-  BiasGradientFloat32(dy, first, last, bias);
+  GradientPanels<V>(dy, x, dy.count, in, first, last, add, weights);
+  BiasGradientFloat32(dy, first, last, add, bias);
 }
 
 DENSE_TARGET void LoadFloat32(const float* source, size_t stride, size_t columns, const Block* mask, const Block& to) {

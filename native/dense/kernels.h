@@ -16,6 +16,9 @@ namespace elasticctr::dense {
 
 inline constexpr size_t kPanel = 32;
 
+// The most rows any kernel sums before it adds to memory; a multiple of what every other one does.
+inline constexpr size_t kGradientRows = 512;
+
 inline constexpr size_t RoundUp(size_t n, size_t unit) { return (n + unit - 1) / unit * unit; }
 inline constexpr size_t Panels(size_t columns) { return (columns + kPanel - 1) / kPanel; }
 
@@ -61,10 +64,11 @@ struct Kernels {
   // a [count, depth] times packed weights [depth, columns].
   void (*multiply)(const Block& a, size_t depth, const char* packed, size_t columns, const Epilogue& epilogue);
 
-  // Rows [first, last) of dW = dyᵀ x, written to weights [out, in]; the same rows of the bias gradient. Both sum
-  // over all rows of the batch in an order that depends on nothing else. REQUIRES: first is a multiple of 32.
-  void (*weight_gradient)(const Block& dy, const Block& x, size_t in, size_t first, size_t last, float* weights,
-                          float* bias);
+  // Rows [first, last) of dW = dyᵀ x and of the bias gradient, written to weights [out, in] and bias or, with `add`,
+  // added to them. Sums go in chunks of rows, each added to memory in turn: handing over a batch in pieces of
+  // kGradientRows changes nothing. REQUIRES: first is a multiple of 32.
+  void (*weight_gradient)(const Block& dy, const Block& x, size_t in, size_t first, size_t last, bool add,
+                          float* weights, float* bias);
 
   size_t packed_bytes(size_t depth, size_t columns) const {
     return Panels(columns) * kPanel * RoundUp(depth, kPanel) * element_bytes;

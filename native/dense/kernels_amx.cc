@@ -17,8 +17,8 @@ namespace {
 constexpr size_t kTileRows = 16;
 constexpr size_t kTileBytes = 1024;
 constexpr size_t kRowMultiple = 2 * kTileRows;
-constexpr size_t kStepRows = 2 * kTileRows;  // rows of the batch one tile product of a weight gradient sums over
-constexpr size_t kChunkRows = 512;           // rows summed in tiles before they are added to memory
+constexpr size_t kStepRows = 2 * kTileRows;   // rows of the batch one tile product of a weight gradient sums over
+constexpr size_t kChunkRows = kGradientRows;  // rows summed in tiles before they are added to memory
 
 DENSE_TARGET void Begin() { LoadTileConfig(); }
 DENSE_TARGET void End() { _tile_release(); }
@@ -87,8 +87,8 @@ DENSE_TARGET void TransposeChunk(const Block& dy, size_t row, size_t steps, size
   }
 }
 
-DENSE_TARGET void WeightGradient(const Block& dy, const Block& x, size_t in, size_t first, size_t last, float* weights,
-                                 float* bias) {
+DENSE_TARGET void WeightGradient(const Block& dy, const Block& x, size_t in, size_t first, size_t last, bool add,
+                                 float* weights, float* bias) {
   thread_local Buffer transposed;
   const size_t padded = RoundUp(last, kPanel);  // columns past the width are there and zero
   transposed.Reserve((padded - first) * kChunkRows * 2);
@@ -102,11 +102,11 @@ DENSE_TARGET void WeightGradient(const Block& dy, const Block& x, size_t in, siz
       for (size_t n = first; n < last; n += kPanel) {
         const char* left = transposed.data() + (n - first) / kTileRows * steps * kTileBytes;
         Product(left, steps * kTileBytes, kTileBytes, right, kTileRows * kPairBytes, steps, width > kTileRows, c);
-        StoreGradient(c, std::min(kPanel, last - n), width, row > 0, weights + n * in + panel * kPanel, in);
+        StoreGradient(c, std::min(kPanel, last - n), width, add || row > 0, weights + n * in + panel * kPanel, in);
       }
     }
   }
-  BiasGradientBfloat16(dy, first, last, bias);
+  BiasGradientBfloat16(dy, first, last, add, bias);
 }
 
 }  // namespace

@@ -36,10 +36,10 @@ DENSE_TARGET void Multiply(const Block& a, size_t depth, const char* packed, siz
   MultiplyPanels<Vector, 2, FinishBfloat16>(a, (depth + 1) / 2, PackedWords(depth), packed, columns, epilogue);
 }
 
-DENSE_TARGET void WeightGradient(const Block& dy, const Block& x, size_t in, size_t first, size_t last, float* weights,
-                                 float* bias) {
-  GradientPanels<Vector>(dy, x, (dy.count + 1) / 2, in, first, last, weights);
-  BiasGradientBfloat16(dy, first, last, bias);
+DENSE_TARGET void WeightGradient(const Block& dy, const Block& x, size_t in, size_t first, size_t last, bool add,
+                                 float* weights, float* bias) {
+  GradientPanels<Vector>(dy, x, (dy.count + 1) / 2, in, first, last, add, weights);
+  BiasGradientBfloat16(dy, first, last, add, bias);
 }
 
 }  // namespace

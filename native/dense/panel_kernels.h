@@ -130,11 +130,12 @@ DENSE_INLINE void StoreGradient(const float* c, size_t rows, size_t columns, boo
 }
 
 // Rows summed in registers before they are added to memory: a chunk of two panels stays in the first-level cache.
-inline constexpr size_t kGradientChunk = 128;
+inline constexpr size_t kGradientChunk = 128;  // words
+static_assert(kGradientRows % (2 * kGradientChunk) == 0);
 
 template <typename V>
 DENSE_TARGET void GradientPanels(const Block& dy, const Block& x, size_t words, size_t in, size_t first, size_t last,
-                                 float* weights) {
+                                 bool add, float* weights) {
   static constexpr GradientTiles<V> tiles;
   constexpr size_t kColumns = V::kVectors * V::kLanes;
   alignas(64) float c[V::kGradientRows * kPanel];
@@ -150,7 +151,7 @@ DENSE_TARGET void GradientPanels(const Block& dy, const Block& x, size_t words, 
         for (size_t column = 0; column < width; column += kColumns) {
           tiles.of[rows](reinterpret_cast<const char*>(a), 0, b + column, depth, c + column);
         }
-        StoreGradient(c, rows, width, done != 0, weights + n * in + panel * kPanel, in);
+        StoreGradient(c, rows, width, add || done != 0, weights + n * in + panel * kPanel, in);
       }
     }
   }

@@ -149,17 +149,28 @@ void Tower::Backward(Rows dy, const float* const* weights, MutableRows dx, float
   if (rows == 0) throw Error(Code::kFailedPrecondition, "this tower has no forward pass to go back through");
   workspace.rows = 0;
   Pack(weights, nullptr, workspace);
+  // As many rows at a time as keep all threads busy and, for a few threads, stay in cache until their weight gradients
+  // are summed.
+  const size_t step = std::min(RoundUp(kMostBlockRows * ThreadPool::Default().size(), kGradientRows), rows);
   workspace.gradients.resize(layers());
   for (size_t l = 0; l < layers(); ++l) {
-    workspace.gradients[l].Reserve(Panels(widths_[l + 1]) * kernels_.panel_bytes(rows));
+    workspace.gradients[l].Reserve(Panels(widths_[l + 1]) * kernels_.panel_bytes(step));
   }
+  for (size_t first = 0; first < rows; first += step) {
+    const size_t last = std::min(first + step, rows);
+    BackwardRows(rows, first, last, dy, dx, workspace);
+    AddWeightGradients(rows, first, last, weight_gradients, bias_gradients, workspace);
+  }
+}
+
+void Tower::BackwardRows(size_t rows, size_t begin, size_t end, Rows dy, MutableRows dx, Workspace& workspace) const {
   ThreadPool& pool = ThreadPool::Default();
-  const size_t block_rows = BlockRows(rows, pool.size());
-  pool.Run((rows + block_rows - 1) / block_rows, [&](size_t i) {
+  const size_t here = end - begin, block_rows = BlockRows(here, pool.size());
+  pool.Run((here + block_rows - 1) / block_rows, [&](size_t i) {
     const KernelScope scope(kernels_);
-    const size_t first = i * block_rows, count = std::min(block_rows, rows - first);
+    const size_t local = i * block_rows, count = std::min(block_rows, here - local), first = begin + local;
     const auto gradient = [&](size_t l) {  // of what layer l writes
-      Block block = Slice(workspace.gradients[l], rows, first, count);
+      Block block = Slice(workspace.gradients[l], here, local, count);
       if (block.rows == nullptr) {
         const size_t panel_bytes = kernels_.panel_bytes(count);
         block.rows = Scratch(l, Panels(widths_[l + 1]) * panel_bytes).data();
@@ -189,12 +200,11 @@ void Tower::Backward(Rows dy, const float* const* weights, MutableRows dx, float
       out = in;
     }
   });
-  WeightGradients(rows, weight_gradients, bias_gradients, workspace);
 }
 
 // Ranges of output rows, the most work first so that no thread is left with a long task at the end.
-void Tower::WeightGradients(size_t rows, float* const* weight_gradients, float* const* bias_gradients,
-                            const Workspace& workspace) const {
+void Tower::AddWeightGradients(size_t rows, size_t begin, size_t end, float* const* weight_gradients,
+                               float* const* bias_gradients, const Workspace& workspace) const {
   struct Piece {
     size_t layer, first, last;
     size_t work;
@@ -213,9 +223,9 @@ void Tower::WeightGradients(size_t rows, float* const* weight_gradients, float* 
   pool.Run(pieces.size(), [&](size_t i) {
     const KernelScope scope(kernels_);
     const auto& [l, first, last, work] = pieces[i];
-    kernels_.weight_gradient(Slice(workspace.gradients[l], rows, 0, rows),
-                             Slice(workspace.activations[l], rows, 0, rows), widths_[l], first, last,
-                             weight_gradients[l], bias_gradients[l]);
+    const Block dy = Slice(workspace.gradients[l], end - begin, 0, end - begin);
+    const Block x = Slice(workspace.activations[l], rows, begin, end - begin);
+    kernels_.weight_gradient(dy, x, widths_[l], first, last, begin > 0, weight_gradients[l], bias_gradients[l]);
   });
 }
 

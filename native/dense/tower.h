@@ -1,8 +1,8 @@
 // A tower: Linear layers with ReLU between them, trained on the CPU faster than a general tensor library can.
 //
 // A step packs the weights once, then takes blocks of rows through all layers while they are in cache: forward,
-// later backward to the gradient of the input. Weight gradients come last, one task per range of output rows, each
-// summing over the whole batch. So every number is computed in the same order whatever the number of threads.
+// later backward to the gradient of the input. Weight gradients follow, one task per range of output rows, each summing
+// over the batch in order. So every number is computed in the same order whatever the number of threads.
 //
 // Threads: one tower may be used from several threads as long as each call has its own Workspace.
 #pragma once
@@ -20,7 +20,7 @@ namespace elasticctr::dense {
 struct Workspace {
   size_t rows = 0;                  // of the forward pass that filled it; 0 when it holds none
   std::vector<Buffer> activations;  // what each layer reads, then the output where it has a ReLU
-  std::vector<Buffer> gradients;    // of what each layer writes
+  std::vector<Buffer> gradients;    // of what each layer writes, for some rows at a time
   std::vector<Buffer> packed;       // weights, and after them the padded biases
 };
 
@@ -55,8 +55,10 @@ class Tower {
 
  private:
   void Pack(const float* const* weights, const float* const* biases, Workspace& workspace) const;
-  void WeightGradients(size_t rows, float* const* weight_gradients, float* const* bias_gradients,
-                       const Workspace& workspace) const;
+  // Of rows [begin, end) of the batch: back through the layers, then weight gradients of what that left behind.
+  void BackwardRows(size_t rows, size_t begin, size_t end, Rows dy, MutableRows dx, Workspace& workspace) const;
+  void AddWeightGradients(size_t rows, size_t begin, size_t end, float* const* weight_gradients,
+                          float* const* bias_gradients, const Workspace& workspace) const;
   Block Slice(const Buffer& buffer, size_t rows, size_t first, size_t count) const;
 
   std::vector<size_t> widths_;

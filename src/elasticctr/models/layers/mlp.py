@@ -70,8 +70,9 @@ class MLP(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         if self._has_native_form():
-            weights = [linear.weight for linear in self._layers()]
-            biases = [linear.bias for linear in self._layers()]
+            layers = self._layers()
+            weights = [layer.weight for layer in layers]
+            biases = [layer.bias for layer in layers]
             if native_tower.can_run(x, [*weights, *biases]):
                 precision = native_tower.tower_precision() if self.training else "fp32"
                 tower = native_tower.tower_for(self.widths, self.relu_last, precision)
