@@ -1,91 +1,126 @@
 """An MLP alone, trained natively and by torch, eager and compiled, in fp32 and bf16: samples per second.
 
-One step is forward, BCE loss, backward to input and parameters, Adam. All contestants run in turn, round after round,
-and the median round counts. Usage: python benchmarks/tower.py [--quick]
+One step is forward, BCE loss, backward to input and parameters, Adam. Native and torch live in a process each, with the
+environment that suits them; they run in turn, round after round, and the median round counts.
+Usage: python benchmarks/tower.py [--quick]
 """
 
 from __future__ import annotations
-
-# ruff: noqa: E402
-from elasticctr.models.cpu import cpu_features, prepare_torch
-
-prepare_torch()  # before torch is imported: it reads its environment then
 
 import argparse
 import json
 import os
 import statistics
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 
-import torch
-from torch import nn
+from elasticctr.models.cpu import cpu_features, environment
 
-from elasticctr.models.layers import MLP, set_native_towers, set_tower_precision
-from elasticctr.train.dense_optimizer import DenseAdam
-
+KINDS = ("native", "eager", "compiled")
+WORKERS = {"native": "native", "eager": "torch", "compiled": "torch"}
 WIDTHS = (247, 512, 256, 128, 32)
 
 
 def make_step(batch: int, precision: str, kind: str) -> Callable[[], None]:
+    import torch
+
+    from elasticctr.models.layers import MLP, set_native_towers, set_tower_precision
+    from elasticctr.train.dense_optimizer import DenseAdam
+
     torch.manual_seed(0)
     is_native = kind == "native"
+    set_native_towers(is_native)
     model = MLP(WIDTHS[0], WIDTHS[1:])
     optimizer = DenseAdam(model.parameters()) if is_native else torch.optim.Adam(model.parameters(), fused=True)
     forward = torch.compile(model) if kind == "compiled" else model
     x = torch.randn(batch, WIDTHS[0], requires_grad=True)
     labels = (torch.rand(batch) < 0.25).float()
-    loss_of = nn.BCEWithLogitsLoss()
+    loss_of = torch.nn.BCEWithLogitsLoss()
 
     def step() -> None:
-        set_native_towers(is_native)
-        set_tower_precision("bf16" if is_native and precision == "bf16" else "fp32")
         x.grad = None
         optimizer.zero_grad(set_to_none=True)
-        with torch.autocast("cpu", dtype=torch.bfloat16, enabled=precision == "bf16" and not is_native):
+        if is_native:
+            set_tower_precision("bf16" if precision == "bf16" else "fp32")
             logits = forward(x).squeeze(1)
+        else:
+            with torch.autocast("cpu", dtype=torch.bfloat16, enabled=precision == "bf16"):
+                logits = forward(x).squeeze(1)
         loss_of(logits.float(), labels).backward()
         optimizer.step()
 
     return step
 
 
-def measure(step: Callable[[], None], seconds: float) -> float:
-    """Steps per second."""
-    step()
-    started, steps = time.perf_counter(), 0
-    while (elapsed := time.perf_counter() - started) < seconds:
+def work() -> None:
+    """Answers lines of JSON [kind, precision, batch, seconds] with the samples per second it reached."""
+    steps: dict[tuple[str, str, int], Callable[[], None]] = {}
+    for line in sys.stdin:
+        kind, precision, batch, seconds = json.loads(line)
+        key = (kind, precision, batch)
+        if key not in steps:
+            steps[key] = make_step(batch, precision, kind)
+            for _ in range(5):
+                steps[key]()
+        step, count = steps[key], 0
         step()
-        steps += 1
-    return steps / elapsed
+        started = time.perf_counter()
+        while (elapsed := time.perf_counter() - started) < seconds:
+            step()
+            count += 1
+        print(count * batch / elapsed, flush=True)
+
+
+def start_worker(name: str) -> subprocess.Popen[str]:
+    settings = environment()
+    if name == "torch":  # alone in its process, torch is better off with its own way of waiting
+        settings.pop("OMP_WAIT_POLICY")
+    return subprocess.Popen(
+        [sys.executable, __file__, "--worker"],
+        env={**settings, **os.environ},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+
+
+def ask(worker: subprocess.Popen[str], *question: object) -> float:
+    assert worker.stdin is not None and worker.stdout is not None
+    worker.stdin.write(json.dumps(question) + "\n")
+    worker.stdin.flush()
+    return float(worker.stdout.readline())
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="fewer and shorter rounds")
-    quick = parser.parse_args().quick
-    rounds, seconds = (3, 0.4) if quick else (7, 1.0)
-    # While torch computes, it has all cores; while the native pool does, torch has nothing to do in parallel.
-    torch.set_num_threads(len(os.sched_getaffinity(0)))
-    results: dict[str, float] = {}
+    parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.worker:
+        work()
+        return
+    rounds, seconds = (3, 0.4) if options.quick else (7, 1.0)
+    workers = {name: start_worker(name) for name in ("native", "torch")}
+    results: dict[str, object] = {}
     for precision in ("fp32", "bf16"):
         for batch in (4096, 512):
-            kinds = ("native", "eager", "compiled")
-            steps = {kind: make_step(batch, precision, kind) for kind in kinds}
-            rates: dict[str, list[float]] = {kind: [] for kind in kinds}
-            for kind in kinds:
-                measure(steps[kind], 0.2)
+            rates: dict[str, list[float]] = {kind: [] for kind in KINDS}
             for _ in range(rounds):
-                for kind in kinds:
-                    rates[kind].append(measure(steps[kind], seconds) * batch)
-            medians = {kind: statistics.median(rates[kind]) for kind in kinds}
+                for kind in KINDS:
+                    rates[kind].append(ask(workers[WORKERS[kind]], kind, precision, batch, seconds))
+            medians = {kind: statistics.median(rates[kind]) for kind in KINDS}
             ratio = medians["native"] / max(medians["eager"], medians["compiled"])
             shown = "  ".join(f"{kind} {value / 1e3:7.1f}k" for kind, value in medians.items())
             print(f"{precision} batch {batch:4d}: {shown} samples/s   native / best torch {ratio:.2f}", flush=True)
-            for kind, value in medians.items():
-                results[f"{kind}_{precision}_{batch}"] = round(value)
+            results |= {f"{kind}_{precision}_{batch}": round(value) for kind, value in medians.items()}
             results[f"vs_torch_{precision}_{batch}"] = round(ratio, 3)
-    print(json.dumps({**results, "torch": torch.__version__, "cpu": cpu_features()}))
+    for worker in workers.values():
+        assert worker.stdin is not None
+        worker.stdin.close()
+        worker.wait()
+    print(json.dumps({**results, "cpu": cpu_features()}))
 
 
 if __name__ == "__main__":

@@ -9,8 +9,13 @@
 namespace elasticctr::dense {
 namespace {
 
-// Rows taken through all layers at once: enough to pay for reading the weights, few enough to stay in cache.
-constexpr size_t kMostBlockRows = 256;
+// Rows taken through all layers at once: enough to pay for reading the weights, few enough to stay in cache and to let
+// one thread take over what another, held up by the rest of the machine, has not begun.
+constexpr size_t kMostBlockRows = 128;
+// Rows whose gradients are held at once. Each such step has threads wait for each other twice, which costs more than
+// caches gain as soon as other programs use the same cores, so it is large.
+constexpr size_t kStepRows = 4096;
+static_assert(kStepRows % kGradientRows == 0);
 constexpr size_t kBlockUnit = 32;
 
 // Between products of one task, in the thread that runs it.
@@ -149,9 +154,7 @@ void Tower::Backward(Rows dy, const float* const* weights, MutableRows dx, float
   if (rows == 0) throw Error(Code::kFailedPrecondition, "this tower has no forward pass to go back through");
   workspace.rows = 0;
   Pack(weights, nullptr, workspace);
-  // As many rows at a time as keep all threads busy and, for a few threads, stay in cache until their weight gradients
-  // are summed.
-  const size_t step = std::min(RoundUp(kMostBlockRows * ThreadPool::Default().size(), kGradientRows), rows);
+  const size_t step = std::min(kStepRows, rows);
   workspace.gradients.resize(layers());
   for (size_t l = 0; l < layers(); ++l) {
     workspace.gradients[l].Reserve(Panels(widths_[l + 1]) * kernels_.panel_bytes(step));

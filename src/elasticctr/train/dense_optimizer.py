@@ -7,7 +7,7 @@ would treat in a special way (sparse, on another device, amsgrad, ...) are left 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -22,7 +22,7 @@ class DenseAdam(torch.optim.Adam):
 
     def step(self, closure: Callable[[], float] | None = None) -> float | None:  # type: ignore[override]
         if closure is not None or not all(_is_plain(group) for group in self.param_groups):
-            return super().step(closure)
+            return cast("float | None", super().step(closure))
         for group in self.param_groups:
             parameters = [p for p in group["params"] if p.grad is not None]
             if parameters:
