@@ -73,7 +73,11 @@ struct Kernels {
   size_t packed_bytes(size_t depth, size_t columns) const {
     return Panels(columns) * kPanel * RoundUp(depth, kPanel) * element_bytes;
   }
-  size_t panel_bytes(size_t rows) const { return RoundUp(rows, row_multiple) * kPanel * element_bytes; }
+  // Panels a power of two apart would compete for the same few places in every cache.
+  size_t panel_bytes(size_t rows) const {
+    return RoundUp(rows, row_multiple) * kPanel * element_bytes + (rows >= 256 ? kPanelGap : 0);
+  }
+  static constexpr size_t kPanelGap = 16384 + 128;
 };
 
 // Every set of kernels this CPU can run, best first within a precision.

@@ -12,9 +12,8 @@ namespace {
 // Rows taken through all layers at once: enough to pay for reading the weights, few enough to stay in cache and to let
 // one thread take over what another, held up by the rest of the machine, has not begun.
 constexpr size_t kMostBlockRows = 128;
-// Rows whose gradients are held at once. Each such step has threads wait for each other twice, which costs more than
-// caches gain as soon as other programs use the same cores, so it is large.
-constexpr size_t kStepRows = 4096;
+// Rows whose gradients are held at once: few enough that the weight gradients find them and their activations in cache.
+constexpr size_t kStepRows = 512;
 static_assert(kStepRows % kGradientRows == 0);
 constexpr size_t kBlockUnit = 32;
 
