@@ -47,10 +47,13 @@ void BindUtil(nb::module_& m) {
       "raise_error", [](int code, const std::string& message) { throw Error(static_cast<Code>(code), message); },
       "code"_a, "message"_a, "Throws the native error of a code: how tests reach every one.");
   m.def("keep_freed_memory", &KeepFreedMemory);
-  m.def("set_threads", [](size_t threads) {
-    nb::gil_scoped_release release;
-    ThreadPool::SetDefaultThreads(threads);
-  }, "threads"_a);
+  m.def(
+      "set_threads",
+      [](size_t threads) {
+        nb::gil_scoped_release release;
+        ThreadPool::SetDefaultThreads(threads);
+      },
+      "threads"_a);
   m.def("threads", [] { return ThreadPool::Default().size(); });
 }
 

@@ -10,7 +10,8 @@ if TYPE_CHECKING:
     from elasticctr.models.dense import load_dense
     from elasticctr.models.export import export_onnx
     from elasticctr.models.inputs import Inputs, InputSpec, Sequence, SequenceSpec
-    from elasticctr.models.losses import Loss, LossSettings
+    from elasticctr.models.loss_settings import LossSettings
+    from elasticctr.models.losses import Loss
     from elasticctr.models.model import InputNeeds, Model, ModelSettings, TowerSettings
     from elasticctr.models.registry import MODELS, create, input_needs, parse, resolve
 
@@ -38,7 +39,8 @@ _HOMES = {
     "dense": ("load_dense",),
     "export": ("export_onnx",),
     "inputs": ("InputSpec", "Inputs", "Sequence", "SequenceSpec"),
-    "losses": ("Loss", "LossSettings"),
+    "loss_settings": ("LossSettings",),
+    "losses": ("Loss",),
     "model": ("InputNeeds", "Model", "ModelSettings", "TowerSettings"),
     "registry": ("MODELS", "create", "input_needs", "parse", "resolve"),
 }

@@ -6,9 +6,10 @@ changes no result. Each item carries the position in the data after it: that is 
 
 from __future__ import annotations
 
+import itertools
 import queue
 import threading
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +18,9 @@ from elasticctr.data.dataset import Dataset
 from elasticctr.data.schema import Schema
 from elasticctr.data.settings import DataSettings
 from elasticctr.table import Lookup
+
+_DEPTH = 3  # groups made ahead
+_HANDED_OVER = 4096  # samples at a time
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,16 +41,33 @@ def read_ahead(
     batch_size: int,
     epoch: int = 0,
     start: dict[str, Any] | None = None,
-    depth: int = 4,
 ) -> Generator[Item, None, None]:
     """Items of one epoch from `start` on. Closing the iterator ends the thread."""
-    items: queue.Queue[Item | BaseException | None] = queue.Queue(maxsize=depth)
+
+    def make() -> Iterator[Item]:
+        batches = dataset.iterate(batch_size=batch_size, epoch=epoch, start=start)
+        try:
+            for batch in batches:
+                yield Item(batch, look_up(batch), batches.state())
+        finally:
+            batches.close()
+
+    return ahead(make, _HANDED_OVER // batch_size)
+
+
+def ahead(make: Callable[[], Iterator[Item]], group: int) -> Generator[Item, None, None]:
+    """What `make` gives, made on a thread. Items are handed over `group` at a time, at least one.
+
+    Each hand-over has the two threads wait for the interpreter lock; small batches, one by one, would spend a tenth of
+    the training step on it.
+    """
+    groups: queue.Queue[list[Item] | BaseException | None] = queue.Queue(maxsize=_DEPTH)
     closed = threading.Event()
 
-    def put(item: Item | BaseException | None) -> bool:
+    def put(items: list[Item] | BaseException | None) -> bool:
         while not closed.is_set():
             try:
-                items.put(item, timeout=0.1)
+                groups.put(items, timeout=0.1)
                 return True
             except queue.Full:
                 continue
@@ -54,13 +75,10 @@ def read_ahead(
 
     def work() -> None:
         try:
-            batches = dataset.iterate(batch_size=batch_size, epoch=epoch, start=start)
-            try:
-                for batch in batches:
-                    if not put(Item(batch, look_up(batch), batches.state())):
-                        return
-            finally:
-                batches.close()
+            items = make()
+            while chunk := list(itertools.islice(items, max(group, 1))):
+                if not put(chunk):
+                    return
             put(None)
         except BaseException as e:
             put(e)
@@ -68,13 +86,10 @@ def read_ahead(
     thread = threading.Thread(target=work, name="elasticctr-read-ahead", daemon=True)
     thread.start()
     try:
-        while True:
-            item = items.get()
-            if item is None:
-                return
-            if isinstance(item, BaseException):
-                raise item
-            yield item
+        while (received := groups.get()) is not None:
+            if isinstance(received, BaseException):
+                raise received
+            yield from received
     finally:
         closed.set()
         thread.join()
