@@ -161,7 +161,7 @@ class Judge(Tally):
         if stats.samples:
             return
         if stats.lines == 0:
-            raise DataError("no samples: the file, and any other of the data, is empty", self._first_path)
+            raise DataError("no samples: this file is empty, and so is any other of the data", self._first_path)
         if stats.bad == stats.lines:
             raise DataError(
                 f"all {stats.lines} lines are bad; is the format really {self._format!r}? {stats.describe()}"
