@@ -107,6 +107,16 @@ class Dataset:
         workers = default_workers(self.options) if self.options.prefetch else 0
         return _read_files(read_chunks(sources, self._reader, start, workers))
 
+    def estimate_rows(self, state: State) -> int | None:
+        """Samples of an epoch, exact for a cache, else judged by how far the files are read at `state`."""
+        if self._cache is not None:
+            return len(self._cache)
+        sizes = [size for size, _ in (source.stamp() for source in self.sources) if size]
+        if len(sizes) < len(self.sources) or not state["samples"]:
+            return None
+        read = state["file"] + min(state["offset"] * len(sizes) / sum(sizes), 1.0)
+        return int(state["samples"] * len(sizes) / read) if read else None
+
     def _identity(self) -> str:
         """Changes with anything that changes the order or content of samples."""
         order = {"shuffle_rows"} if self._cache else _ORDER_OPTIONS

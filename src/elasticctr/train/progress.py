@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from types import TracebackType
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, Progress, TextColumn
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,20 +43,18 @@ def resident_gib() -> float:
 class TrainingProgress:
     """Context manager. `show` is called after every batch and decides itself how often to print."""
 
-    def __init__(self, total_samples: int | None, *, quiet: bool = False, every_s: float = 10.0) -> None:
+    def __init__(self, *, quiet: bool = False, every_s: float = 10.0) -> None:
         self._quiet = quiet
         self._every_s = every_s
         self._last = time.monotonic()
         self._console = Console(file=sys.stderr)
         self._bar: Progress | None = None
-        self._total = total_samples
         self._start = time.monotonic()
+        self._done_at_start: int | None = None
         if not quiet and self._console.is_terminal:
-            columns = [SpinnerColumn(), TextColumn("{task.description}")]
-            if total_samples:
-                columns += [BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()]
+            columns = (BarColumn(bar_width=20), TextColumn("{task.description}"))
             self._bar = Progress(*columns, console=self._console, refresh_per_second=4)
-            self._task = self._bar.add_task("reading…", total=total_samples)
+            self._task = self._bar.add_task("reading…", total=None)
 
     def __enter__(self) -> TrainingProgress:
         if self._bar:
@@ -74,12 +72,14 @@ class TrainingProgress:
         """Whether figures handed to `show` now would be seen; working them out costs something."""
         return not self._quiet and time.monotonic() - self._last >= (0.25 if self._bar else self._every_s)
 
-    def show(self, figures: Figures, done_samples: int) -> None:
+    def show(self, figures: Figures, total_samples: int | None) -> None:
+        """`total_samples` of the whole run, as far as it can be judged."""
         self._last = time.monotonic()
+        line = figures.line() + self._remaining(figures.samples, total_samples)
         if self._bar:
-            self._bar.update(self._task, completed=done_samples, description=figures.line())
+            self._bar.update(self._task, completed=figures.samples, total=total_samples, description=line)
         elif not self._quiet:
-            self._print(figures.line() + self._remaining(done_samples))
+            self._print(line)
 
     def note(self, text: str) -> None:
         """A line that stays: an evaluation, a checkpoint."""
@@ -93,8 +93,11 @@ class TrainingProgress:
     def _print(self, text: str) -> None:
         self._console.print(text, highlight=False, soft_wrap=True)
 
-    def _remaining(self, done_samples: int) -> str:
-        if not self._total or not done_samples:
+    def _remaining(self, done: int, total: int | None) -> str:
+        if self._done_at_start is None:
+            self._done_at_start, self._start = done, time.monotonic()
+        trained = done - self._done_at_start
+        if total is None or trained <= 0:
             return ""
-        left_s = (time.monotonic() - self._start) * (self._total - done_samples) / done_samples
-        return f"  eta {max(left_s, 0):.0f} s"
+        left_s = (time.monotonic() - self._start) * (total - done) / trained
+        return f"  {max(left_s, 0):,.0f} s left"

@@ -81,10 +81,9 @@ class Trainer:
         if resume:
             self._restore(open_checkpoint(self._run.path))
         began = time.monotonic()
-        total = self._total_samples()
         with (
             EventWriter(self._run.events, resume_step=self._at.step if resume else None) as self._events,
-            TrainingProgress(total, quiet=self._quiet) as self._progress,
+            TrainingProgress(quiet=self._quiet) as self._progress,
             Interrupt() as self._interrupt,
         ):
             self._write_event("start", {"commands": self._commands()})
@@ -166,7 +165,7 @@ class Trainer:
             window.samples_per_s,
         )
         if self._progress.is_due:
-            self._progress.show(figures, self._at.samples)
+            self._progress.show(figures, self._total_samples())
         if self._at.step % self._job.train.log_every == 0:
             values = {
                 "loss": figures.loss,
@@ -250,9 +249,13 @@ class Trainer:
         self._at = _Position(state["epoch"], state["step"], state["samples"], state["epoch_samples"], state["data"])
 
     def _total_samples(self) -> int | None:
-        """Of the whole run, as far as it is known beforehand."""
-        settings = self._job.train
-        return settings.steps * settings.batch_size if settings.steps else None
+        """Of the whole run, as far as it can be judged now."""
+        settings, at = self._job.train, self._at
+        limits = [settings.steps * settings.batch_size] if settings.steps else []
+        rows = self._train_data.estimate_rows(at.data) if at.data else None
+        if rows is not None:
+            limits.append(at.samples - at.epoch_samples + rows * (settings.epochs - at.epoch))
+        return min(limits, default=None)
 
     def _end(self, began: float, *, is_finished: bool) -> Result:
         progressive = self._learner.metrics

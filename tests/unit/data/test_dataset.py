@@ -266,3 +266,14 @@ def test_memory_stays_bounded(tmp_path: Path):
         data._reader.parse = lambda piece: reads.append(1) or parse(piece)  # type: ignore[method-assign]
         time.sleep(0.2)
         assert len(reads) <= 1
+
+
+def test_the_rows_of_an_epoch_are_judged_from_what_is_read(tmp_path: Path):
+    for number in range(4):
+        (tmp_path / f"part-{number}").write_text("".join(make_line(i) + "\n" for i in range(1000)))
+    batches = dataset(tmp_path / "part-*", block_bytes=4096).iterate(500)
+    for _ in range(5):
+        next(batches)
+    estimate = batches._dataset.estimate_rows(batches.state())
+    assert estimate is not None and 3000 < estimate < 5000
+    batches.close()
