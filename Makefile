@@ -3,6 +3,7 @@ PYTHON ?= python3.11
 VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
+SHELL  := /bin/bash
 SOURCES := $(shell find native CMakeLists.txt pyproject.toml constraints.txt -type f)
 CPP     := $(shell find native -name '*.h' -o -name '*.cc')
 
@@ -50,7 +51,10 @@ test-all: check test-native  ## everything, the slow suites too
 	$(BIN)/pytest -q
 
 bench: build  ## every benchmark against its peers (an hour); BENCH=--quick for a minute each
-	for script in parse table train; do $(BIN)/python benchmarks/$$script.py $(BENCH) || exit 1; done
+	mkdir -p .bench/results
+	set -o pipefail; for name in parse table tower train; do \
+	    $(BIN)/python benchmarks/$$name.py $(BENCH) | tee .bench/results/$$name.txt || exit 1; done
+	$(BIN)/python benchmarks/report.py $(foreach name,parse table tower train,.bench/results/$(name).txt)
 
 demo: build  ## synth, inspect, train, evaluate, report: the whole way on this machine
 	$(BIN)/elasticctr demo

@@ -26,7 +26,8 @@ class RunDirectory:
 
     @property
     def is_used(self) -> bool:
-        return self.events.exists() or bool(list_checkpoints(self.checkpoints))
+        """Whether there is something to lose. A run that failed before its first checkpoint left nothing."""
+        return self.metrics.exists() or bool(list_checkpoints(self.checkpoints))
 
     def begin(self, job: Job, *, resume: bool) -> None:
         """Makes the directory and notes what is run where. Refuses to mix two runs."""

@@ -197,9 +197,11 @@ class Trainer:
     def _evaluate_valid(self) -> None:
         if self._valid_data is None:
             return
-        metrics = self._evaluate(self._valid_data, "valid")
-        if self._schedule.see_evaluation(metrics):
+        best = self._evaluations.get("valid")
+        if self._schedule.see_evaluation(self._evaluate(self._valid_data, "valid")):
             note_best(self._run.checkpoints, self._checkpoint())
+        elif best is not None:
+            self._evaluations["valid"] = best  # reported with the state that is kept
 
     def _evaluate_test(self) -> None:
         if self._test_data is None:
@@ -234,6 +236,7 @@ class Trainer:
             "epoch_samples": at.epoch_samples,
             "data": at.data,
             "schedule": self._schedule.state(),
+            "valid": self._evaluations.get("valid"),
             "identity": self._learner.identity,
         }
         path = write_checkpoint(self._run.checkpoints, at.step, trainer, self._learner.save)
@@ -246,6 +249,8 @@ class Trainer:
         state = checkpoint.trainer
         self._learner.load(checkpoint)
         self._schedule.restore(state["schedule"])
+        if state["valid"] is not None:
+            self._evaluations["valid"] = state["valid"]
         self._at = _Position(state["epoch"], state["step"], state["samples"], state["epoch_samples"], state["data"])
 
     def _total_samples(self) -> int | None:

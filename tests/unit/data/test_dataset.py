@@ -195,7 +195,7 @@ def test_binary_garbage(tmp_path: Path):
 def test_no_sample_at_all(tmp_path: Path):
     path = tmp_path / "log"
     path.write_text("")
-    with pytest.raises(DataError, match="no samples.*empty"):
+    with pytest.raises(DataError, match=r"no samples.*empty"):
         list(dataset(path).iterate(100))
     path.write_text(make_line(1) + "\n")
     empty = next(f for f in ((0, 0.001), (0.999, 1.0)) if not _keeps(path, f))
