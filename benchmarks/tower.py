@@ -16,6 +16,7 @@ import sys
 import time
 from collections.abc import Callable
 
+import measure
 from elasticctr.models.cpu import cpu_features, environment
 
 KINDS = ("native", "eager", "compiled")
@@ -120,7 +121,7 @@ def main() -> None:
         assert worker.stdin is not None
         worker.stdin.close()
         worker.wait()
-    print(json.dumps({**results, "cpu": cpu_features()}))
+    print(json.dumps({**results, "cpu": cpu_features(), **measure.stamp()}))
 
 
 if __name__ == "__main__":
