@@ -26,7 +26,7 @@ check: build  ## ruff, mypy --strict, import contracts, clang-format, stubs agai
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/clang-format --dry-run --Werror $(CPP)
+	@$(BIN)/clang-format --dry-run --Werror $(CPP)
 	$(BIN)/python tools/stubs.py --check
 
 format: build  ## rewrite sources the way check wants them

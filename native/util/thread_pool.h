@@ -33,8 +33,9 @@ class ThreadPool {
   template <typename Fn>
   void Run(size_t tasks, Fn&& fn) {
     using Callable = std::remove_reference_t<Fn>;
-    RunErased(tasks, [](void* context, size_t i) { (*static_cast<Callable*>(context))(i); },
-              const_cast<void*>(static_cast<const void*>(&fn)));
+    RunErased(
+        tasks, [](void* context, size_t i) { (*static_cast<Callable*>(context))(i); },
+        const_cast<void*>(static_cast<const void*>(&fn)));
   }
 
   // The process-wide pool, sized by SetDefaultThreads (default: the CPUs this process may use).
