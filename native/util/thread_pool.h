@@ -2,8 +2,8 @@
 // every algorithm built on it also runs single-threaded.
 //
 // Threads: Run may be called from several threads; calls are serialised. A task must not call Run on the
-// pool that runs it. Workers spin for a few microseconds between calls and then sleep, so that the many
-// short loops of one training step do not pay for a wake-up each.
+// pool that runs it. Workers stay awake for two milliseconds after a call, giving way to others, and then sleep:
+// the many short loops of one training step do not pay for a wake-up each.
 #pragma once
 
 #include <atomic>
