@@ -8,7 +8,7 @@ import pytest
 
 from tests.e2e.conftest import Run, answer, assert_clean_failure
 
-CONFIG, DATA, NOT_FOUND, EXISTS, CORRUPT, PRECONDITION = 10, 11, 12, 13, 14, 15
+CONFIG, DATA, NOT_FOUND, EXISTS, CORRUPT, PRECONDITION, INTERNAL = 10, 11, 12, 13, 14, 15, 19
 
 
 def test_unknown_key(invoke: Run, job: Path) -> None:
@@ -136,3 +136,12 @@ def test_errors_as_json(invoke: Run, tmp_path: Path) -> None:
     done = invoke("train", tmp_path / "absent.yaml", "--json")
     assert done.returncode == NOT_FOUND
     assert json.loads(done.stdout)["error"]["code"] == "NotFound"
+
+
+def test_a_demo_or_a_run_where_a_file_is(invoke: Run, job: Path, tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.write_text("mine")
+    assert_clean_failure(invoke("demo", "--dir", file), CONFIG, "is a file")
+    assert_clean_failure(invoke("demo", "--dir", file / "below"), CONFIG, "cannot be made")
+    assert_clean_failure(invoke("train", job, "--run-dir", file), INTERNAL, "cannot be written")
+    assert file.read_text() == "mine"

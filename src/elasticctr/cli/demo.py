@@ -14,7 +14,7 @@ import typer
 import yaml
 
 from elasticctr.cli.output import JsonOption, print_json, print_table
-from elasticctr.errors import AlreadyExists, InternalError
+from elasticctr.errors import AlreadyExists, ConfigError, InternalError
 
 MODELS = ("wide_deep", "deepfm")
 
@@ -87,12 +87,17 @@ def _job(log: Path) -> dict[str, Any]:
 
 
 def _prepare(directory: Path, overwrite: bool) -> None:
+    if directory.exists() and not directory.is_dir():
+        raise ConfigError(f"{directory}: is a file; give the name of a directory with --dir")
     if directory.exists() and any(directory.iterdir()):
         if not overwrite:
             raise AlreadyExists(f"{directory}: is not empty; add --overwrite to start anew, or give another --dir")
         for name in ("log", "runs"):
             shutil.rmtree(directory / name, ignore_errors=True)
-    directory.mkdir(parents=True, exist_ok=True)
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+    except OSError as e:
+        raise ConfigError(f"{directory}: cannot be made: {e.strerror}; give another --dir") from None
 
 
 def _run(as_json: bool, *arguments: str) -> dict[str, Any]:
