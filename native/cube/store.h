@@ -1,0 +1,95 @@
+// Every version of every table this process serves, and which version of each model is active. The server and the
+// embedded reader are thin over it.
+//
+// Threads: Load, Activate and Retire are serialised and run beside lookups. A reader takes a Catalog, which never
+// changes; versions it names stay readable until the last holder lets go, and their memory is freed then. Event loops
+// keep a Catalog and look at generation() between two requests; only when it moved do they call current() again, so a
+// reader never waits for a load and activation is one pointer.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "cube/index.h"
+
+namespace elasticctr::cube {
+
+enum class LookupResult : uint8_t { kOk, kWrongShard };
+
+// One table in one version: a base and the deltas over it, newest first (several small deltas are merged in memory).
+class TableView {
+ public:
+  virtual ~TableView() = default;
+  virtual const IndexInfo& info() const = 0;  // of the newest layer; rows and tombstones are the layer's own
+  virtual uint64_t rows() const = 0;          // upper bound of live rows over all layers
+  // Copies the rows of n feasigns to `rows` (n * row_bytes; a missing one is zeros) and sets bit i of found[i / 8]
+  // where there was one (REQUIRES: found has (n + 7) / 8 bytes; all are written). Returns how many were found in
+  // `hits`. kWrongShard: a feasign this shard does not own; what was written is then meaningless.
+  virtual LookupResult Lookup(const uint64_t* feasigns, size_t n, uint8_t* rows, uint8_t* found,
+                              size_t* hits) const = 0;
+};
+
+struct ModelVersion {
+  uint64_t version;
+  uint64_t parent;
+  std::vector<std::string> tables;                      // sorted
+  std::vector<std::shared_ptr<const TableView>> views;  // one per table
+  uint64_t resident_bytes;
+};
+
+struct ModelEntry {
+  std::string name;
+  uint64_t active;                                            // 0: none
+  uint64_t previous;                                          // what was active before; 0: none
+  std::vector<std::shared_ptr<const ModelVersion>> versions;  // ascending
+};
+
+// REQUIRES: tables are addressed by XXH64("model/table", 0).
+class Catalog {
+ public:
+  struct Found {
+    const TableView* view = nullptr;  // null: no such table, or no such version of it
+    uint64_t version = 0;             // that answers
+    uint64_t active = 0;              // the model's active version; 0: none
+    bool table_known = false;
+  };
+  virtual ~Catalog() = default;
+  virtual const std::vector<ModelEntry>& models() const = 0;
+  // version 0: the active one.
+  virtual Found Find(uint64_t table_hash, uint64_t version) const = 0;
+  virtual uint64_t TableHash(const std::string& name) const = 0;
+};
+
+struct VersionFiles {
+  std::string model;
+  uint64_t version;
+  uint64_t parent;  // 0: base
+  struct File {
+    std::string table;
+    std::string path;
+  };
+  std::vector<File> files;
+};
+
+class Store {
+ public:
+  static std::unique_ptr<Store> Make(Residence residence, Check check);
+  virtual ~Store() = default;
+
+  // Makes a version resident beside the others. Its parent must be resident (FailedPrecondition names the gap); loading
+  // a version that is there already does nothing. Throws Corruption for a file that is not what `files` says it is
+  // (model, table, version, parent, shard), AlreadyExists if the version is there with other contents.
+  virtual void Load(const VersionFiles& files) = 0;
+  // Throws NotFound if the version is not resident.
+  virtual void Activate(const std::string& model, uint64_t version) = 0;
+  // Drops a version; FailedPrecondition if it is active. Versions standing on it keep the layers they share.
+  virtual void Retire(const std::string& model, uint64_t version) = 0;
+
+  virtual std::shared_ptr<const Catalog> current() const = 0;
+  virtual uint64_t generation() const = 0;
+};
+
+}  // namespace elasticctr::cube

@@ -1,0 +1,12 @@
+"""`elasticctr cube`: the commands of the sparse parameter service, one file each."""
+
+from __future__ import annotations
+
+import typer
+
+app = typer.Typer(
+    name="cube",
+    help="Build, serve and ask the sparse parameter service.",
+    no_args_is_help=True,
+    rich_markup_mode="markdown",
+)

@@ -1,0 +1,1 @@
+"""From a trained run to an immutable, numbered version in a repository."""
