@@ -1,10 +1,22 @@
 import subprocess
 import sys
+from pathlib import Path
 
 
 def test_reading_and_tables_start_without_torch() -> None:
     code = (
         "import sys, elasticctr.data.dataset, elasticctr.table, elasticctr.cli.app;"
         "sys.exit(sum(name in sys.modules for name in ('torch', 'ray', 'kubernetes', 's3fs')))"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_listing_versions_needs_no_torch(tmp_path: Path) -> None:
+    code = (
+        "import sys\n"
+        "from elasticctr.cli.app import app\n"
+        f"app(['versions', {str(tmp_path)!r}], standalone_mode=False)\n"
+        "import elasticctr.publish.scoring, elasticctr.publish.sparse, elasticctr.publish.writer\n"
+        "sys.exit(sum(name in sys.modules for name in ('torch', 's3fs')))"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

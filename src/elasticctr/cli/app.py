@@ -5,7 +5,7 @@ from __future__ import annotations
 import typer
 
 from elasticctr import __version__
-from elasticctr.cli import data, train
+from elasticctr.cli import data, publish, train
 from elasticctr.cli.demo import demo
 from elasticctr.cli.doctor import doctor
 from elasticctr.cli.output import CommandGroup
@@ -39,6 +39,8 @@ app.command()(train.train)
 app.command("eval")(train.evaluate)
 app.command()(train.predict)
 app.command()(train.report)
+app.command()(publish.publish)
+app.command()(publish.versions)
 app.command()(demo)
 app.command()(doctor)
 

@@ -7,6 +7,7 @@ model wants one, and an embedding.
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -50,6 +51,17 @@ def _width(slot: SparseSlot, needs: InputNeeds) -> int:
 
 
 @dataclass(frozen=True, slots=True)
+class SlotPlace:
+    """Where a sparse slot's rows live, and where they go in the model's inputs."""
+
+    slot: SparseSlot
+    number: int  # among the sparse slots
+    table: Table
+    columns: Mapping[str, int]  # segment -> first column of `Inputs.flat`; empty for a sequence
+    sequence: SequenceSpec | None
+
+
+@dataclass(frozen=True, slots=True)
 class _Group:
     """The slots of one table."""
 
@@ -64,6 +76,7 @@ class SparseInputs:
 
     def __init__(self, schema: Schema, spec: InputSpec, settings: SparseSettings, *, seed: int) -> None:
         self.spec = spec
+        self.places: list[SlotPlace] = []
         self._groups: list[_Group] = []
         columns = dict(zip(spec.slots, _columns(spec), strict=True))
         sequences = {sequence.name: sequence for sequence in spec.sequences}
@@ -85,6 +98,7 @@ class SparseInputs:
             targets: list[SlotTarget] = []
             held: list[tuple[SequenceSpec, int]] = []
             for place, (number, slot) in enumerate(slots):
+                self.places.append(SlotPlace(slot, number, table, columns.get(slot.name, {}), sequences.get(slot.name)))
                 if slot.name in columns:
                     is_mean = slot.pooling is Pooling.MEAN
                     targets.append(SlotTarget(number, columns[slot.name], "mean" if is_mean else "sum"))

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import IO, Any, TypeVar
 from urllib.parse import urlparse
 
@@ -19,7 +20,12 @@ _CONNECT_TIMEOUT_S = 10.0
 def open_remote(protocol: str, location: str) -> RemoteFiles:
     """The file system of an s3://, hdfs:// or viewfs:// location, set up from its client's usual environment:
     AWS_* variables and files for S3, HADOOP_CONF_DIR for HDFS."""
-    return RemoteFiles(protocol, _open_s3() if protocol == "s3" else _open_hdfs(protocol, location))
+    return RemoteFiles(protocol, open_client(protocol, location))
+
+
+def open_client(protocol: str, location: str) -> Any:
+    """The fsspec client alone."""
+    return _open_s3() if protocol == "s3" else _open_hdfs(protocol, location)
 
 
 def _open_s3() -> Any:
@@ -89,17 +95,23 @@ class RemoteFiles:
         return [str(self._filesystem.unstrip_protocol(found)) for found in self._call(path, find)]
 
     def _call(self, path: str, call: Callable[[], T]) -> T:
-        # The clients raise errors of many kinds: their own, the operating system's and plain exceptions.
-        try:
+        with translating(self._protocol, path):
             return call()
-        except (FileNotFoundError, PermissionError) as e:
-            raise explain(e, path) from None
-        except ElasticCTRError:
-            raise
-        except Exception as e:
-            text = f"{type(e).__name__}: {e}" if str(e) else type(e).__name__
-            if "NoCredentials" in text or "AccessDenied" in text or "Forbidden" in text:
-                raise Unauthorized(f"{path}: {text}; set the credentials of {self._protocol}://") from None
-            if "NoSuchBucket" in text or "not found" in text.lower():
-                raise NotFound(f"{path}: {text}") from None
-            raise Unavailable(f"{path}: {self._protocol} does not answer: {text}") from None
+
+
+@contextmanager
+def translating(protocol: str, path: str, passing: type[Exception] = ElasticCTRError) -> Iterator[None]:
+    """A client's errors as ours. The clients raise many kinds: their own, the operating system's, plain exceptions."""
+    try:
+        yield
+    except (FileNotFoundError, PermissionError) as e:
+        raise explain(e, path) from None
+    except (ElasticCTRError, passing):
+        raise
+    except Exception as e:
+        text = f"{type(e).__name__}: {e}" if str(e) else type(e).__name__
+        if "NoCredentials" in text or "AccessDenied" in text or "Forbidden" in text:
+            raise Unauthorized(f"{path}: {text}; set the credentials of {protocol}://") from None
+        if "NoSuchBucket" in text or "not found" in text.lower():
+            raise NotFound(f"{path}: {text}") from None
+        raise Unavailable(f"{path}: {protocol} does not answer: {text}") from None

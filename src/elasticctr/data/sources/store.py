@@ -1,0 +1,207 @@
+"""Files below one location, read and written whole: the local disk, S3, HDFS or any other place fsspec knows.
+
+    store = open_store("s3://models/repo")
+    store.write_bytes("ctr/donefile", line)
+
+Names are relative, with '/' between their parts. A file appears complete or not at all, whatever the place: local and
+HDFS files are written beside their name and renamed, object stores show an object only once it is closed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import re
+import secrets
+import shutil
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+from typing import IO, Protocol
+
+from elasticctr.data.sources.filesystem import explain
+from elasticctr.errors import ConfigError, ElasticCTRError, InternalError, NotFound, Unauthorized
+
+_PROTOCOL = re.compile(r"^([a-z][a-z0-9+.-]*)://", re.IGNORECASE)
+TEMPORARY = ".writing-"  # names that start so are nobody's files
+
+
+class Store(Protocol):
+    """Every method may raise errors of the ElasticCTR tree; a missing file is NotFound."""
+
+    url: str
+
+    def read_bytes(self, name: str) -> bytes: ...
+
+    def open(self, name: str) -> IO[bytes]:
+        """Its bytes, seekable."""
+        ...
+
+    def create(self, name: str) -> AbstractContextManager[IO[bytes]]:
+        """A file to write into, which replaces `name` when the block ends well and vanishes when it does not."""
+        ...
+
+    def write_bytes(self, name: str, data: bytes) -> None: ...
+
+    def write_new(self, name: str, data: bytes) -> bool:
+        """Writes a file that must not be there yet; False if it is."""
+        ...
+
+    def append(self, name: str, data: bytes) -> None:
+        """Adds to the end of a file, made if need be. Where the place cannot append, the file is written again."""
+        ...
+
+    def list(self, name: str = "") -> list[str]:
+        """What is directly below, sorted; names of directories end with '/'. Nothing there: an empty list."""
+        ...
+
+    def exists(self, name: str) -> bool: ...
+
+    def size(self, name: str) -> int: ...
+
+    def delete(self, name: str) -> None:
+        """Removes a file; one that is not there is no error."""
+        ...
+
+    def delete_tree(self, name: str) -> None: ...
+
+
+def open_store(url: str) -> Store:
+    """The store at a path or URL, which need not exist yet."""
+    if not url.strip():
+        raise ConfigError("an empty location; name a directory or a URL such as s3://bucket/path")
+    match = _PROTOCOL.match(url)
+    protocol = match[1].lower() if match else "file"
+    if protocol == "file":
+        return LocalStore(url.removeprefix("file://"))
+    if protocol in ("http", "https"):
+        raise ConfigError(f"{url}: a web server cannot be written to; use a path, s3:// or hdfs://")
+    from elasticctr.data.sources.remote_store import open_remote_store
+
+    return open_remote_store(protocol, url)
+
+
+def check_name(name: str) -> str:
+    """A name that stays below its store."""
+    if name.startswith("/") or "\\" in name or "\0" in name or any(part in ("", ".", "..") for part in name.split("/")):
+        raise ConfigError(f"{name!r}: not a name of a file in a store")
+    return name
+
+
+class LocalStore:
+    def __init__(self, root: str) -> None:
+        self.url = root.rstrip("/") or "/"
+        self._root = Path(self.url)
+
+    def read_bytes(self, name: str) -> bytes:
+        with _told(self._path(name)) as path:
+            return path.read_bytes()
+
+    def open(self, name: str) -> IO[bytes]:
+        with _told(self._path(name)) as path:
+            return path.open("rb")
+
+    @contextmanager
+    def create(self, name: str) -> Iterator[IO[bytes]]:
+        path = self._path(name)
+        temporary = path.with_name(f"{TEMPORARY}{path.name}-{os.getpid()}-{secrets.token_hex(4)}")
+        with _told(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            try:
+                with temporary.open("wb") as file:
+                    yield file
+                    file.flush()
+                    os.fsync(file.fileno())
+                temporary.replace(path)
+                _sync(path.parent)
+            finally:
+                temporary.unlink(missing_ok=True)
+
+    def write_bytes(self, name: str, data: bytes) -> None:
+        with self.create(name) as file:
+            file.write(data)
+
+    def write_new(self, name: str, data: bytes) -> bool:
+        path = self._path(name)
+        temporary = path.with_name(f"{TEMPORARY}{path.name}-{os.getpid()}-{secrets.token_hex(4)}")
+        with _told(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            try:
+                with temporary.open("wb") as file:
+                    file.write(data)
+                    file.flush()
+                    os.fsync(file.fileno())
+                try:
+                    # A link, unlike a rename, refuses a name that is taken.
+                    path.hardlink_to(temporary)
+                except FileExistsError:
+                    return False
+                _sync(path.parent)
+            finally:
+                temporary.unlink(missing_ok=True)
+        return True
+
+    def append(self, name: str, data: bytes) -> None:
+        with _told(self._path(name)) as path:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            is_new = not path.exists()
+            with path.open("ab", buffering=0) as file:
+                file.write(data)
+                os.fsync(file.fileno())
+            if is_new:
+                _sync(path.parent)
+
+    def list(self, name: str = "") -> list[str]:
+        path = self._path(name) if name else self._root
+        try:
+            found = [entry.name + "/" * entry.is_dir() for entry in os.scandir(path)]
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+        except OSError as e:
+            raise explain(e, str(path)) from None
+        return sorted(entry for entry in found if not entry.startswith(TEMPORARY))
+
+    def exists(self, name: str) -> bool:
+        return self._path(name).exists()
+
+    def size(self, name: str) -> int:
+        with _told(self._path(name)) as path:
+            return path.stat().st_size
+
+    def delete(self, name: str) -> None:
+        with _told(self._path(name)) as path:
+            path.unlink(missing_ok=True)
+
+    def delete_tree(self, name: str) -> None:
+        with _told(self._path(name)) as path, contextlib.suppress(FileNotFoundError):
+            shutil.rmtree(path)
+
+    def _path(self, name: str) -> Path:
+        return self._root / check_name(name)
+
+
+@contextmanager
+def _told(path: Path) -> Iterator[Path]:
+    try:
+        yield path
+    except FileNotFoundError:
+        raise NotFound(f"{path}: no such file or directory") from None
+    except PermissionError:
+        raise Unauthorized(f"{path}: permission denied") from None
+    except OSError as e:
+        raise _explain(e, path) from None
+
+
+def _explain(error: OSError, path: Path) -> ElasticCTRError:
+    if error.errno == errno.ENOSPC:
+        return InternalError(f"{path}: the disk is full; nothing half-written was left. Free some space and try again")
+    return InternalError(f"{path}: cannot be read or written: {error.strerror or error}")
+
+
+def _sync(directory: Path) -> None:
+    descriptor = os.open(directory, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,126 @@
+"""The torch side of publishing: a learner's serving schema, its ONNX graph and its scores."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from elasticctr.data.batch import Batch
+from elasticctr.data.schema import Schema
+from elasticctr.models.export import export_onnx, input_names
+from elasticctr.models.inputs import Inputs, Sequence
+from elasticctr.models.model import evaluating
+from elasticctr.publish.serving_schema import (
+    DenseColumns,
+    FeatureHash,
+    Piece,
+    PooledSlot,
+    SequenceSlot,
+    ServingSchema,
+    TableSchema,
+)
+from elasticctr.table import Table
+from elasticctr.train.learner import Learner
+from elasticctr.train.prediction import sigmoid
+from elasticctr.train.reading import Item
+
+
+def make_serving_schema(learner: Learner, samples: Schema) -> ServingSchema:
+    spec = learner.sparse.spec
+    pooled: list[PooledSlot] = []
+    sequences: list[SequenceSlot] = []
+    for place in learner.sparse.places:
+        starts = _row_starts(place.table)
+        dims = {segment.name: segment.dim for segment in place.table.settings.segments}
+        name, table = place.slot.name, place.table.settings.name
+        if place.sequence is None:
+            pieces = tuple(
+                Piece(segment=segment, row=starts[segment], dim=dims[segment], column=column)
+                for segment, column in place.columns.items()
+            )
+            pooled.append(
+                PooledSlot(
+                    slot=name,
+                    number=place.number,
+                    table=table,
+                    pooling="mean" if place.slot.pooling == "mean" else "sum",
+                    max_values=place.slot.max_values,
+                    pieces=pieces,
+                )
+            )
+        else:
+            sequences.append(
+                SequenceSlot(
+                    slot=name,
+                    number=place.number,
+                    table=table,
+                    input=f"seq_{name}",
+                    lengths=f"seq_{name}_lengths",
+                    row=starts["embedding"],
+                    dim=dims["embedding"],
+                    max_values=place.sequence.max_values,
+                )
+            )
+    dense, column = [], 0
+    for slot in samples.dense:
+        dense.append(DenseColumns(slot=slot.name, column=column, dim=slot.dim))
+        column += slot.dim
+    return ServingSchema(
+        network=learner.model.name,
+        fingerprint=samples.fingerprint(),
+        feature_hash=FeatureHash(seed=samples.hash_seed),
+        samples=samples,
+        labels=samples.label,
+        pooled_width=spec.pooled_width,
+        dense_width=spec.dense_dim,
+        pooled=tuple(sorted(pooled, key=lambda slot: slot.number)),
+        sequences=tuple(sorted(sequences, key=lambda slot: slot.number)),
+        dense=tuple(dense),
+        tables={
+            table.settings.name: TableSchema(dim=sum(segment.dim for segment in table.settings.segments))
+            for table in learner.sparse.tables
+        },
+    )
+
+
+def _row_starts(table: Table) -> dict[str, int]:
+    starts, start = {}, 0
+    for segment in table.settings.segments:
+        starts[segment.name] = start
+        start += segment.dim
+    return starts
+
+
+def make_onnx(learner: Learner) -> bytes:
+    with tempfile.TemporaryDirectory(prefix="elasticctr-") as directory:
+        path = Path(directory, "model.onnx")
+        export_onnx(learner.model, path)
+        return path.read_bytes()
+
+
+def score_batch(learner: Learner, batch: Batch) -> NDArray[np.float32]:
+    """The trainer's own scores of a batch, in float32 whatever precision it trains in. [n, labels]"""
+    return _score(learner, learner.sparse.pull(Item(batch, learner.look_up(batch), {}), train=False))
+
+
+def score_inputs(learner: Learner, inputs: Mapping[str, NDArray[Any]]) -> NDArray[np.float32]:
+    """Scores of ready-made inputs of the dense graph. [n, labels]"""
+    spec = learner.sparse.spec
+    tensors = [torch.from_numpy(inputs[name]) for name in input_names(spec)]
+    parts = [tensors.pop(0) for width in (spec.pooled_width, spec.dense_dim) if width > 0]
+    sequences = {s.name: Sequence(tensors.pop(0), tensors.pop(0)) for s in spec.sequences}
+    count = len(next(iter(inputs.values())))
+    flat = torch.cat(parts, dim=1) if parts else torch.zeros(count, 0)
+    return _score(learner, Inputs(spec, flat, sequences))
+
+
+def _score(learner: Learner, inputs: Inputs) -> NDArray[np.float32]:
+    with evaluating(learner.model):
+        logits = learner.model(inputs).float().numpy()
+    return sigmoid(logits.reshape(len(logits), -1))

@@ -1,0 +1,143 @@
+"""A repository of published versions, for those who read it: builders, transfers, servers, people.
+
+    repository = Repository("s3://models/repo")
+    live = repository.live("ctr")
+    with repository.open_part("ctr", live.version, "sparse/main/part-00000.arrow") as file: ...
+
+Nothing is believed without its manifest, and no manifest without the donefile line that carries its digest.
+Writing versions is publisher.py's; retention is retention.py's.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import IO
+
+from elasticctr.data.sources import Store, open_store
+from elasticctr.errors import Corruption, NotFound
+from elasticctr.publish.donefile import DONEFILE, Event, parse_donefile
+from elasticctr.publish.manifest import MANIFEST, NAME, Manifest, check_name, parse_manifest
+
+PINS = "pins"
+
+
+@dataclass(frozen=True, slots=True)
+class Live:
+    """The version to serve, and the event that says so."""
+
+    version: int
+    manifest: Manifest
+    event: Event
+    previous: int  # live before it; 0 if none
+
+
+class Repository:
+    def __init__(self, url: str, store: Store | None = None) -> None:
+        self.store = store or open_store(url)
+        self.url = self.store.url
+
+    def models(self) -> list[str]:
+        """Names of models with a donefile."""
+        names = [name.rstrip("/") for name in self.store.list() if name.endswith("/")]
+        return [name for name in names if NAME.fullmatch(name) and self.store.exists(f"{name}/{DONEFILE}")]
+
+    def events(self, model: str, after: int = 0) -> list[Event]:
+        """What the donefile says, in order, past line number `after`. No donefile: nothing."""
+        try:
+            data = self.store.read_bytes(f"{check_name(model, 'model')}/{DONEFILE}")
+        except NotFound:
+            return []
+        return [event for event in parse_donefile(data) if event.number > after]
+
+    def versions(self, model: str) -> list[Manifest]:
+        """Announced versions that are still there and whose manifest is the announced one, oldest first."""
+        announced = {event.version: event for event in self.events(model)}
+        found = (self._read(model, event) for _, event in sorted(announced.items()))
+        return [manifest for manifest in found if manifest is not None]
+
+    def live(self, model: str) -> Live:
+        """The version of the last event whose manifest matches. NotFound if there is none."""
+        current: tuple[Event, Manifest] | None = None
+        for event in reversed(self.events(model)):
+            if current is None:
+                manifest = self._read(model, event)
+                current = None if manifest is None else (event, manifest)
+            elif event.version != current[1].version and self._read(model, event) is not None:
+                return Live(current[1].version, current[1], current[0], event.version)
+        if current is None:
+            raise NotFound(f"{self.url}/{model}: no published version; make one with elasticctr publish")
+        return Live(current[1].version, current[1], current[0], 0)
+
+    def manifest(self, model: str, version: int) -> Manifest:
+        """The manifest of an announced version. NotFound, or Corruption if it is not the one announced."""
+        events = [event for event in self.events(model) if event.version == version]
+        if not events:
+            raise NotFound(f"{self.url}/{model}: version {version} was never published")
+        name = f"{model}/{version}/{MANIFEST}"
+        try:
+            data = self.store.read_bytes(name)
+        except NotFound:
+            raise NotFound(f"{self.url}/{model}: version {version} is gone; it was removed or pruned") from None
+        if hashlib.sha256(data).hexdigest() != events[-1].manifest_sha256:
+            raise Corruption(f"{self.url}/{name}: is not the manifest that was announced; publish a new version")
+        manifest = parse_manifest(data, f"{self.url}/{name}")
+        if (manifest.model, manifest.version) != (model, version):
+            raise Corruption(f"{self.url}/{name}: is the manifest of {manifest.model} version {manifest.version}")
+        return manifest
+
+    def chain(self, model: str, version: int) -> list[Manifest]:
+        """The manifests a version is made of: its base, the deltas on it, and itself last."""
+        last = self.manifest(model, version)
+        return [*(self.manifest(model, below) for below in last.chain), last]
+
+    def open_part(self, model: str, version: int, name: str) -> IO[bytes]:
+        """A file of a version, seekable. Its bytes are not checked here; `verify` and copiers do."""
+        return self.store.open(f"{check_name(model, 'model')}/{version}/{name}")
+
+    def read_file(self, model: str, version: int, name: str) -> bytes:
+        """A small file of a version, checked against its manifest."""
+        entry = next((file for file in self.manifest(model, version).files if file.name == name), None)
+        if entry is None:
+            raise NotFound(f"{self.url}/{model}/{version}: its manifest lists no {name}")
+        data = self.store.read_bytes(f"{model}/{version}/{name}")
+        if len(data) != entry.bytes or hashlib.sha256(data).hexdigest() != entry.sha256:
+            raise Corruption(f"{self.url}/{model}/{version}/{name}: does not match its manifest; publish again")
+        return data
+
+    def pin(self, model: str, name: str, versions: Sequence[int], ttl_s: float) -> None:
+        """Keeps versions, and what they stand on, from being pruned for `ttl_s` seconds. Renew it while in use."""
+        pin = {"versions": list(versions), "expires": time.time() + ttl_s}
+        self.store.write_bytes(f"{check_name(model, 'model')}/{PINS}/{check_name(name, 'pin')}.json", _json(pin))
+
+    def unpin(self, model: str, name: str) -> None:
+        self.store.delete(f"{check_name(model, 'model')}/{PINS}/{check_name(name, 'pin')}.json")
+
+    def pinned(self, model: str) -> dict[int, list[str]]:
+        """Versions with an unexpired pin, and who pins them. An unreadable pin is as good as none."""
+        held: dict[int, list[str]] = {}
+        for file in self.store.list(f"{check_name(model, 'model')}/{PINS}"):
+            try:
+                pin = json.loads(self.store.read_bytes(f"{model}/{PINS}/{file}"))
+                versions = [int(version) for version in pin["versions"]] if pin["expires"] > time.time() else []
+            except (NotFound, ValueError, KeyError, TypeError):
+                continue
+            for version in versions:
+                held.setdefault(version, []).append(file.removesuffix(".json"))
+        return held
+
+    def _read(self, model: str, event: Event) -> Manifest | None:
+        try:
+            data = self.store.read_bytes(f"{model}/{event.version}/{MANIFEST}")
+            if hashlib.sha256(data).hexdigest() != event.manifest_sha256:
+                return None
+            return parse_manifest(data, f"{self.url}/{model}/{event.version}/{MANIFEST}")
+        except (NotFound, Corruption):
+            return None
+
+
+def _json(value: object) -> bytes:
+    return json.dumps(value, indent=1).encode() + b"\n"

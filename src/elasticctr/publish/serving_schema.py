@@ -1,0 +1,90 @@
+"""schema.json: what a server without torch needs to turn a sample into lookups and the dense graph's inputs.
+
+A slot's values are hashed or parsed as `samples` says, cut to `max_values`, looked up in `table` and pooled; the floats
+`row` … `row + dim` of each piece go to columns `column` … `column + dim` of the input `pooled`, those of a sequence to
+its own input. docs/formats/version.md has the whole page.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from elasticctr.data.schema import Schema
+from elasticctr.errors import Corruption
+
+SCHEMA = "schema.json"
+FORMAT = 1
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+
+class Piece(_Part):
+    """Floats of a row and where they go."""
+
+    segment: str
+    row: int = Field(ge=0)
+    dim: int = Field(ge=1)
+    column: int = Field(ge=0)
+
+
+class PooledSlot(_Part):
+    slot: str
+    number: int = Field(ge=0)  # among the sparse slots of the sample schema
+    table: str
+    pooling: Literal["sum", "mean"]
+    max_values: int  # the first ones are kept
+    pieces: tuple[Piece, ...]
+
+
+class SequenceSlot(_Part):
+    slot: str
+    number: int = Field(ge=0)
+    table: str
+    input: str
+    lengths: str
+    row: int = Field(ge=0)  # first float of a row that goes in
+    dim: int = Field(ge=1)
+    max_values: int  # the last ones are kept; zeros after them
+
+
+class DenseColumns(_Part):
+    slot: str
+    column: int
+    dim: int
+
+
+class FeatureHash(_Part):
+    name: Literal["xxh64"] = "xxh64"
+    seed: int
+
+
+class TableSchema(_Part):
+    dim: int
+    missing: Literal["zeros"] = "zeros"
+
+
+class ServingSchema(_Part):
+    format: int = FORMAT
+    network: str  # the kind of model: deepfm, …
+    fingerprint: str  # of the sample schema
+    feature_hash: FeatureHash
+    samples: Schema
+    labels: tuple[str, ...]
+    pooled_width: int  # of the input `pooled`; 0: there is none
+    dense_width: int  # of the input `dense`; 0: there is none
+    pooled: tuple[PooledSlot, ...]
+    sequences: tuple[SequenceSlot, ...]
+    dense: tuple[DenseColumns, ...]
+    tables: dict[str, TableSchema]
+
+
+def parse_serving_schema(data: bytes, where: str) -> ServingSchema:
+    try:
+        return ServingSchema.model_validate_json(data)
+    except ValidationError as e:
+        first = e.errors()[0]
+        raise Corruption(f"{where}: {'.'.join(str(p) for p in first['loc'])}: {first['msg']}") from None
