@@ -1,0 +1,69 @@
+"""`.gone.txt` beside exported rows: the feasigns a delta takes away, one a line. Other tools, which cannot delete, skip
+files whose name starts with a dot."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from elasticctr.data.sources import Source
+from elasticctr.errors import DataError
+from elasticctr.publish.interchange.atomic import AtomicFile
+from elasticctr.publish.interchange.rows import Block, Feasigns, RowSource
+from elasticctr.publish.interchange.text import join, to_text
+
+GONE = ".gone.txt"
+_READ_BYTES = 8 << 20
+
+
+class WithGone:
+    """Rows, and the feasigns a file beside them names as gone."""
+
+    def __init__(self, rows: RowSource, file: Source) -> None:
+        self.info = rows.info
+        self.count = rows.count
+        self._rows = rows
+        self._file = file
+
+    def blocks(self) -> Iterator[Block]:
+        return self._rows.blocks()
+
+    def gone(self) -> Iterator[Feasigns]:
+        buffer, rest = memoryview(bytearray(_READ_BYTES)), b""
+        with self._file.open() as stream:
+            while True:
+                filled = stream.read_into(buffer)
+                data = rest + bytes(buffer[:filled])
+                end = len(data) if filled < len(buffer) else data.rfind(b"\n") + 1
+                words, rest = data[:end].split(), data[end:]
+                if any(len(word) > 20 or not word.isdigit() for word in words) or len(rest) > 64:
+                    raise DataError("holds something else than a feasign a line", self._file.path)
+                try:
+                    if words:
+                        yield np.array(words, "S20").astype(np.uint64)
+                except OverflowError:
+                    raise DataError("holds a number over 64 bits", self._file.path) from None
+                if filled < len(buffer):
+                    return
+
+
+def write_gone(path: Path, gone: Iterable[Feasigns]) -> int:
+    """Returns how many. Nothing gone, no file."""
+    count, file = 0, None
+    try:
+        for feasigns in gone:
+            if len(feasigns):
+                file = file or AtomicFile(path)
+                lines = join([to_text(feasigns), pa.scalar("", pa.large_string())], "\n")
+                file.write(memoryview(lines.buffers()[2]))
+                count += len(feasigns)
+    except BaseException:
+        if file is not None:
+            file.finish(failed=True)
+        raise
+    if file is not None:
+        file.finish()
+    return count
