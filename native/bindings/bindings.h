@@ -13,5 +13,6 @@ void BindWriter(nanobind::module_& m);
 void BindTable(nanobind::module_& m);
 void BindDense(nanobind::module_& m);
 void BindMetric(nanobind::module_& m);
+void BindCube(nanobind::module_& m);
 
 }  // namespace elasticctr

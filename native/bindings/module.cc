@@ -49,4 +49,5 @@ NB_MODULE(_native, m) {
   elasticctr::BindTable(m);
   elasticctr::BindDense(m);
   elasticctr::BindMetric(m);
+  elasticctr::BindCube(m);
 }

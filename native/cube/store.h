@@ -4,7 +4,8 @@
 // Threads: Load, Activate and Retire are serialised and run beside lookups. A reader takes a Catalog, which never
 // changes; versions it names stay readable until the last holder lets go, and their memory is freed then. Event loops
 // keep a Catalog and look at generation() between two requests; only when it moved do they call current() again, so a
-// reader never waits for a load and activation is one pointer.
+// reader never waits for a load and activation is one pointer. What nobody reads any more is freed by a thread of the
+// store, never by a reader.
 #pragma once
 
 #include <atomic>
@@ -14,10 +15,9 @@
 #include <vector>
 
 #include "cube/index.h"
+#include "cube/lookup.h"
 
 namespace elasticctr::cube {
-
-enum class LookupResult : uint8_t { kOk, kWrongShard };
 
 // One table in one version: a base and the deltas over it, newest first (several small deltas are merged in memory).
 class TableView {
@@ -27,7 +27,8 @@ class TableView {
   virtual uint64_t rows() const = 0;          // upper bound of live rows over all layers
   // Copies the rows of n feasigns to `rows` (n * row_bytes; a missing one is zeros) and sets bit i of found[i / 8]
   // where there was one (REQUIRES: found has (n + 7) / 8 bytes; all are written). Returns how many were found in
-  // `hits`. kWrongShard: a feasign this shard does not own; what was written is then meaningless.
+  // `hits`. kWrongShard: a feasign this shard does not own; what was written is then meaningless. Throws Corruption
+  // only where a base opened with Check::kHeader is damaged.
   virtual LookupResult Lookup(const uint64_t* feasigns, size_t n, uint8_t* rows, uint8_t* found,
                               size_t* hits) const = 0;
 };
@@ -61,6 +62,8 @@ class Catalog {
   // version 0: the active one.
   virtual Found Find(uint64_t table_hash, uint64_t version) const = 0;
   virtual uint64_t TableHash(const std::string& name) const = 0;
+  // Of all versions, what they share counted once.
+  virtual uint64_t resident_bytes() const = 0;
 };
 
 struct VersionFiles {
@@ -76,6 +79,7 @@ struct VersionFiles {
 
 class Store {
  public:
+  // `check` is for bases; deltas are small and always checked whole.
   static std::unique_ptr<Store> Make(Residence residence, Check check);
   virtual ~Store() = default;
 
@@ -83,9 +87,10 @@ class Store {
   // a version that is there already does nothing. Throws Corruption for a file that is not what `files` says it is
   // (model, table, version, parent, shard), AlreadyExists if the version is there with other contents.
   virtual void Load(const VersionFiles& files) = 0;
-  // Throws NotFound if the version is not resident.
+  // Does nothing if it is active already. Throws NotFound if the version is not resident.
   virtual void Activate(const std::string& model, uint64_t version) = 0;
-  // Drops a version; FailedPrecondition if it is active. Versions standing on it keep the layers they share.
+  // Drops a version; NotFound if it is not there, FailedPrecondition if it is active. Versions standing on it keep the
+  // layers they share.
   virtual void Retire(const std::string& model, uint64_t version) = 0;
 
   virtual std::shared_ptr<const Catalog> current() const = 0;

@@ -1,0 +1,188 @@
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/pair.h>
+#include <nanobind/stl/shared_ptr.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/unique_ptr.h>
+#include <nanobind/stl/vector.h>
+
+#include "bindings/bindings.h"
+#include "cube/encoding.h"
+#include "cube/store.h"
+#include "util/status.h"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+
+namespace elasticctr {
+namespace {
+
+using namespace cube;
+using Feasigns = nb::ndarray<const uint64_t, nb::shape<-1>, nb::c_contig, nb::device::cpu>;
+using Floats = nb::ndarray<const float, nb::shape<-1, -1>, nb::c_contig, nb::device::cpu>;
+using Rows = nb::ndarray<const uint8_t, nb::shape<-1, -1>, nb::c_contig, nb::device::cpu>;
+
+// Uninitialised: whoever asks for it writes all of it.
+template <typename T>
+nb::ndarray<nb::numpy, T> NewNumpy(std::initializer_list<size_t> shape) {
+  size_t size = 1;
+  for (const size_t n : shape) size *= n;
+  T* data = new T[size];
+  nb::capsule owner(data, [](void* p) noexcept { delete[] static_cast<T*>(p); });
+  return nb::ndarray<nb::numpy, T>(data, shape, owner);
+}
+
+nb::ndarray<nb::numpy, uint8_t> EncodeArray(Floats values, const std::string& encoding) {
+  const Encoding to = EncodingOf(encoding);
+  if (to == Encoding::kRaw) throw Error(Code::kConfig, "raw is no encoding of floats; choose fp32, fp16 or int8");
+  const size_t n = values.shape(0);
+  const auto dim = static_cast<uint32_t>(values.shape(1));
+  auto rows = NewNumpy<uint8_t>({n, RowBytes(to, dim)});
+  size_t bad;
+  {
+    nb::gil_scoped_release release;
+    bad = EncodeRows(values.data(), n, dim, to, rows.data());
+  }
+  if (bad > 0) {
+    throw Error(Code::kData, std::to_string(bad) + " of " + std::to_string(n * dim) + " values do not fit into " +
+                                 encoding + " (not finite, or too large); publish fp32 or look at the training run");
+  }
+  return rows;
+}
+
+nb::ndarray<nb::numpy, float> DecodeArray(Rows rows, const std::string& encoding, uint32_t dim) {
+  const Encoding from = EncodingOf(encoding);
+  if (from == Encoding::kRaw) throw Error(Code::kConfig, "raw rows have no floats to decode");
+  const size_t n = rows.shape(0);
+  if (rows.shape(1) != RowBytes(from, dim)) {
+    throw Error(Code::kData, encoding + " rows of " + std::to_string(dim) + " floats have " +
+                                 std::to_string(RowBytes(from, dim)) + " bytes, not " + std::to_string(rows.shape(1)));
+  }
+  auto values = NewNumpy<float>({n, dim});
+  nb::gil_scoped_release release;
+  DecodeRows(rows.data(), n, dim, from, values.data());
+  return values;
+}
+
+void BindInfo(nb::module_& m) {
+  nb::class_<IndexInfo>(m, "CubeInfo")
+      .def_ro("name", &IndexInfo::name)
+      .def_prop_ro("kind", [](const IndexInfo& i) { return i.kind == Kind::kBase ? "base" : "delta"; })
+      .def_prop_ro("encoding", [](const IndexInfo& i) { return EncodingName(i.encoding); })
+      .def_prop_ro("sharding",
+                   [](const IndexInfo& i) { return i.sharding == Sharding::kBuckets ? "buckets" : "modulo"; })
+      .def_ro("dim", &IndexInfo::dim)
+      .def_ro("row_bytes", &IndexInfo::row_bytes)
+      .def_ro("shard", &IndexInfo::shard)
+      .def_ro("shards", &IndexInfo::shards)
+      .def_ro("version", &IndexInfo::version)
+      .def_ro("parent", &IndexInfo::parent)
+      .def_ro("rows", &IndexInfo::rows)
+      .def_ro("tombstones", &IndexInfo::tombstones)
+      .def_ro("homes", &IndexInfo::homes)
+      .def_ro("buckets", &IndexInfo::buckets)
+      .def_ro("file_bytes", &IndexInfo::file_bytes);
+}
+
+Residence ResidenceOf(const std::string& name) {
+  if (name == "memory") return Residence::kMemory;
+  if (name == "mapped") return Residence::kMapped;
+  throw Error(Code::kConfig, "unknown residence '" + name + "'; rows are in memory or mapped");
+}
+
+nb::tuple LookupIn(const Store& store, const std::string& table, Feasigns feasigns, uint64_t version) {
+  const auto catalog = store.current();
+  const Catalog::Found found = catalog->Find(catalog->TableHash(table), version);
+  if (!found.table_known) throw Error(Code::kNotFound, "table " + table + " is not loaded");
+  if (found.version == 0) {
+    throw Error(Code::kFailedPrecondition, "no version of " + table + " is active; activate one");
+  }
+  if (found.view == nullptr) {
+    throw Error(Code::kNotFound, "table " + table + " has no version " + std::to_string(found.version) + " here");
+  }
+  const size_t n = feasigns.size();
+  auto rows = NewNumpy<uint8_t>({n, found.view->info().row_bytes});
+  auto mask = NewNumpy<bool>({n});
+  LookupResult result;
+  {
+    nb::gil_scoped_release release;
+    std::vector<uint8_t> bits((n + 7) / 8);
+    size_t hits;
+    result = found.view->Lookup(feasigns.data(), n, rows.data(), bits.data(), &hits);
+    for (size_t i = 0; i < n; ++i) mask.data()[i] = bits[i / 8] >> (i % 8) & 1;
+  }
+  if (result == LookupResult::kWrongShard) {
+    const IndexInfo& info = found.view->info();
+    throw Error(Code::kFailedPrecondition, "a feasign of another shard than " + std::to_string(info.shard) + " of " +
+                                               std::to_string(info.shards) + " of " + table);
+  }
+  return nb::make_tuple(rows, mask, found.version);
+}
+
+nb::list DescribeModels(const Store& store) {
+  nb::list models;
+  const auto catalog = store.current();
+  for (const ModelEntry& entry : catalog->models()) {
+    nb::list versions;
+    for (const auto& version : entry.versions) {
+      nb::dict tables;
+      for (size_t i = 0; i < version->tables.size(); ++i) {
+        tables[version->tables[i].c_str()] = nb::cast(version->views[i]->info(), nb::rv_policy::copy);
+      }
+      versions.append(nb::make_tuple(version->version, version->parent, version->resident_bytes, tables));
+    }
+    models.append(nb::make_tuple(entry.name, entry.active, entry.previous, versions));
+  }
+  return models;
+}
+
+void BindStore(nb::module_& m) {
+  nb::class_<Store>(m, "CubeStore")
+      .def_static(
+          "make",
+          [](const std::string& residence, bool check_all) {
+            return Store::Make(ResidenceOf(residence), check_all ? Check::kAll : Check::kHeader);
+          },
+          "residence"_a, "check_all"_a)
+      .def(
+          "load",
+          [](Store& self, std::string model, uint64_t version, uint64_t parent,
+             const std::vector<std::pair<std::string, std::string>>& files) {
+            VersionFiles given{std::move(model), version, parent, {}};
+            for (const auto& [table, path] : files) given.files.push_back({table, path});
+            nb::gil_scoped_release release;
+            self.Load(given);
+          },
+          "model"_a, "version"_a, "parent"_a, "files"_a)
+      .def("activate", &Store::Activate, "model"_a, "version"_a, nb::call_guard<nb::gil_scoped_release>())
+      .def("retire", &Store::Retire, "model"_a, "version"_a, nb::call_guard<nb::gil_scoped_release>())
+      .def_prop_ro("generation", &Store::generation)
+      .def_prop_ro("resident_bytes", [](const Store& self) { return self.current()->resident_bytes(); })
+      .def("models", &DescribeModels)
+      .def("lookup", &LookupIn, "table"_a, "feasigns"_a, "version"_a = 0);
+}
+
+void BindIndex(nb::module_& m) {
+  nb::class_<Index>(m, "CubeIndex")
+      .def_static(
+          "open",
+          [](const std::string& path, const std::string& residence, bool check_all) {
+            nb::gil_scoped_release release;
+            return Index::Open(path, ResidenceOf(residence), check_all ? Check::kAll : Check::kHeader);
+          },
+          "path"_a, "residence"_a = "mapped", "check_all"_a = false)
+      .def_prop_ro(
+          "info", [](const Index& self) -> const IndexInfo& { return self.info(); }, nb::rv_policy::reference_internal)
+      .def_prop_ro("resident_bytes", &Index::resident_bytes);
+}
+
+}  // namespace
+
+void BindCube(nb::module_& m) {
+  m.def("encode_rows", &EncodeArray, "values"_a, "encoding"_a);
+  m.def("decode_rows", &DecodeArray, "rows"_a, "encoding"_a, "dim"_a);
+  BindInfo(m);
+  BindIndex(m);
+  BindStore(m);
+}
+
+}  // namespace elasticctr

@@ -1,0 +1,33 @@
+// Frees what readers may still hold, in a thread of its own: unmapping gigabytes takes milliseconds, and the last
+// reader to let go of them is an event loop that has none to spare.
+#pragma once
+
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+namespace elasticctr::cube {
+
+class Graveyard {
+ public:
+  Graveyard() = default;
+  ~Graveyard();  // frees all that nobody else holds
+  Graveyard(const Graveyard&) = delete;
+  Graveyard& operator=(const Graveyard&) = delete;
+
+  // Freed within some milliseconds of the last other holder letting go.
+  void Bury(std::shared_ptr<const void> dead);
+
+ private:
+  void Work();
+
+  std::mutex mutex_;
+  std::condition_variable wake_;
+  std::vector<std::shared_ptr<const void>> dead_;
+  bool is_stopping_ = false;
+  std::thread thread_;
+};
+
+}  // namespace elasticctr::cube

@@ -1,0 +1,33 @@
+// One table in one version as layers over each other, and how a delta is put on top.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "cube/store.h"
+
+namespace elasticctr::cube {
+
+class LayeredView final : public TableView {
+ public:
+  // REQUIRES: newest first, at most kMaxLayers, all of one table and shard.
+  explicit LayeredView(std::vector<std::shared_ptr<const Index>> layers);
+
+  const IndexInfo& info() const override { return layers_.front()->info(); }
+  uint64_t rows() const override { return rows_; }
+  LookupResult Lookup(const uint64_t* feasigns, size_t n, uint8_t* rows, uint8_t* found, size_t* hits) const override {
+    return LookupRows(flat_, feasigns, n, rows, found, hits);
+  }
+  const std::vector<std::shared_ptr<const Index>>& layers() const { return layers_; }
+
+ private:
+  std::vector<std::shared_ptr<const Index>> layers_;
+  Layers flat_;
+  uint64_t rows_ = 0;
+};
+
+// `delta` over the layers of `parent`. Overlays of like size are merged, so that a lookup asks few of them: each is
+// more than twice as large as the one above it, and there are at most three over the base.
+std::shared_ptr<const LayeredView> Stack(std::shared_ptr<const Index> delta, const LayeredView& parent);
+
+}  // namespace elasticctr::cube
