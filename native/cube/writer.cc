@@ -1,6 +1,7 @@
 #include "cube/writer.h"
 
-#include <algorithm>
+#include <fcntl.h>
+
 #include <cstring>
 #include <vector>
 
@@ -52,8 +53,6 @@ class Section {
     if (used_ == 0) return;
     checksums_.push_back(Crc32c(0, block_.data(), used_));
     file_.Write(block_.data(), used_, offset_);
-    // The disk works while the next blocks are made.
-    file_.StartSync(offset_, used_);
     offset_ += used_;
     used_ = 0;
   }
@@ -121,7 +120,7 @@ void Writer::Add(const Entry* entries, size_t count) {
   }
 }
 
-IndexInfo Writer::Finish(bool sync) {
+IndexInfo Writer::Finish() {
   Rep& rep = *rep_;
   IndexInfo& info = rep.info;
   if (rep.packer.rows() != info.rows || rep.packer.tombstones() != info.tombstones) {
@@ -145,7 +144,7 @@ IndexInfo Writer::Finish(bool sync) {
   uint8_t page[kPageBytes];
   EncodeHeader(&header, page);
   rep.file.file().Write(page, kPageBytes, 0);
-  sync ? rep.file.Commit() : rep.file.CommitUnsynced();
+  rep.file.Commit();
   return info;
 }
 

@@ -552,32 +552,3 @@ class CubeStore:
         feasigns: Annotated[NDArray[numpy.uint64], dict(shape=(None,), order="C", device="cpu", writable=False)],
         version: int = 0,
     ) -> tuple[Any, ...]: ...
-
-class CubeBuilder:
-    def __init__(
-        self,
-        name: str,
-        kind: str,
-        encoding: str,
-        dim: int,
-        row_bytes: int,
-        sharding: str,
-        shards: int,
-        version: int,
-        parent: int,
-        run_directory: str,
-        memory_bytes: int,
-        expected_rows: int = 0,
-        threads: int = 1,
-    ) -> None: ...
-    def add(
-        self,
-        feasigns: Annotated[NDArray[numpy.uint64], dict(shape=(None,), order="C", device="cpu", writable=False)],
-        rows: Annotated[NDArray[numpy.uint8], dict(shape=(None, None), order="C", device="cpu", writable=False)],
-    ) -> None: ...
-    def add_gone(
-        self, feasigns: Annotated[NDArray[numpy.uint64], dict(shape=(None,), order="C", device="cpu", writable=False)]
-    ) -> None: ...
-    def finish(self, paths: Sequence[str]) -> tuple[Any, ...]: ...
-    @property
-    def progress(self) -> int: ...

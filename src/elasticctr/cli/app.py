@@ -5,7 +5,7 @@ from __future__ import annotations
 import typer
 
 from elasticctr import __version__
-from elasticctr.cli import data, publish, train
+from elasticctr.cli import cube, data, publish, train
 from elasticctr.cli.demo import demo
 from elasticctr.cli.doctor import doctor
 from elasticctr.cli.output import CommandGroup
@@ -35,6 +35,7 @@ def _root(
 
 
 app.add_typer(data.app)
+app.add_typer(cube.app)
 app.command()(train.train)
 app.command("eval")(train.evaluate)
 app.command()(train.predict)

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import typer
 
+from elasticctr.cli.cube_export import export
+
 app = typer.Typer(
     name="cube",
     help="Build, serve and ask the sparse parameter service.",
     no_args_is_help=True,
     rich_markup_mode="markdown",
 )
+
+app.command("export")(export)

@@ -1,6 +1,7 @@
 """Rows and donefiles in other systems' formats: SequenceFiles, text, Parquet, `base.txt` and `patch.txt`."""
 
 from elasticctr.publish.interchange.donefile import Donefile, DoneLine, append_donefile, parse_donefile, read_donefile
+from elasticctr.publish.interchange.export import Exported, export_version
 from elasticctr.publish.interchange.opening import FORMATS, open_rows, open_writer
 from elasticctr.publish.interchange.rows import RowInfo, RowSource, RowWriter
 
@@ -8,10 +9,12 @@ __all__ = [
     "FORMATS",
     "DoneLine",
     "Donefile",
+    "Exported",
     "RowInfo",
     "RowSource",
     "RowWriter",
     "append_donefile",
+    "export_version",
     "open_rows",
     "open_writer",
     "parse_donefile",

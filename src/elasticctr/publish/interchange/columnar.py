@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from pathlib import Path
-from types import TracebackType
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -15,7 +13,6 @@ import pyarrow.parquet as pq
 
 from elasticctr.data.sources import Source
 from elasticctr.errors import Corruption, DataError, NotFound
-from elasticctr.publish.interchange.atomic import AtomicFile
 from elasticctr.publish.interchange.rows import Block, Feasigns, RowBytes, RowInfo, interpret
 
 _BATCH_ROWS = 1 << 17
@@ -62,32 +59,18 @@ class ColumnarRows:
 class ParquetWriter:
     """`feasign` uint64, `values` a list of dim floats."""
 
-    def __init__(self, path: Path, dim: int) -> None:
+    def __init__(self, file: IO[bytes], dim: int) -> None:
         self._dim = dim
         self._schema = pa.schema([("feasign", pa.uint64()), ("values", pa.list_(pa.float32(), dim))])
-        self._file = AtomicFile(path)
-        self._writer = pq.ParquetWriter(self._file.stream, self._schema, compression="zstd", use_dictionary=False)
+        self._writer = pq.ParquetWriter(file, self._schema, compression="zstd", use_dictionary=False)
 
     def write(self, feasigns: Feasigns, rows: RowBytes) -> None:
         values = pa.array(np.ascontiguousarray(rows).view("<f4").reshape(-1))
         lists = pa.FixedSizeListArray.from_arrays(values, self._dim)
-        with self._file.explained():
-            self._writer.write_batch(pa.record_batch([pa.array(feasigns), lists], schema=self._schema))
+        self._writer.write_batch(pa.record_batch([pa.array(feasigns), lists], schema=self._schema))
 
-    def __enter__(self) -> ParquetWriter:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        try:
-            if error is None:
-                with self._file.explained():
-                    self._writer.close()
-        except BaseException:
-            self._file.finish(failed=True)
-            raise
-        self._file.finish(failed=error is not None)
+    def finish(self) -> None:
+        self._writer.close()
 
 
 def _open(file: Source) -> Any:

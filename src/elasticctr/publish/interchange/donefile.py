@@ -7,14 +7,11 @@ yet.
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 from dataclasses import dataclass
-from pathlib import Path
 
-from elasticctr.data.sources import Source
-from elasticctr.errors import ConfigError, InternalError
+from elasticctr.data.sources import Source, Store
 
 BASE = "base.txt"
 PATCH = "patch.txt"
@@ -62,26 +59,14 @@ def parse_donefile(data: bytes) -> Donefile:
     return Donefile(tuple(lines), tuple(problems), bool(last.strip()))
 
 
-def append_donefile(path: Path, line: DoneLine) -> None:
-    """Adds one line, whole, synced. Writers wait for each other; a line some writer left unfinished is closed first, so
-    that it spoils no other."""
-    if "\n" in line.input:
-        raise ConfigError("a path with a line break cannot stand in a donefile")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
-            size = os.fstat(descriptor).st_size
-            unfinished = size > 0 and os.pread(descriptor, 1, size - 1) != b"\n"
-            data = (b"\n" if unfinished else b"") + line.encode()
-            if os.write(descriptor, data) != len(data):
-                raise InternalError(f"{path}: the disk is full; make room and run it again")
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
-    except OSError as e:
-        raise InternalError(f"{path}: cannot be written: {e.strerror or e}") from None
+def append_donefile(store: Store, name: str, line: DoneLine) -> None:
+    """Adds one line in one write. A line some writer left unfinished is closed first, so that it spoils no other."""
+    unfinished = False
+    if store.exists(name) and store.size(name) > 0:
+        with store.open(name) as file:
+            file.seek(-1, os.SEEK_END)
+            unfinished = file.read(1) != b"\n"
+    store.append(name, (b"\n" if unfinished else b"") + line.encode())
 
 
 def _parse_line(text: bytes) -> DoneLine | str:

@@ -4,14 +4,13 @@ files whose name starts with a dot."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from pathlib import Path
+from itertools import chain
 
 import numpy as np
 import pyarrow as pa
 
-from elasticctr.data.sources import Source
+from elasticctr.data.sources import Source, Store
 from elasticctr.errors import DataError
-from elasticctr.publish.interchange.atomic import AtomicFile
 from elasticctr.publish.interchange.rows import Block, Feasigns, RowSource
 from elasticctr.publish.interchange.text import join, to_text
 
@@ -50,20 +49,16 @@ class WithGone:
                     return
 
 
-def write_gone(path: Path, gone: Iterable[Feasigns]) -> int:
+def write_gone(store: Store, name: str, gone: Iterable[Feasigns]) -> int:
     """Returns how many. Nothing gone, no file."""
-    count, file = 0, None
-    try:
-        for feasigns in gone:
-            if len(feasigns):
-                file = file or AtomicFile(path)
-                lines = join([to_text(feasigns), pa.scalar("", pa.large_string())], "\n")
-                file.write(memoryview(lines.buffers()[2]))
-                count += len(feasigns)
-    except BaseException:
-        if file is not None:
-            file.finish(failed=True)
-        raise
-    if file is not None:
-        file.finish()
+    blocks = (feasigns for feasigns in gone if len(feasigns))
+    first = next(blocks, None)
+    if first is None:
+        return 0
+    count = 0
+    with store.create(name) as file:
+        for feasigns in chain([first], blocks):
+            lines = join([to_text(feasigns), pa.scalar("", pa.large_string())], "\n")
+            file.write(memoryview(lines.buffers()[2]))
+            count += len(feasigns)
     return count

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from collections.abc import Iterator
+from contextlib import contextmanager
 
-from elasticctr.data.sources import Source, resolve
+from elasticctr.data.sources import Source, Store, resolve
 from elasticctr.errors import ConfigError, DataError
 from elasticctr.publish.interchange.columnar import ColumnarRows, ParquetWriter
 from elasticctr.publish.interchange.gone import GONE, WithGone
@@ -47,16 +48,24 @@ def open_rows(location: str, encoding: str | None = None) -> RowSource:
     return WithGone(source, beside) if filesystem.is_file(beside.path) else source
 
 
-def open_writer(path: Path, form: str, info: RowInfo) -> RowWriter:
-    """A writer of rows that are `info`. Sequence and hadoop files take any encoding as it stands; text and Parquet are
-    for floats."""
-    if form in ("sequence", "hadoop"):
-        return SequenceWriter(path, info.row_bytes, "plain" if form == "sequence" else "hadoop")
+@contextmanager
+def open_writer(store: Store, name: str, form: str, info: RowInfo) -> Iterator[RowWriter]:
+    """A writer of a file of rows that are `info`; the file is there, complete, once the block has ended well. Sequence
+    and hadoop files take any encoding as it stands; text and Parquet are for floats."""
     if form not in FORMATS:
         raise ConfigError(f"format {form!r} is unknown; known: {', '.join(FORMATS)}")
-    if info.encoding != "fp32":
+    if info.encoding != "fp32" and form in ("text", "parquet"):
         raise ConfigError(f"format {form} holds floats, not {info.encoding} rows; decode them first")
-    return TextWriter(path, info.dim) if form == "text" else ParquetWriter(path, info.dim)
+    with store.create(name) as file:
+        writer: RowWriter
+        if form == "text":
+            writer = TextWriter(file, info.dim)
+        elif form == "parquet":
+            writer = ParquetWriter(file, info.dim)
+        else:
+            writer = SequenceWriter(file, info.row_bytes, "plain" if form == "sequence" else "hadoop")
+        yield writer
+        writer.finish()
 
 
 def _head(file: Source) -> bytes:

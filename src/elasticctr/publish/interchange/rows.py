@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Protocol
 
 import numpy as np
@@ -61,12 +60,8 @@ class RowSource(Protocol):
 class RowWriter(Protocol):
     def write(self, feasigns: Feasigns, rows: RowBytes) -> None: ...
 
-    def __enter__(self) -> RowWriter: ...
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Puts the file in its place, complete; after an error, removes what was written."""
+    def finish(self) -> None:
+        """Writes what must stand at the end; the file itself is closed by whoever opened it."""
         ...
 
 

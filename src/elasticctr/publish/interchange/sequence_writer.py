@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
-from types import TracebackType
+from typing import IO
 
 import numpy as np
 
-from elasticctr.publish.interchange.atomic import AtomicFile
 from elasticctr.publish.interchange.rows import Feasigns, RowBytes
 from elasticctr.publish.interchange.sequence_layout import (
     BYTES,
@@ -26,7 +24,7 @@ class SequenceWriter:
     """`kind` is "plain", "hadoop" (BytesWritable keys) or "hadoop_long" (LongWritable keys). A marker stands before the
     first record that begins 2000 bytes or more after the last one."""
 
-    def __init__(self, path: Path, row_bytes: int, kind: str = "plain", marker: bytes | None = None) -> None:
+    def __init__(self, file: IO[bytes], row_bytes: int, kind: str = "plain", marker: bytes | None = None) -> None:
         self._layout = {
             "plain": plain_layout(row_bytes),
             "hadoop": hadoop_layout(row_bytes),
@@ -36,7 +34,7 @@ class SequenceWriter:
         self._run = 0  # records since the last marker
         marker = marker or os.urandom(MARKER_BYTES)
         self._sync = np.frombuffer(ESCAPE + marker, np.uint8)
-        self._file = AtomicFile(path)
+        self._file = file
         self._file.write(Header(LONG if kind == "hadoop_long" else BYTES, BYTES, marker, 0).encode())
 
     def write(self, feasigns: Feasigns, rows: RowBytes) -> None:
@@ -67,10 +65,5 @@ class SequenceWriter:
         records["value"] = np.ascontiguousarray(rows).view(f"V{layout.value_bytes}").reshape(count, length)
         self._file.write(out.data)
 
-    def __enter__(self) -> SequenceWriter:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._file.finish(failed=error is not None)
+    def finish(self) -> None:
+        pass

@@ -6,9 +6,7 @@ line, to accept odd spacing or to name what is wrong.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from pathlib import Path
-from types import TracebackType
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -18,7 +16,6 @@ from pyarrow import csv
 
 from elasticctr.data.sources import Source
 from elasticctr.errors import DataError
-from elasticctr.publish.interchange.atomic import AtomicFile
 from elasticctr.publish.interchange.rows import MAX_ROW_BYTES, Block, Feasigns, RowBytes, RowInfo
 
 _BUFFER_BYTES = 8 << 20
@@ -96,9 +93,9 @@ class TextRows:
 class TextWriter:
     """`feasign:v1,v2,…`, each number as short as it can be and still be read back as the same float."""
 
-    def __init__(self, path: Path, dim: int) -> None:
+    def __init__(self, file: IO[bytes], dim: int) -> None:
         self._dim = dim
-        self._file = AtomicFile(path)
+        self._file = file
 
     def write(self, feasigns: Feasigns, rows: RowBytes) -> None:
         values = np.ascontiguousarray(rows).view("<f4").reshape(len(feasigns), self._dim)
@@ -108,13 +105,8 @@ class TextWriter:
         if len(lines):
             self._file.write(memoryview(lines.buffers()[2]))
 
-    def __enter__(self) -> TextWriter:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._file.finish(failed=error is not None)
+    def finish(self) -> None:
+        pass
 
 
 def _pieces(file: Source) -> Iterator[tuple[bytes, int]]:

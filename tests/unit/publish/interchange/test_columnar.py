@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from elasticctr.data.sources import open_store
 from elasticctr.errors import Corruption, DataError, ElasticCTRError, NotFound
 from elasticctr.publish.interchange import RowInfo, open_rows, open_writer
 
@@ -24,7 +25,7 @@ def read(path: Path, encoding: str | None = None) -> tuple[list[int], list[list[
 
 
 def test_parquet_round_trip(tmp_path: Path) -> None:
-    with open_writer(tmp_path / "rows.parquet", "parquet", RowInfo("fp32", 2, 8)) as writer:
+    with open_writer(open_store(str(tmp_path)), "rows.parquet", "parquet", RowInfo("fp32", 2, 8)) as writer:
         writer.write(FEASIGNS[:1], VALUES[:1].view(np.uint8))
         writer.write(FEASIGNS[1:], VALUES[1:].view(np.uint8))
     assert [path.name for path in tmp_path.iterdir()] == ["rows.parquet"]
@@ -85,7 +86,7 @@ def test_what_is_no_table_of_rows(
 
 def test_damaged_files(tmp_path: Path) -> None:
     path = tmp_path / "rows.parquet"
-    with open_writer(path, "parquet", RowInfo("fp32", 2, 8)) as writer:
+    with open_writer(open_store(str(tmp_path)), path.name, "parquet", RowInfo("fp32", 2, 8)) as writer:
         writer.write(FEASIGNS, VALUES.view(np.uint8))
     data = path.read_bytes()
     path.write_bytes(data[:-5])

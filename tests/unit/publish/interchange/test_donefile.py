@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from elasticctr.data.sources import resolve
+from elasticctr.data.sources import open_store, resolve
 from elasticctr.errors import NotFound
 from elasticctr.publish.interchange import DoneLine, append_donefile, parse_donefile, read_donefile
 
@@ -18,9 +18,9 @@ SECOND = DoneLine("1562000401", "1562000400", "/path/patch")
 
 def test_lines_are_json_as_documented(tmp_path: Path) -> None:
     path = tmp_path / "donefile" / "base.txt"
-    append_donefile(path, FIRST)
+    append_donefile(open_store(str(path.parent)), path.name, FIRST)
     assert path.read_bytes() == b'{"id": "1562000400", "key": "1562000400", "input": "/path/base"}\n'
-    append_donefile(path, SECOND)
+    append_donefile(open_store(str(path.parent)), path.name, SECOND)
     (file,) = resolve(str(path))
     assert read_donefile(file).lines == (FIRST, SECOND)
 
@@ -56,7 +56,7 @@ def test_a_line_without_its_newline_is_not_there_yet() -> None:
 def test_append_closes_a_line_left_unfinished(tmp_path: Path) -> None:
     path = tmp_path / "base.txt"
     path.write_bytes(b'{"id": "15')
-    append_donefile(path, FIRST)
+    append_donefile(open_store(str(path.parent)), path.name, FIRST)
     done = parse_donefile(path.read_bytes())
     assert done.lines == (FIRST,)
     assert done.problems == ("line 1: is not JSON",)
@@ -67,7 +67,7 @@ def test_appends_at_once_all_arrive_whole(tmp_path: Path) -> None:
 
     def append(writer: int) -> None:
         for i in range(20):
-            append_donefile(path, DoneLine(f"{writer}-{i}", "1", "x" * 500))
+            append_donefile(open_store(str(path.parent)), path.name, DoneLine(f"{writer}-{i}", "1", "x" * 500))
 
     threads = [threading.Thread(target=append, args=(i,)) for i in range(8)]
     for thread in threads:

@@ -32,8 +32,8 @@ def test_encoding_is_exact_at_both_ends_and_within_half_a_step() -> None:
 def test_quantised_sequence_file_is_read_as_floats(tmp_path: Path) -> None:
     values = np.random.default_rng(2).normal(size=(100, 9)).astype(np.float32)
     rows = encode(values)
-    with SequenceWriter(tmp_path / "a.seq", rows.shape[1]) as writer:
-        writer.write(np.arange(100, dtype=np.uint64), rows)
+    with (tmp_path / "a.seq").open("wb") as file:
+        SequenceWriter(file, rows.shape[1]).write(np.arange(100, dtype=np.uint64), rows)
     source = open_rows(str(tmp_path / "a.seq"), "min_max")
     assert (source.info.encoding, source.info.dim, source.info.row_bytes) == ("fp32", 9, 36)
     ((feasigns, read),) = source.blocks()
@@ -46,7 +46,7 @@ def test_quantised_sequence_file_is_read_as_floats(tmp_path: Path) -> None:
 def test_a_range_that_is_no_number_is_refused(tmp_path: Path) -> None:
     rows = encode(np.ones((3, 4), np.float32))
     rows[1, :4] = np.array([np.nan], "<f4").view(np.uint8)
-    with SequenceWriter(tmp_path / "a.seq", rows.shape[1]) as writer:
-        writer.write(np.arange(3, dtype=np.uint64), rows)
+    with (tmp_path / "a.seq").open("wb") as file:
+        SequenceWriter(file, rows.shape[1]).write(np.arange(3, dtype=np.uint64), rows)
     with pytest.raises(DataError, match="feasign 1 "):
         list(open_rows(str(tmp_path / "a.seq"), "min_max").blocks())

@@ -8,8 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from elasticctr.data.sources import open_store
 from elasticctr.errors import Corruption, DataError, ElasticCTRError
-from elasticctr.publish.interchange import open_rows
+from elasticctr.publish.interchange import RowInfo, open_rows, open_writer
 from elasticctr.publish.interchange.sequence_writer import SequenceWriter
 
 MARKER = bytes(range(16))
@@ -57,7 +58,8 @@ def make_rows(count: int, width: int, seed: int = 0) -> tuple[np.ndarray, np.nda
 
 
 def write(path: Path, feasigns: np.ndarray, rows: np.ndarray, kind: str = "plain", step: int = 1 << 20) -> Path:
-    with SequenceWriter(path, rows.shape[1], kind, MARKER) as writer:
+    with path.open("wb") as file:
+        writer = SequenceWriter(file, rows.shape[1], kind, MARKER)
         for i in range(0, len(feasigns), step):
             writer.write(feasigns[i : i + step], rows[i : i + step])
     return path
@@ -217,7 +219,8 @@ def test_mutated_files_only_raise_typed_errors(tmp_path: Path) -> None:
 
 
 def test_failed_write_leaves_nothing(tmp_path: Path) -> None:
-    with pytest.raises(RuntimeError), SequenceWriter(tmp_path / "a.seq", 4) as writer:
+    info = RowInfo("raw", 0, 4)
+    with pytest.raises(RuntimeError), open_writer(open_store(str(tmp_path)), "a.seq", "sequence", info) as writer:
         writer.write(*make_rows(10, 4))
         raise RuntimeError
     assert list(tmp_path.iterdir()) == []

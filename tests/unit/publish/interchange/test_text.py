@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from elasticctr.data.sources import open_store
 from elasticctr.errors import ConfigError, DataError, ElasticCTRError
 from elasticctr.publish.interchange import RowInfo, open_rows, open_writer
 
@@ -34,7 +35,7 @@ def test_round_trip_keeps_every_bit(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     rng = np.random.default_rng(5)
     feasigns = rng.integers(0, 2**64, 5000, dtype=np.uint64)
     values = (rng.normal(size=(5000, 7)) * 10.0 ** rng.integers(-20, 20, (5000, 7))).astype(np.float32)
-    with open_writer(tmp_path / "rows.txt", "text", RowInfo("fp32", 7, 28)) as writer:
+    with open_writer(open_store(str(tmp_path)), "rows.txt", "text", RowInfo("fp32", 7, 28)) as writer:
         writer.write(feasigns[:1], values[:1].view(np.uint8))
         writer.write(feasigns[1:], values[1:].view(np.uint8))
     monkeypatch.setattr("elasticctr.publish.interchange.text._BUFFER_BYTES", 10_007)
