@@ -13,6 +13,7 @@
 #include "dense/cpu.h"
 #include "dense/kernels.h"
 #include "dense/tower.h"
+#include "dense/tower_step.h"
 #include "dense/workspace_pool.h"
 #include "util/status.h"
 
@@ -90,6 +91,31 @@ class PyTower {
     pool_->GiveBack(std::move(workspace));
   }
 
+  double Step(Address x, size_t x_stride, size_t rows, const std::vector<Address>& weights,
+              const std::vector<Address>& biases, size_t wide_first, size_t wide_count,
+              const std::vector<Address>& wide, Address labels, size_t label_stride, Address sample_weights,
+              Address logits, Address dx, const std::vector<Address>& weight_gradients,
+              const std::vector<Address>& bias_gradients) {
+    CheckCount(weights, biases);
+    CheckCount(weight_gradients, bias_gradients);
+    if (tower_.widths().back() != 1 || tower_.relu_last() || (wide_count > 0 && wide.size() != 4)) {
+      throw Error(Code::kInternal, "a tower without a single linear output was asked for a step");
+    }
+    dense::Wide layer;
+    if (wide_count > 0) layer = {wide_first, wide_count, At(wide[0]), At(wide[1]), At(wide[2]), At(wide[3])};
+    const auto w = AllAt(weights), b = AllAt(biases), dw = AllAt(weight_gradients), db = AllAt(bias_gradients);
+    auto workspace = pool_->Take();
+    double loss;
+    {
+      nb::gil_scoped_release release;
+      loss = dense::TowerStep(tower_, {At(x), x_stride}, rows, w.data(), b.data(), layer,
+                              {At(labels), label_stride, At(sample_weights)}, At(logits),
+                              {{At(dx), x_stride}, dw.data(), db.data()}, *workspace);
+    }
+    pool_->GiveBack(std::move(workspace));
+    return loss;
+  }
+
   const char* kernels() const { return tower_.kernels().name; }
 
  private:
@@ -126,7 +152,7 @@ void BindDense(nb::module_& m) {
   m.def(
       "bce_gradient",
       [](Address logits, Address labels, size_t label_stride, Address weights, size_t n, Address gradient) {
-        return dense::BceGradient(At(logits), At(labels), label_stride, At(weights), n, At(gradient));
+        return dense::BceGradient(At(logits), At(labels), label_stride, At(weights), n, n, At(gradient));
       },
       "logits"_a, "labels"_a, "label_stride"_a, "weights"_a, "n"_a, "gradient"_a);
   m.def(
@@ -165,6 +191,12 @@ void BindDense(nb::module_& m) {
            "keep"_a)
       .def("backward", &PyTower::Backward, "forward"_a, "dy"_a, "dy_stride"_a, "weights"_a, "dx"_a, "dx_stride"_a,
            "weight_gradients"_a, "bias_gradients"_a)
+      .def("step", &PyTower::Step, "x"_a, "x_stride"_a, "rows"_a, "weights"_a, "biases"_a, "wide_first"_a,
+           "wide_count"_a, "wide"_a, "labels"_a, "label_stride"_a, "sample_weights"_a, "logits"_a, "dx"_a,
+           "weight_gradients"_a, "bias_gradients"_a,
+           "Gradients of the mean binary cross-entropy, which is returned. `wide`: weights, bias and their gradients "
+           "of a "
+           "linear layer over `wide_count` columns from `wide_first` on. dx has the stride of x.")
       .def_prop_ro("kernels", &PyTower::kernels);
 }
 

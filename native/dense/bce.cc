@@ -6,8 +6,8 @@
 namespace elasticctr::dense {
 
 double BceGradient(const float* logits, const float* labels, size_t label_stride, const float* weights, size_t n,
-                   float* gradient) {
-  const float scale = n == 0 ? 0.0f : 1.0f / static_cast<float>(n);
+                   size_t batch, float* gradient) {
+  const float scale = batch == 0 ? 0.0f : 1.0f / static_cast<float>(batch);
   double total = 0.0;
   for (size_t i = 0; i < n; ++i) {
     const float x = logits[i], y = labels[i * label_stride];

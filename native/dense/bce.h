@@ -5,9 +5,10 @@
 
 namespace elasticctr::dense {
 
-// gradient[i] = weight[i] * (sigmoid(logit[i]) - label[i]) / n. Returns the mean of weight[i] * loss[i], which is
-// log(1 + exp(-|x|)) + max(x, 0) - x * label, finite for every finite logit. Sums are in double, in order.
+// Of n samples of a batch: gradient[i] = weight[i] * (sigmoid(logit[i]) - label[i]) / batch. Returns the sum of
+// weight[i] * loss[i] / batch, where loss is log(1 + exp(-|x|)) + max(x, 0) - x * label, finite for every finite
+// logit. Sums are in double, in order.
 double BceGradient(const float* logits, const float* labels, size_t label_stride, const float* weights, size_t n,
-                   float* gradient);
+                   size_t batch, float* gradient);
 
 }  // namespace elasticctr::dense

@@ -15,7 +15,6 @@ constexpr size_t kMostBlockRows = 128;
 // Rows whose gradients are held at once: few enough that the weight gradients find them and their activations in cache.
 constexpr size_t kStepRows = 512;
 static_assert(kStepRows % kGradientRows == 0);
-constexpr size_t kBlockUnit = 32;
 
 // Between products of one task, in the thread that runs it.
 class KernelScope {
@@ -36,7 +35,7 @@ class KernelScope {
 // The same number of blocks for every thread, as large as allowed. Results do not depend on it.
 size_t BlockRows(size_t rows, size_t threads) {
   const size_t rounds = (rows + threads * kMostBlockRows - 1) / (threads * kMostBlockRows);
-  return RoundUp((rows + rounds * threads - 1) / (rounds * threads), kBlockUnit);
+  return RoundUp((rows + rounds * threads - 1) / (rounds * threads), Tower::kBlockUnit);
 }
 
 // Two blocks of a thread's own, which a row block passes through on its way from layer to layer.
@@ -95,7 +94,7 @@ void Tower::Pack(const float* const* weights, const float* const* biases, Worksp
 }
 
 void Tower::Forward(Rows x, size_t rows, const float* const* weights, const float* const* biases, MutableRows y,
-                    Workspace& workspace, bool keep) const {
+                    Workspace& workspace, bool keep, const Finish& finish) const {
   workspace.rows = 0;
   if (rows == 0) return;
   Pack(weights, biases, workspace);
@@ -143,6 +142,7 @@ void Tower::Forward(Rows x, size_t rows, const float* const* weights, const floa
       kernels_.multiply(in, depth, workspace.packed[l].data(), columns, epilogue);
       in = out;
     }
+    if (finish) finish(first, count);
   });
   workspace.rows = keep ? rows : 0;
 }

@@ -8,6 +8,7 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -40,13 +41,17 @@ class Tower {
   Tower(std::vector<size_t> widths, bool relu_last, const Kernels& kernels);
 
   const std::vector<size_t>& widths() const { return widths_; }
+  bool relu_last() const { return relu_last_; }
   size_t layers() const { return widths_.size() - 1; }
   const Kernels& kernels() const { return kernels_; }
 
   // weights[l]: [widths[l + 1], widths[l]] row-major, biases[l]: [widths[l + 1]]. With `keep` the workspace can take
-  // a Backward afterwards.
+  // a Backward afterwards. `finish(first, count)`, if there is one, is called for every range of rows as soon as y has
+  // them, by the thread that computed them; ranges start at multiples of kBlockUnit and are whole ones but the last.
+  using Finish = std::function<void(size_t, size_t)>;
+  static constexpr size_t kBlockUnit = 32;
   void Forward(Rows x, size_t rows, const float* const* weights, const float* const* biases, MutableRows y,
-               Workspace& workspace, bool keep) const;
+               Workspace& workspace, bool keep, const Finish& finish = {}) const;
 
   // Gradients of the workspace's last Forward, whose weights must still be what they were. dx.data may be null.
   // Ends the workspace's hold of that Forward. REQUIRES: workspace.rows > 0.

@@ -415,6 +415,28 @@ class Tower:
         weight_gradients: Sequence[int],
         bias_gradients: Sequence[int],
     ) -> None: ...
+    def step(
+        self,
+        x: int,
+        x_stride: int,
+        rows: int,
+        weights: Sequence[int],
+        biases: Sequence[int],
+        wide_first: int,
+        wide_count: int,
+        wide: Sequence[int],
+        labels: int,
+        label_stride: int,
+        sample_weights: int,
+        logits: int,
+        dx: int,
+        weight_gradients: Sequence[int],
+        bias_gradients: Sequence[int],
+    ) -> float:
+        """
+        Gradients of the mean binary cross-entropy, which is returned. `wide`: weights, bias and their gradients of a linear layer over `wide_count` columns from `wide_first` on. dx has the stride of x.
+        """
+
     @property
     def kernels(self) -> str: ...
 

@@ -21,7 +21,8 @@ class Loss:
 
     def __init__(self, settings: LossSettings) -> None:
         self.settings = settings
-        self._is_plain = settings.kind == "bce" and settings.positive_weight == 1 and settings.label_smoothing == 0
+        # Weighted binary cross-entropy and nothing else.
+        self.is_plain = settings.kind == "bce" and settings.positive_weight == 1 and settings.label_smoothing == 0
 
     def __call__(self, logits: Tensor, labels: Tensor, weights: Tensor | None = None) -> Tensor:
         """Scalar loss of logits [B] or [B, L], labels of as many elements, weights [B]."""
@@ -41,7 +42,7 @@ class Loss:
 
     def backward(self, logits: Tensor, labels: Tensor, weights: Tensor, penalty: Tensor | None = None) -> float:
         """Goes back from the loss of float32 logits (and a penalty added to it), and returns the loss."""
-        if self._is_plain and penalty is None and logits.ndim == 1 and logits.is_cpu and logits.is_contiguous():
+        if self.is_plain and penalty is None and logits.ndim == 1 and logits.is_cpu and logits.is_contiguous():
             gradient = torch.empty_like(logits)
             loss = _native.bce_gradient(
                 logits.data_ptr(),

@@ -18,6 +18,7 @@ from elasticctr.config import Settings
 from elasticctr.errors import ConfigError
 from elasticctr.models.inputs import Inputs, InputSpec
 from elasticctr.models.layers.mlp import MLP
+from elasticctr.models.layers.tower_step import TowerParts
 
 Widths = tuple[Annotated[int, Field(ge=1, le=65536)], ...]
 
@@ -84,6 +85,10 @@ class Model(nn.Module):
     def forward(self, inputs: Inputs) -> Tensor:
         """Logits: [B], or [B, labels] if the spec has several labels."""
         raise NotImplementedError(f"{type(self).__name__} does not define forward(inputs)")
+
+    def tower_parts(self) -> TowerParts | None:
+        """The model as a tower and a linear layer, if `forward` is no more than that: it then trains faster."""
+        return None
 
     def to_logits(self, x: Tensor) -> Tensor:
         """[B, labels] in the shape `forward` promises."""

@@ -14,6 +14,7 @@ from elasticctr.errors import ConfigError
 from elasticctr.models.inputs import Inputs, InputSpec
 from elasticctr.models.layers.features import deep_features, deep_width
 from elasticctr.models.layers.first_order import FirstOrder
+from elasticctr.models.layers.tower_step import TowerParts
 from elasticctr.models.model import InputNeeds, Model, ModelSettings, TowerSettings
 
 
@@ -40,6 +41,10 @@ class WideDeep(Model):
     @classmethod
     def input_needs(cls, settings: ModelSettings) -> InputNeeds:
         return InputNeeds(settings.dim, cast(WideDeepSettings, settings).wide != "dense")
+
+    def tower_parts(self) -> TowerParts | None:
+        is_own = type(self).forward is WideDeep.forward and not self.spec.sequences and self.spec.labels == 1
+        return TowerParts(self.deep, self.wide) if is_own and not self.wide.sparse else None
 
     def forward(self, inputs: Inputs) -> Tensor:
         return self.to_logits(self.wide(inputs) + self.deep(deep_features(inputs)))

@@ -19,6 +19,7 @@ from elasticctr.errors import Corruption, FailedPrecondition
 from elasticctr.models import registry
 from elasticctr.models.dense import load_dense
 from elasticctr.models.layers import set_tower_precision
+from elasticctr.models.layers.tower_step import TowerStep
 from elasticctr.models.losses import Loss
 from elasticctr.models.model import Model
 from elasticctr.table import Lookup
@@ -50,6 +51,7 @@ class Learner:
         self._forward = torch.compile(self.model) if settings.compile else self.model
         self._loss = Loss(job.loss)
         self._parameters = list(self.model.parameters())
+        self._tower = _make_tower_step(self.model, job)
         self._optimizer = make_optimizer(self._parameters, job.dense)
         self._clip_norm = job.dense.clip_norm
         self._learning_rate = job.dense.learning_rate
@@ -66,9 +68,13 @@ class Learner:
         batch = item.batch
         labels = torch.from_numpy(batch.labels[:, 0] if batch.labels.shape[1] == 1 else batch.labels)
         inputs = self.sparse.pull(item, train=True)
-        with self._computing():
-            logits = self._forward(inputs).float()
-        loss = self._loss.backward(logits, labels, torch.from_numpy(batch.weights), self._loss.penalty(inputs))
+        weights = torch.from_numpy(batch.weights)
+        if self._tower is not None and self._tower.can_run(inputs):
+            loss, logits = self._tower.run(inputs, labels, weights)
+        else:
+            with self._computing():
+                logits = self._forward(inputs).float()
+            loss = self._loss.backward(logits, labels, weights, self._loss.penalty(inputs))
         if self._clip_norm is not None:
             torch.nn.utils.clip_grad_norm_(self._parameters, self._clip_norm)
         if lr_scale != self._lr_scale:
@@ -137,6 +143,12 @@ class Learner:
                     f"{checkpoint.path}: was trained with {what} {found.get(what)!r}, this job has {own!r}; "
                     "use the job it was trained with, or start a new run in another directory"
                 )
+
+
+def _make_tower_step(model: Model, job: Job) -> TowerStep | None:
+    parts = model.tower_parts()
+    is_plain = Loss(job.loss).is_plain and job.loss.embedding_l2 == 0 and not job.train.compile
+    return TowerStep(parts) if parts is not None and is_plain else None
 
 
 def _set_threads(cls: type[Model], threads: int | None) -> None:

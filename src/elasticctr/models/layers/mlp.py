@@ -61,16 +61,16 @@ class MLP(nn.Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        for linear in self._layers():
+        for linear in self.layers():
             nn.init.normal_(linear.weight, std=1.0 / math.sqrt(linear.in_features))
             nn.init.zeros_(linear.bias)
 
-    def _layers(self) -> list[nn.Linear]:
+    def layers(self) -> list[nn.Linear]:
         return cast("list[nn.Linear]", list(self.linears))
 
     def forward(self, x: Tensor) -> Tensor:
-        if self._has_native_form():
-            layers = self._layers()
+        if self.has_native_form():
+            layers = self.layers()
             weights = [layer.weight for layer in layers]
             biases = [layer.bias for layer in layers]
             if native_tower.can_run(x, [*weights, *biases]):
@@ -85,7 +85,8 @@ class MLP(nn.Module):
                 x = x if self.dropout is None else self.dropout(x)
         return x
 
-    def _has_native_form(self) -> bool:
+    def has_native_form(self) -> bool:
+        """Whether the native tower does the same arithmetic, in the mode the module is in."""
         return (
             native_tower.native_towers_enabled()
             and isinstance(self.activation, nn.ReLU)

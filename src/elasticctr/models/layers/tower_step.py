@@ -1,0 +1,81 @@
+"""Gradients of a model that is one tower and at most a linear layer beside it, computed in one native call.
+
+The learner asks for them where they are what autograd would compute, and otherwise takes the way every model can go.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from elasticctr.models.inputs import Inputs
+from elasticctr.models.layers import native_tower
+from elasticctr.models.layers.first_order import FirstOrder
+from elasticctr.models.layers.mlp import MLP
+
+
+@dataclass(frozen=True, slots=True)
+class TowerParts:
+    """`deep` reads `Inputs.flat`, has one output, and `wide`, which reads the dense floats only, is added to it."""
+
+    deep: MLP
+    wide: FirstOrder | None = None
+
+
+class TowerStep:
+    def __init__(self, parts: TowerParts) -> None:
+        self._deep, self._wide = parts.deep, parts.wide
+        layers = self._deep.layers()
+        self._weights = [layer.weight for layer in layers]
+        self._biases = [layer.bias for layer in layers]
+        self._linear: list[Tensor] = []
+        if self._wide is not None and self._wide.weight is not None:
+            self._linear = [self._wide.weight, self._wide.bias]
+        self._parameters = [*self._weights, *self._biases, *self._linear]
+        # Kept from step to step: each is written in full.
+        self._gradients = [torch.empty_like(p) for p in self._parameters]
+
+    def can_run(self, inputs: Inputs) -> bool:
+        return (
+            len(inputs.flat) > 0
+            and self._deep.has_native_form()
+            and native_tower.can_run(inputs.flat, self._parameters)
+            and inputs.flat.is_contiguous()
+            and all(p.requires_grad for p in self._parameters)
+            and not torch.is_autocast_enabled("cpu")
+        )
+
+    def run(self, inputs: Inputs, labels: Tensor, weights: Tensor) -> tuple[float, Tensor]:
+        """The mean binary cross-entropy and the logits; gradients go to `grad` of the parameters and of `flat`.
+
+        REQUIRES: `can_run`; labels [B] and contiguous weights [B], both float32.
+        """
+        x = inputs.flat
+        rows, columns = x.shape
+        logits, dx = torch.empty(rows), torch.empty(rows, columns)
+        layers = len(self._weights)
+        addresses = [g.data_ptr() for g in self._gradients]
+        tower = native_tower.tower_for(self._deep.widths, False, native_tower.tower_precision())
+        loss = tower.step(
+            x.data_ptr(),
+            columns,
+            rows,
+            [w.data_ptr() for w in self._weights],
+            [b.data_ptr() for b in self._biases],
+            inputs.spec.pooled_width,
+            inputs.spec.dense_dim if self._linear else 0,
+            [*(p.data_ptr() for p in self._linear), *addresses[2 * layers :]],
+            labels.data_ptr(),
+            labels.stride(0),
+            weights.data_ptr(),
+            logits.data_ptr(),
+            dx.data_ptr(),
+            addresses[:layers],
+            addresses[layers : 2 * layers],
+        )
+        for parameter, gradient in zip(self._parameters, self._gradients, strict=True):
+            parameter.grad = gradient
+        x.grad = dx
+        return loss, logits

@@ -1,0 +1,113 @@
+"""The native step against autograd in float64, and where it must leave the work to autograd."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator
+
+import pytest
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from elasticctr import _native
+from elasticctr.models import create
+from elasticctr.models.inputs import Inputs
+from elasticctr.models.layers import set_native_towers, set_tower_precision
+from elasticctr.models.layers.tower_step import TowerStep
+from elasticctr.models.model import Model
+from elasticctr.models.wide_deep import WideDeep
+
+SMALL = {"dim": 2, "hidden": [40, 6, 3]}
+
+
+@pytest.fixture(autouse=True)
+def _restore_switches() -> Iterator[None]:
+    threads = _native.threads()
+    yield
+    _native.set_threads(threads)
+    set_native_towers(True)
+    set_tower_precision("fp32")
+
+
+def make_samples(rows: int) -> tuple[Tensor, Tensor]:
+    g = torch.Generator().manual_seed(3)
+    return (torch.rand(rows, generator=g) < 0.3).float(), torch.rand(rows, generator=g) + 0.5
+
+
+def take_step(model: Model, inputs: Inputs, labels: Tensor, weights: Tensor) -> tuple[float, Tensor]:
+    parts = model.tower_parts()
+    assert parts is not None
+    inputs.flat.requires_grad_()
+    step = TowerStep(parts)
+    assert step.can_run(inputs)
+    return step.run(inputs, labels, weights)
+
+
+@pytest.mark.parametrize("rows", [1, 31, 32, 33, 700, 4097])
+@pytest.mark.parametrize("name", ["wide_deep", "dnn"])
+def test_gradients_are_those_of_float64_autograd(kit, name, rows):
+    spec = kit.spec_for(name, SMALL)
+    model = kit.randomize(create(name, spec, SMALL)).float()
+    inputs = kit.random_inputs(spec, batch=rows)
+    labels, weights = make_samples(rows)
+    reference = copy.deepcopy(model).double()
+    flat = inputs.flat.detach().double().requires_grad_()
+    expected = reference(Inputs(spec, flat))
+    loss = (F.binary_cross_entropy_with_logits(expected, labels.double(), reduction="none") * weights).mean()
+    loss.backward()
+
+    found, logits = take_step(model, inputs, labels, weights)
+
+    assert found == pytest.approx(loss.item(), rel=1e-5, abs=1e-6)
+    torch.testing.assert_close(logits.double(), expected, rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(inputs.flat.grad.double(), flat.grad, rtol=1e-3, atol=1e-6)
+    for (parameter, other), of in zip(
+        zip(model.parameters(), reference.parameters(), strict=True), dict(model.named_parameters()), strict=True
+    ):
+        torch.testing.assert_close(parameter.grad.double(), other.grad, rtol=1e-3, atol=1e-5, msg=of)
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+def test_results_do_not_depend_on_the_number_of_threads(kit, precision):
+    set_tower_precision(precision)
+    spec = kit.spec_for("wide_deep", SMALL)
+    model = kit.randomize(create("wide_deep", spec, SMALL)).float()
+    labels, weights = make_samples(1500)
+    results = []
+    for threads in (1, 2, 5):
+        _native.set_threads(threads)
+        inputs = kit.random_inputs(spec, batch=1500)
+        loss, logits = take_step(model, inputs, labels, weights)
+        gradients = [p.grad.clone() for p in model.parameters()]
+        results.append((torch.tensor(loss), logits, inputs.flat.grad, *gradients))
+    for other in results[1:]:
+        assert all(torch.equal(a, b) for a, b in zip(results[0], other, strict=True))
+
+
+def test_what_only_autograd_can_do_is_left_to_it(kit):
+    spec = kit.spec_for("wide_deep", SMALL)
+    model = create("wide_deep", spec, SMALL)
+    step, inputs = TowerStep(model.tower_parts()), kit.random_inputs(spec)
+    assert step.can_run(inputs)
+    set_native_towers(False)
+    assert not step.can_run(inputs)
+    set_native_towers(True)
+    model.wide.bias.requires_grad_(False)
+    assert not step.can_run(inputs)
+    dropping = create("wide_deep", spec, SMALL | {"dropout": 0.5})
+    assert not TowerStep(dropping.tower_parts()).can_run(inputs)
+
+
+def test_a_model_that_is_more_than_its_tower_has_no_parts(kit):
+    class Twice(WideDeep):
+        def forward(self, inputs: Inputs) -> Tensor:
+            return 2 * super().forward(inputs)
+
+    spec = kit.spec_for("wide_deep", SMALL)
+    assert Twice(spec, WideDeep.settings_class.model_validate(SMALL)).tower_parts() is None
+    both = SMALL | {"wide": "both"}
+    assert create("wide_deep", kit.spec_for("wide_deep", both), both).tower_parts() is None
+    assert create("wide_deep", kit.spec_for("wide_deep", SMALL, labels=2), SMALL).tower_parts() is None
+    assert create("wide_deep", kit.spec_for("wide_deep", SMALL, sequences=True), SMALL).tower_parts() is None
+    assert create("deepfm", kit.spec_for("deepfm", SMALL), SMALL).tower_parts() is None
