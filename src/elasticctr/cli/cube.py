@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import typer
 
+from elasticctr.cli.cube_agent import agent
 from elasticctr.cli.cube_export import export
 
 app = typer.Typer(
@@ -14,3 +15,4 @@ app = typer.Typer(
 )
 
 app.command("export")(export)
+app.command("agent")(agent)

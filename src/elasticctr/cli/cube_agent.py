@@ -1,0 +1,89 @@
+"""`elasticctr cube agent`: the process beside each cube server that fetches, checks and activates versions."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from elasticctr.cli.output import JsonOption, print_json
+from elasticctr.errors import ConfigError
+from elasticctr.obs import console
+
+_RATE = re.compile(r"(\d+(?:\.\d+)?)\s*([kKMG]?)B?(?:/s)?")
+_UNITS = {"": 1, "k": 10**3, "K": 10**3, "M": 10**6, "G": 10**9}
+
+
+def agent(
+    server: Annotated[str, typer.Option(help="Address of the cube server it stands beside.")],
+    data: Annotated[Path, typer.Option(help="Directory the server reads (its --data); on the same disk.")],
+    port: Annotated[int, typer.Option(help="Port to listen on; 0 takes a free one and prints it.")] = 8001,
+    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
+    token_file: Annotated[
+        Path | None, typer.Option(help="File whose first line is the secret shared by transfer, agents and servers.")
+    ] = None,
+    shard: Annotated[str | None, typer.Option(help="Take this shard only, such as 0/2; any other is refused.")] = None,
+    allow_source: Annotated[
+        list[str] | None,
+        typer.Option(help="URL or directory versions may be fetched from; repeatable. Default: loopback addresses."),
+    ] = None,
+    rate_limit: Annotated[str | None, typer.Option(help="Most bytes per second fetched, such as 100MB/s.")] = None,
+    job_timeout: Annotated[float, typer.Option(help="Seconds one version may take to arrive and load.")] = 3600.0,
+    watch: Annotated[float, typer.Option(help="Seconds between two looks at whether the server lost its data.")] = 1.0,
+    tls_cert: Annotated[Path | None, typer.Option(help="Certificate (PEM) to serve HTTPS with.")] = None,
+    tls_key: Annotated[Path | None, typer.Option(help="Private key (PEM) of --tls-cert.")] = None,
+    tls_ca: Annotated[
+        Path | None, typer.Option(help="Authority (PEM) that transfer's and server's are signed by.")
+    ] = None,
+    json: JsonOption = False,
+) -> None:
+    """Run the agent of one cube server: fetches versions from transfer, checks them, has them loaded and activated.
+
+    Example: `elasticctr cube agent --server http://127.0.0.1:8000 --data /srv/cube --port 8001 --token-file token`
+    """
+    from elasticctr.cube.agent.process import AgentOptions, AgentProcess
+    from elasticctr.cube.control.web import read_token
+
+    process = AgentProcess(
+        AgentOptions(
+            server=server,
+            data=data,
+            host=host,
+            port=port,
+            token=read_token(token_file),
+            shard=_parse_shard(shard),
+            allow_sources=tuple(allow_source or ()),
+            rate_limit_bytes_s=_parse_rate(rate_limit),
+            job_timeout_s=job_timeout,
+            watch_s=watch,
+            tls_cert=tls_cert,
+            tls_key=tls_key,
+            tls_ca=tls_ca,
+        )
+    )
+    address = f"{process.web.scheme}://{host}:{process.web.port}"
+    if json:
+        print_json({"listening": address, "server": server, "data": str(data)})
+    else:
+        console.stdout().print(f"cube agent at {address}, server {server}, data {data}", soft_wrap=True, markup=False)
+    process.run()
+
+
+def _parse_shard(text: str | None) -> tuple[int, int] | None:
+    if text is None:
+        return None
+    match = re.fullmatch(r"(\d{1,4})/(\d{1,4})", text)
+    if match is None or not int(match[1]) < int(match[2]) <= 4096:
+        raise ConfigError(f"--shard {text}: expected SHARD/SHARDS such as 0/2, counted from 0")
+    return int(match[1]), int(match[2])
+
+
+def _parse_rate(text: str | None) -> float | None:
+    if text is None:
+        return None
+    match = _RATE.fullmatch(text.strip())
+    if match is None or float(match[1]) == 0:
+        raise ConfigError(f"--rate-limit {text}: expected bytes per second such as 100MB/s, 512kB/s or 1GB/s")
+    return float(match[1]) * _UNITS[match[2]]

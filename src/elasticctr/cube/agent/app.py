@@ -1,0 +1,112 @@
+"""The agent's HTTP API, thin over its engine."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.types import ASGIApp
+
+from elasticctr.cube.agent.engine import Engine
+from elasticctr.cube.agent.jobs import Job
+from elasticctr.cube.agent.older import OlderAgent
+from elasticctr.cube.agent.request import parse_prepare
+from elasticctr.cube.control.names import check_model, check_version
+from elasticctr.cube.control.web import Body, accepted, get, make_app, post
+
+
+def make_agent_app(engine: Engine, token: str | None) -> ASGIApp:
+    """
+    POST /v1/lease     {owner, epoch, ttl_s}         take or renew the right to change things here
+    POST /v1/release   {owner}                       give it back
+    POST /v1/prepare   {model, version, shard, shards, source, sha256, identity, chain, lease}
+    POST /v1/activate  {model, version, lease}       POST /v1/retire {model, version, lease}
+    POST /v1/cancel    {model, lease}                stop the job of a model
+    GET  /v1/status    /metrics   /healthz
+    POST /agent/cmd    GET /agent/status             as an older transfer asks
+    """
+    registry = CollectorRegistry()
+    registry.register(_Metrics(engine))
+    older = OlderAgent(engine)
+
+    def prepare(body: Body) -> Any:
+        wanted = parse_prepare(body)
+        engine.lease.check(body.get("lease"))
+        return _answer_job(engine.prepare(wanted))
+
+    def activate(body: Body) -> Any:
+        model, version = check_model(body.get("model")), check_version(body.get("version"))
+        engine.lease.check(body.get("lease"))
+        return engine.activate(model, version)
+
+    def retire(body: Body) -> Any:
+        model, version = check_model(body.get("model")), check_version(body.get("version"))
+        engine.lease.check(body.get("lease"))
+        return engine.retire(model, version)
+
+    def cancel(body: Body) -> Any:
+        model = check_model(body.get("model"))
+        engine.lease.check(body.get("lease"))
+        return {"cancelled": engine.jobs.cancel(model)}
+
+    def metrics(_: Request) -> Response:
+        return Response(generate_latest(registry), media_type=CONTENT_TYPE_LATEST)
+
+    return make_app(
+        [
+            post("/v1/lease", lambda body: engine.lease.take(body.get("owner"), body.get("epoch"), body.get("ttl_s"))),
+            post("/v1/release", lambda body: engine.lease.release(body.get("owner"))),
+            post("/v1/prepare", prepare),
+            post("/v1/activate", activate),
+            post("/v1/retire", retire),
+            post("/v1/cancel", cancel),
+            get("/v1/status", lambda _: engine.status()),
+            get("/metrics", metrics),
+            post("/agent/cmd", older.command),
+            get("/agent/status", lambda _: older.status()),
+        ],
+        token,
+    )
+
+
+def _answer_job(job: Job) -> JSONResponse:
+    # A version that is already there is ready within milliseconds: spare the caller the second question.
+    job.finished.wait(0.05)
+    answer = job.describe()
+    return JSONResponse(answer) if job.state == "ready" else accepted(answer)
+
+
+class _Metrics(Collector):
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    def collect(self) -> list[Metric]:
+        engine = self._engine
+        status = engine.status()
+        up = GaugeMetricFamily("cube_agent_server_up", "1 while the cube server answers", status["server"]["reachable"])
+        free = GaugeMetricFamily(
+            "cube_agent_disk_free_bytes", "free on the disk of --data", status["disk"]["free_bytes"]
+        )
+        epoch = GaugeMetricFamily(
+            "cube_agent_lease_epoch", "highest epoch granted to a transfer", status["lease"]["epoch"]
+        )
+        active = GaugeMetricFamily("cube_agent_active_version", "version the server answers from", labels=["model"])
+        stored = GaugeMetricFamily("cube_agent_stored_versions", "complete versions on the disk", labels=["model"])
+        for model in status["models"]:
+            active.add_metric([model["name"]], model["active"])
+            stored.add_metric([model["name"]], sum(version["stored"] for version in model["versions"]))
+        running = GaugeMetricFamily(
+            "cube_agent_jobs_running", "jobs at work", sum(j.is_running for j in engine.jobs.all())
+        )
+        counters = {
+            "cube_agent_fetched_bytes": ("bytes fetched from sources", engine.fetcher.bytes_fetched),
+            "cube_agent_refetched": ("downloads that arrived damaged and were fetched again", engine.fetcher.refetched),
+            "cube_agent_activations": ("versions activated", engine.activations),
+            "cube_agent_restores": ("times the server was given back what it had lost", engine.restores),
+        }
+        families = [CounterMetricFamily(name, text, value) for name, (text, value) in counters.items()]
+        return [up, free, epoch, active, stored, running, *families]

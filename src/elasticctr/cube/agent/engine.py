@@ -1,0 +1,247 @@
+"""What an agent does: prepare a version beside the live one, activate it, retire it, mend its restarted server.
+
+Everything can be asked again at any moment with the same effect; a killed agent goes on where the files say it was.
+"""
+
+from __future__ import annotations
+
+import shutil
+import threading
+from typing import Any
+
+from elasticctr.cube.agent.fetch import Fetcher, Watch
+from elasticctr.cube.agent.jobs import Job, Jobs
+from elasticctr.cube.agent.lease import Lease
+from elasticctr.cube.agent.request import Prepare, Step
+from elasticctr.cube.agent.server import NOTHING, CubeServer, ModelStatus
+from elasticctr.cube.agent.shelf import Held, Shelf
+from elasticctr.cube.agent.sources import AllowedSources
+from elasticctr.cube.control.listing import ShardListing, parse_shard
+from elasticctr.cube.control.names import check_model, check_version
+from elasticctr.errors import (
+    AlreadyExists,
+    Corruption,
+    ElasticCTRError,
+    FailedPrecondition,
+    InternalError,
+    NotFound,
+)
+
+
+class Engine:
+    """Threads: any; the work on one model is done by one job at a time."""
+
+    def __init__(
+        self,
+        shelf: Shelf,
+        server: CubeServer,
+        sources: AllowedSources,
+        fetcher: Fetcher,
+        *,
+        job_timeout_s: float = 3600.0,
+        shard: tuple[int, int] | None = None,
+    ) -> None:
+        self.shelf = shelf
+        self.server = server
+        self.fetcher = fetcher
+        self.lease = Lease(shelf.notes / "lease.json")
+        self.jobs = Jobs(job_timeout_s)
+        self.activations = 0
+        self.restores = 0
+        self._sources = sources
+        self._shard = shard
+        self._retiring = threading.Lock()
+
+    def prepare(self, wanted: Prepare) -> Job:
+        """Fetches and loads a version in the background. The same request joins the job or finds it done."""
+        for step in wanted.steps:
+            self._sources.open(step.source)
+        if self._shard is not None and wanted.shards is not None and (wanted.shard, wanted.shards) != self._shard:
+            raise FailedPrecondition(
+                f"this agent has shard {self._shard[0]} of {self._shard[1]}, not {wanted.shard} of {wanted.shards}: "
+                "the order of the shards is wrong"
+            )
+        return self.jobs.start(wanted.model, wanted.version, wanted.key, lambda job: self._prepare(wanted, job))
+
+    def activate(self, model: str, version: int) -> dict[str, Any]:
+        """Switches the server. Raises NotFound if the version is not resident there."""
+        status = self.server.model(check_model(model))
+        if not status.is_ready(check_version(version)):
+            raise NotFound(f"version {version} of {model} is not resident on {self.server.url}; prepare it first")
+        answer = self.server.activate(model, version)
+        self.activations += 1
+        return answer
+
+    def retire(self, model: str, version: int) -> dict[str, Any]:
+        """Drops a version from the server, and its files once no kept version stands on them."""
+        status = self.server.model(check_model(model))
+        if version == status.active:
+            raise FailedPrecondition(f"version {version} of {model} is active; activate another one first")
+        job = self.jobs.latest(model)
+        if job is not None and job.is_running and job.version == version:
+            raise FailedPrecondition(f"version {version} of {model} is being prepared; cancel that first")
+        self.server.retire(model, check_version(version))
+        with self._retiring:
+            self.shelf.mark_retired(model, version)
+            # What LIVE names is loaded by a server that starts, so it stays even if another is active by now.
+            in_use = {status.active, status.previous, *self.shelf.live(model)} - {version}
+            return {"removed": self.shelf.sweep(model, in_use)}
+
+    def restore(self) -> list[Job]:
+        """Makes a server that has lost its versions serve again what LIVE says. Returns the jobs it took."""
+        status = self.server.status()
+        jobs = []
+        for model in self.shelf.models():
+            live, _ = self.shelf.live(model)
+            job = self.jobs.latest(model)
+            if not live or status.get(model, NOTHING).active or (job is not None and job.is_running):
+                continue
+            if self.shelf.find(model, live) is not None:
+                jobs.append(self.jobs.start(model, live, "restore", lambda job: self._restore(job)))
+        return jobs
+
+    def status(self) -> dict[str, Any]:
+        try:
+            resident, error = self.server.status(timeout_s=1.5), None
+        except ElasticCTRError as e:
+            resident, error = {}, {"code": e.code, "message": str(e)}
+        usage = shutil.disk_usage(self.shelf.data)
+        names = sorted({*self.shelf.models(), *resident})
+        return {
+            "server": {"url": self.server.url, "reachable": error is None, "error": error},
+            "models": [self._describe_model(name, resident.get(name, NOTHING)) for name in names],
+            "jobs": [job.describe() for job in self.jobs.all()],
+            "lease": self.lease.describe(),
+            "disk": {"free_bytes": usage.free, "total_bytes": usage.total},
+        }
+
+    def _describe_model(self, model: str, status: ModelStatus) -> dict[str, Any]:
+        versions = []
+        for version in sorted({*self.shelf.versions(model), *status.versions}):
+            held, resident = self.shelf.find(model, version), status.versions.get(version)
+            versions.append(
+                {
+                    "version": version,
+                    "state": "stored" if resident is None else resident.state,
+                    "error": "" if resident is None else resident.error,
+                    "stored": held is not None,
+                    "identity": None if held is None else held.identity,
+                    "parent": held.listing.parent if held is not None else resident.parent if resident else 0,
+                }
+            )
+        return {"name": model, "active": status.active, "previous": status.previous, "versions": versions}
+
+    def _prepare(self, wanted: Prepare, job: Job) -> None:
+        model = wanted.model
+        status = self.server.model(model)
+        to_load: list[int] = []
+        version = wanted.version
+        while True:
+            held = self._obtain(wanted, version, status, job)
+            if status.is_ready(version):
+                break
+            to_load.append(version)
+            if held.listing.parent == 0:
+                break
+            version = held.listing.parent
+            if status.is_ready(version) and wanted.step(version) is None:
+                break
+        self.shelf.mark_retired(model, wanted.version, retired=False)
+        job.state = "loading"
+        for version in reversed(to_load):
+            self._load(wanted, version, job)
+
+    def _obtain(self, wanted: Prepare, version: int, status: ModelStatus, job: Job) -> Held:
+        """The version's files on disk, fetched if need be."""
+        step, held = wanted.step(version), self.shelf.find(wanted.model, version)
+        if held is not None and (step is None or _is_same(held, step)):
+            self._check_shard(wanted, held.listing)
+            return held
+        if step is None:
+            raise FailedPrecondition(
+                f"version {wanted.version} of {wanted.model} stands on version {version}, which this replica lacks: "
+                "send it along in chain, or a base"
+            )
+        if held is not None and status.is_ready(version):
+            raise AlreadyExists(
+                f"version {version} of {wanted.model} is here with other contents (identity {held.identity[:12]}…); "
+                "a version never changes: publish under a new number, or retire this one first"
+            )
+        return self._fetch(wanted, step, job)
+
+    def _fetch(self, wanted: Prepare, step: Step, job: Job) -> Held:
+        job.state = "fetching"
+        source = self._sources.open(step.source)
+        data = self.fetcher.fetch_listing(source, "shard.json", step.sha256, job.watch)
+        listing = parse_shard(data, f"{step.source}/shard.json")
+        if (listing.model, listing.version) != (wanted.model, step.version):
+            raise Corruption(
+                f"{step.source}: holds version {listing.version} of {listing.model}, "
+                f"not {step.version} of {wanted.model}"
+            )
+        self._check_shard(wanted, listing)
+        folder = self.shelf.begin(listing)
+        job.watch.bytes_total += listing.total_bytes
+        try:
+            self.shelf.keep_only(folder, listing)
+            for file in listing.files:
+                self.fetcher.fetch_file(source, file, folder, job.watch)
+        except (InternalError, Corruption):
+            # A full disk must get its room back, and damage must not be resumed.
+            self.shelf.abandon(wanted.model, step.version)
+            raise
+        self.shelf.finish(folder, listing, data, step.identity or step.sha256 or "")
+        held = self.shelf.find(wanted.model, step.version)
+        if held is None:
+            raise InternalError(f"version {step.version} of {wanted.model} was fetched but is not on the disk")
+        return held
+
+    def _load(self, wanted: Prepare, version: int, job: Job) -> None:
+        try:
+            self.server.load(wanted.model, version, job.watch)
+        except Corruption:
+            # The disk may have damaged what arrived whole: once more from the source, then it is the source's fault.
+            step = wanted.step(version)
+            if step is None:
+                raise
+            self.server.retire(wanted.model, version)
+            self.shelf.discard(wanted.model, version)
+            self._fetch(wanted, step, job)
+            job.state = "loading"
+            self.server.load(wanted.model, version, job.watch)
+
+    def _restore(self, job: Job) -> None:
+        live, previous = self.shelf.live(job.model)
+        job.state = "loading"
+        self._load_from_disk(job.model, live, job.watch)
+        self.server.activate(job.model, live)
+        self.restores += 1
+        if previous and self.shelf.find(job.model, previous) is not None:
+            self._load_from_disk(job.model, previous, job.watch)
+
+    def _load_from_disk(self, model: str, version: int, watch: Watch) -> None:
+        status, chain = self.server.model(model), []
+        while version and not status.is_ready(version):
+            held = self.shelf.find(model, version)
+            if held is None:
+                raise FailedPrecondition(
+                    f"version {version} of {model} is needed and not on the disk; prepare it again"
+                )
+            chain.append(version)
+            version = held.listing.parent
+        for version in reversed(chain):
+            self.server.load(model, version, watch)
+
+    def _check_shard(self, wanted: Prepare, listing: ShardListing) -> None:
+        expected = (wanted.shard, wanted.shards) if wanted.shards is not None else self._shard
+        if expected is not None and (listing.shard, listing.shards) != expected:
+            raise Corruption(
+                f"version {listing.version} of {listing.model}: shard {listing.shard} of {listing.shards} was sent "
+                f"where {expected[0]} of {expected[1]} belongs"
+            )
+
+
+def _is_same(held: Held, step: Step) -> bool:
+    if step.identity is not None and step.identity == held.identity:
+        return True
+    return step.sha256 is None or step.sha256 == held.sha256

@@ -1,0 +1,178 @@
+"""Fetches files: resumed where they broke, slowed to a rate, hashed on the way, complete under their name or not there.
+
+A connection that breaks is tried again from the byte it reached; a file that arrives damaged is fetched again from its
+first byte, a few times. What is asked for (names, sizes, digests) comes from a listing whose own digest was checked.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import IO, Any
+
+from elasticctr.cube.agent.sources import Source
+from elasticctr.cube.control.files import explain_write
+from elasticctr.cube.control.listing import MAX_LISTING_BYTES, CubeFile
+from elasticctr.errors import Corruption, DeadlineExceeded, Unavailable
+
+_READ_BYTES = 1 << 20
+_FIRST_PAUSE_S = 0.1
+_LONGEST_PAUSE_S = 5.0
+
+
+class RateLimit:
+    """Bytes per second over all downloads of a process. Up to a tenth of a second's worth goes through at once."""
+
+    def __init__(self, bytes_per_s: float | None) -> None:
+        self._bytes_per_s = bytes_per_s
+        self._lock = threading.Lock()
+        self._free_at_s = 0.0
+
+    def take(self, count: int, pause: Callable[[float], None]) -> None:
+        if self._bytes_per_s is None:
+            return
+        with self._lock:
+            now_s = time.monotonic()
+            self._free_at_s = max(self._free_at_s, now_s - 0.1) + count / self._bytes_per_s
+            wait_s = self._free_at_s - now_s
+        if wait_s > 0:
+            pause(wait_s)
+
+
+class Watch:
+    """What a long piece of work asks between two steps: may it go on? And what it tells: how far it is."""
+
+    def __init__(self, timeout_s: float) -> None:
+        self.deadline_s = time.monotonic() + timeout_s
+        self.bytes_done = 0
+        self.bytes_total = 0
+        self._timeout_s = timeout_s
+        self._cancelled = threading.Event()
+
+    def cancel(self) -> None:
+        self._cancelled.set()
+
+    def check(self) -> None:
+        """Raises Unavailable when cancelled, DeadlineExceeded when the time is over."""
+        if self._cancelled.is_set():
+            raise Unavailable("cancelled")
+        if time.monotonic() > self.deadline_s:
+            raise DeadlineExceeded(f"not done within {self._timeout_s:g} s")
+
+    def pause(self, seconds: float) -> None:
+        self._cancelled.wait(max(0.0, min(seconds, self.deadline_s - time.monotonic() + 0.01)))
+        self.check()
+
+
+class Fetcher:
+    def __init__(self, rate: RateLimit, *, attempts: int = 5, refetches: int = 2) -> None:
+        self._rate = rate
+        self._attempts = attempts
+        self._refetches = refetches
+        self.bytes_fetched = 0
+        self.refetched = 0
+
+    def fetch_listing(self, source: Source, name: str, sha256: str | None, watch: Watch) -> bytes:
+        """A small file in memory. Raises Corruption if it is not the one `sha256` names."""
+
+        def read() -> bytes:
+            data = b""
+            with source.open(name, 0) as (_, chunks):
+                for chunk in chunks:
+                    data += chunk
+                    if len(data) > MAX_LISTING_BYTES:
+                        raise Corruption(f"{name}: over {MAX_LISTING_BYTES} bytes where a listing belongs")
+            return data
+
+        for _ in range(self._refetches + 1):
+            data: bytes = self._persist(read, watch, lambda: 0)
+            if sha256 is None or hashlib.sha256(data).hexdigest() == sha256:
+                return data
+            self.refetched += 1
+        raise Corruption(f"{name} at the source is not the one that was announced: its SHA-256 differs")
+
+    def fetch_file(self, source: Source, file: CubeFile, directory: Path, watch: Watch) -> None:
+        """Puts one file into `directory`. Raises Corruption if it keeps arriving damaged."""
+        part = directory / f"{file.name}.part"
+        damage = "other bytes than listed"
+        for _ in range(self._refetches + 1):
+            try:
+                if self._fetch_part(source, file, part, watch) == file.sha256:
+                    part.replace(directory / file.name)
+                    return
+            except Corruption as e:
+                damage = str(e)
+            self.refetched += 1
+            watch.bytes_done -= _size(part)
+            part.unlink(missing_ok=True)
+        raise Corruption(f"{file.name}: arrived damaged {self._refetches + 1} times: {damage}; build it again")
+
+    def _fetch_part(self, source: Source, file: CubeFile, part: Path, watch: Watch) -> str:
+        """Fills `part` to the listed size; what it holds already is kept. Returns its SHA-256."""
+        try:
+            with part.open("a+b") as out:
+                digest = _hash_start(out, file.size)
+                watch.bytes_done += out.tell()
+                while out.tell() < file.size:
+                    self._persist(lambda: self._stream(source, file, out, digest, watch), watch, out.tell)
+                os.fsync(out.fileno())
+                return str(digest.hexdigest())
+        except OSError as e:
+            raise explain_write(e, part) from None
+
+    def _stream(self, source: Source, file: CubeFile, out: IO[bytes], digest: Any, watch: Watch) -> None:
+        with source.open(file.name, out.tell()) as (start, chunks):
+            # A place that cannot start in the middle sends what is here already once more.
+            skip = out.tell() - start
+            for chunk in chunks:
+                watch.check()
+                taken = chunk[skip:]
+                skip = max(0, skip - len(chunk))
+                if out.tell() + len(taken) > file.size:
+                    raise Corruption(f"{file.name}: longer at its source than the {file.size} bytes listed")
+                self._rate.take(len(chunk), watch.pause)
+                out.write(taken)
+                digest.update(taken)
+                watch.bytes_done += len(taken)
+                self.bytes_fetched += len(chunk)
+        if out.tell() < file.size:
+            raise Corruption(f"{file.name}: ends at its source after {out.tell()} of the {file.size} bytes listed")
+
+    def _persist(self, work: Callable[[], Any], watch: Watch, reached: Callable[[], int]) -> Any:
+        """Does `work`, again after a growing pause while it fails for the moment; progress starts the count anew."""
+        failures, before = 0, reached()
+        while True:
+            watch.check()
+            try:
+                return work()
+            except (Unavailable, DeadlineExceeded) as e:
+                watch.check()
+                failures = 1 if reached() > before else failures + 1
+                before = reached()
+                if failures >= self._attempts:
+                    raise
+                pause_s = min(_FIRST_PAUSE_S * 2 ** (failures - 1), _LONGEST_PAUSE_S)
+                watch.pause(getattr(e, "retry_after_s", None) or pause_s)
+
+
+def _hash_start(out: IO[bytes], size: int) -> Any:
+    """SHA-256 of what a part holds; a part longer than the file is emptied. Leaves the position at its end."""
+    digest = hashlib.sha256()
+    if out.seek(0, os.SEEK_END) > size:
+        out.truncate(0)
+    out.seek(0)
+    while data := out.read(_READ_BYTES):
+        digest.update(data)
+    out.seek(0, os.SEEK_END)
+    return digest
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except FileNotFoundError:
+        return 0

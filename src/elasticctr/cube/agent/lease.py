@@ -1,0 +1,88 @@
+"""Which transfer may change things here. An old one that wakes up late is fenced off by its lower epoch.
+
+A transfer takes the lease with an epoch above every one it has seen, and names owner and epoch in each request. While
+the lease runs, another owner is refused; after it has run out, whoever comes with a higher epoch has it. The highest
+ever granted is on disk: a restarted agent still refuses what it refused before.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+from elasticctr.cube.control.files import read_json, write_json
+from elasticctr.errors import DataError, FailedPrecondition, NotFound
+
+MAX_TTL_S = 300.0
+
+
+class Lease:
+    """Threads: any."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._lock = threading.Lock()
+        self._expires_s = 0.0
+        try:
+            note = read_json(path)
+            self.owner, self.epoch = str(note.get("owner", "")), int(note.get("epoch", 0))
+        except NotFound:
+            self.owner, self.epoch = "", 0
+
+    @property
+    def left_s(self) -> float:
+        return max(0.0, self._expires_s - time.monotonic())
+
+    def take(self, owner: object, epoch: object, ttl_s: object) -> dict[str, Any]:
+        """Grants or renews it. Raises FailedPrecondition while another owner has it or had a higher epoch."""
+        if not isinstance(owner, str) or not 1 <= len(owner) <= 64 or not owner.isprintable():
+            raise DataError("a lease needs an owner: a name of at most 64 characters")
+        if isinstance(epoch, bool) or not isinstance(epoch, int) or not 1 <= epoch < 1 << 63:
+            raise DataError("a lease needs an epoch: a whole number from 1")
+        if isinstance(ttl_s, bool) or not isinstance(ttl_s, (int, float)) or not 0 < ttl_s <= MAX_TTL_S:
+            raise DataError(f"ttl_s must be over 0 and at most {MAX_TTL_S:g}")
+        with self._lock:
+            self._refuse_others(owner)
+            if epoch < self.epoch or (epoch == self.epoch and owner != self.owner):
+                raise self._outdated(owner, epoch)
+            if (owner, epoch) != (self.owner, self.epoch):
+                write_json(self._path, {"owner": owner, "epoch": epoch})
+                self.owner, self.epoch = owner, epoch
+            self._expires_s = time.monotonic() + ttl_s
+            return self.describe()
+
+    def release(self, owner: object) -> dict[str, Any]:
+        with self._lock:
+            if owner == self.owner:
+                self._expires_s = 0.0
+            return self.describe()
+
+    def check(self, given: object) -> None:
+        """Whether a request may change something. Raises FailedPrecondition if not."""
+        with self._lock:
+            if given is None:
+                self._refuse_others("")
+                return
+            if not isinstance(given, dict):
+                raise DataError('lease must be {"owner": …, "epoch": …}')
+            owner, epoch = given.get("owner"), given.get("epoch")
+            if owner != self.owner or epoch != self.epoch:
+                raise self._outdated(str(owner), epoch)
+
+    def describe(self) -> dict[str, Any]:
+        return {"owner": self.owner, "epoch": self.epoch, "left_s": round(self.left_s, 3)}
+
+    def _refuse_others(self, owner: str) -> None:
+        if self.left_s > 0 and owner != self.owner:
+            raise FailedPrecondition(
+                f"transfer {self.owner!r} holds the lease of this agent (epoch {self.epoch}) for another "
+                f"{self.left_s:.1f} s; stop it first, or wait until it has run out"
+            )
+
+    def _outdated(self, owner: str, epoch: object) -> FailedPrecondition:
+        return FailedPrecondition(
+            f"transfer {owner!r} comes with epoch {epoch}, but {self.owner!r} was granted epoch {self.epoch}: "
+            "take the lease again"
+        )

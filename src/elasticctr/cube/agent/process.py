@@ -1,0 +1,82 @@
+"""A running agent: engine, API and the watch over its server, from options to the last breath."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass
+from pathlib import Path
+
+from elasticctr.cube.agent.app import make_agent_app
+from elasticctr.cube.agent.engine import Engine
+from elasticctr.cube.agent.fetch import Fetcher, RateLimit
+from elasticctr.cube.agent.server import CubeServer
+from elasticctr.cube.agent.shelf import Shelf
+from elasticctr.cube.agent.sources import AllowedSources
+from elasticctr.cube.control.peer import Peer, make_client
+from elasticctr.cube.control.web import WebServer
+from elasticctr.errors import ElasticCTRError
+from elasticctr.obs import console
+
+_SILENCE_S = 15.0
+
+
+@dataclass(frozen=True, slots=True)
+class AgentOptions:
+    server: str
+    data: Path
+    host: str = "127.0.0.1"
+    port: int = 8001
+    token: str | None = None
+    shard: tuple[int, int] | None = None
+    allow_sources: tuple[str, ...] = ()
+    rate_limit_bytes_s: float | None = None
+    job_timeout_s: float = 3600.0
+    watch_s: float = 1.0
+    tls_cert: Path | None = None
+    tls_key: Path | None = None
+    tls_ca: Path | None = None
+
+
+class AgentProcess:
+    """Binds its port when made; `run` serves until told to stop."""
+
+    def __init__(self, options: AgentOptions) -> None:
+        self._options = options
+        client = make_client(options.token, timeout_s=_SILENCE_S, tls_ca=options.tls_ca)
+        self.engine = Engine(
+            Shelf(options.data),
+            CubeServer(Peer(options.server, options.token, tls_ca=options.tls_ca)),
+            AllowedSources(options.allow_sources, client),
+            Fetcher(RateLimit(options.rate_limit_bytes_s)),
+            job_timeout_s=options.job_timeout_s,
+            shard=options.shard,
+        )
+        app = make_agent_app(self.engine, options.token)
+        self.web = WebServer(app, options.host, options.port, tls_cert=options.tls_cert, tls_key=options.tls_key)
+        self._stop = threading.Event()
+
+    def run(self) -> None:
+        watcher = threading.Thread(target=self._watch, name="watch", daemon=True)
+        watcher.start()
+        try:
+            self.web.run()
+        finally:
+            self._stop.set()
+            self.engine.jobs.cancel()
+            watcher.join(timeout=5.0)
+
+    def stop(self) -> None:
+        self.web.stop()
+
+    def _watch(self) -> None:
+        """Gives the server back what it has lost. A failure is told once, until it changes."""
+        told = ""
+        while not self._stop.wait(self._options.watch_s):
+            try:
+                for job in self.engine.restore():
+                    console.note(f"server has lost version {job.version} of {job.model}: loading it again")
+                told = ""
+            except ElasticCTRError as e:
+                if told != str(e):
+                    told = str(e)
+                    console.warn(f"{e.code}: {e}")

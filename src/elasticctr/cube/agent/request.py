@@ -1,0 +1,76 @@
+"""What a prepare asks for, checked: one shard of one version, and the versions it stands on."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from elasticctr.cube.control.names import MAX_SHARDS, check_digest, check_model, check_version
+from elasticctr.errors import DataError
+
+MAX_CHAIN = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One version: where its shard's directory is, the SHA-256 of the shard.json there, the name of its contents."""
+
+    version: int
+    source: str
+    sha256: str | None
+    identity: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Prepare:
+    model: str
+    version: int
+    shard: int | None
+    shards: int | None
+    steps: tuple[Step, ...]
+
+    @property
+    def key(self) -> str:
+        """Equal for requests that ask for the same."""
+        return json.dumps(asdict(self), sort_keys=True)
+
+    def step(self, version: int) -> Step | None:
+        return next((step for step in self.steps if step.version == version), None)
+
+
+def parse_prepare(body: dict[str, Any]) -> Prepare:
+    """`{"model", "version", "shard", "shards", "source", "sha256", "identity", "chain": [older versions, alike]}`."""
+    shard, shards = body.get("shard"), body.get("shards")
+    if (shard is None) != (shards is None):
+        raise DataError("shard and shards go together")
+    if shards is not None and not _is_shard(shard, shards):
+        raise DataError(f"shard {shard!r} of {shards!r} is not a shard")
+    chain = body.get("chain", [])
+    if not isinstance(chain, list) or len(chain) > MAX_CHAIN or not all(isinstance(one, dict) for one in chain):
+        raise DataError(
+            f"chain must be a list of at most {MAX_CHAIN} older versions, each with version, source and sha256"
+        )
+    steps = tuple(_parse_step(one) for one in [*chain, body])
+    numbers = [step.version for step in steps]
+    if numbers != sorted(set(numbers)):
+        raise DataError("the versions of a chain must be given once each, oldest first, before the version itself")
+    return Prepare(check_model(body.get("model")), numbers[-1], shard, shards, steps)
+
+
+def _parse_step(body: dict[str, Any]) -> Step:
+    source, sha256, identity = body.get("source"), body.get("sha256"), body.get("identity")
+    if not isinstance(source, str):
+        raise DataError("source must be the URL or location of a shard's directory")
+    return Step(
+        check_version(body.get("version")),
+        source,
+        None if sha256 is None else check_digest(sha256),
+        None if identity is None else check_digest(identity),
+    )
+
+
+def _is_shard(shard: object, shards: object) -> bool:
+    if isinstance(shard, bool) or isinstance(shards, bool) or not isinstance(shard, int) or not isinstance(shards, int):
+        return False
+    return 0 <= shard < shards <= MAX_SHARDS

@@ -1,0 +1,96 @@
+"""The agent's side of its cube server's HTTP API."""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import dataclass
+from typing import Any
+
+from elasticctr.cube.agent.fetch import Watch
+from elasticctr.cube.control.peer import Peer, error_named
+from elasticctr.errors import DataError, DeadlineExceeded, NotFound, Unavailable
+
+_POLL_S = 0.02
+_SLOW_POLL_S = 0.25
+
+
+@dataclass(frozen=True, slots=True)
+class Resident:
+    version: int
+    parent: int
+    state: str
+    error: str
+
+
+@dataclass(frozen=True, slots=True)
+class ModelStatus:
+    active: int
+    previous: int
+    versions: dict[int, Resident]
+
+    def is_ready(self, version: int) -> bool:
+        found = self.versions.get(version)
+        return found is not None and found.state == "ready"
+
+
+NOTHING = ModelStatus(0, 0, {})
+
+
+class CubeServer:
+    def __init__(self, peer: Peer) -> None:
+        self._peer = peer
+
+    @property
+    def url(self) -> str:
+        return self._peer.url
+
+    def status(self, *, timeout_s: float = 2.0) -> dict[str, ModelStatus]:
+        answer = self._peer.get("/v1/status", timeout_s=timeout_s)
+        try:
+            return {str(model["name"]): _parse_model(model) for model in answer["models"]}
+        except (KeyError, TypeError, ValueError) as e:
+            raise DataError(f"{self.url}/v1/status: not the answer of a cube server: {e!r}") from None
+
+    def model(self, model: str) -> ModelStatus:
+        return self.status().get(model, NOTHING)
+
+    def load(self, model: str, version: int, watch: Watch) -> None:
+        """Returns when the version is resident and checked. Raises what the server had against it."""
+        answer = self._peer.post("/v1/load", {"model": model, "version": version})
+        pause_s, failures = _POLL_S, 0
+        while answer.get("state") != "ready":
+            watch.pause(pause_s)
+            pause_s = min(pause_s * 1.5, _SLOW_POLL_S)
+            try:
+                found = self.model(model).versions.get(version)
+                failures = 0
+            except (Unavailable, DeadlineExceeded):
+                failures += 1
+                if failures >= 3:
+                    raise
+                continue
+            if found is None:
+                raise Unavailable(
+                    f"{self.url}: forgot that it was loading version {version} of {model}; was it restarted?"
+                )
+            if found.state == "failed":
+                raise error_named(found.error, f"{self.url}: version {version} of {model}")
+            answer = {"state": found.state}
+
+    def activate(self, model: str, version: int) -> dict[str, Any]:
+        return self._peer.post("/v1/activate", {"model": model, "version": version})
+
+    def retire(self, model: str, version: int) -> None:
+        with contextlib.suppress(NotFound):
+            self._peer.post("/v1/retire", {"model": model, "version": version})
+
+
+def _parse_model(model: Any) -> ModelStatus:
+    versions = {}
+    for version in model["versions"]:
+        number = int(version["version"])
+        error = version.get("error") or ""
+        if isinstance(error, dict):
+            error = f"{error.get('code', '')}: {error.get('message', '')}"
+        versions[number] = Resident(number, int(version.get("parent") or 0), str(version["state"]), str(error))
+    return ModelStatus(int(model.get("active") or 0), int(model.get("previous") or 0), versions)

@@ -1,0 +1,173 @@
+"""The versions on an agent's disk, where its server reads them. Whole versions appear and disappear at once.
+
+    <data>/<model>/<version>/      a complete version: its files, shard.json, origin.json
+    <data>/<model>/LIVE            the server's note of what it has activated
+    <data>/.incoming/<model>/<version>/   one on its way; NAME.part where a download can go on
+    <data>/.agent/                 the agent's own notes
+
+Threads: calls about one model come from one thread at a time.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+from elasticctr.cube.control.files import (
+    explain_write,
+    read_json,
+    remove_tree,
+    sync_directory,
+    write_atomic,
+    write_json,
+)
+from elasticctr.cube.control.listing import ShardListing, parse_shard
+from elasticctr.cube.control.names import check_model, check_version
+from elasticctr.errors import Corruption, DataError, ElasticCTRError, InternalError, NotFound
+
+_SPARE_BYTES = 16 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """A complete version on disk. `identity` names its contents whatever form they were built in."""
+
+    listing: ShardListing
+    sha256: str
+    identity: str
+    is_retired: bool
+
+
+class Shelf:
+    def __init__(self, data: Path) -> None:
+        self.data = data
+        self.notes = data / ".agent"
+        self._incoming = data / ".incoming"
+        try:
+            self.notes.mkdir(parents=True, exist_ok=True)
+            self._incoming.mkdir(exist_ok=True)
+        except OSError as e:
+            raise explain_write(e, data) from None
+
+    def models(self) -> list[str]:
+        return sorted(path.name for path in self.data.iterdir() if path.is_dir() and not path.name.startswith("."))
+
+    def versions(self, model: str) -> list[int]:
+        folder = self.data / check_model(model)
+        if not folder.is_dir():
+            return []
+        return sorted(int(path.name) for path in folder.iterdir() if path.name.isdigit() and path.is_dir())
+
+    def live(self, model: str) -> tuple[int, int]:
+        """The version LIVE names and the one before it; 0 where there is none."""
+        try:
+            note = read_json(self.data / check_model(model) / "LIVE")
+            version, previous = note.get("version", 0), note.get("previous", 0)
+            return check_version(version), check_version(previous) if previous else 0
+        except (NotFound, Corruption, DataError):
+            return 0, 0
+
+    def find(self, model: str, version: int) -> Held | None:
+        """A version if all its files are there with their listed sizes; contents are the server's to check."""
+        folder = self.folder(model, version)
+        try:
+            data = (folder / "shard.json").read_bytes()
+        except OSError:
+            return None
+        try:
+            listing = parse_shard(data, f"{model} version {version}")
+        except Corruption:
+            return None
+        if (listing.model, listing.version) != (model, version):
+            return None
+        for file in listing.files:
+            try:
+                if (folder / file.name).stat().st_size != file.size:
+                    return None
+            except OSError:
+                return None
+        sha256 = hashlib.sha256(data).hexdigest()
+        try:
+            identity = str(read_json(folder / "origin.json").get("identity") or sha256)
+        except ElasticCTRError:
+            identity = sha256
+        return Held(listing, sha256, identity, (folder / "RETIRED").exists())
+
+    def folder(self, model: str, version: int) -> Path:
+        return self.data / check_model(model) / str(check_version(version))
+
+    def begin(self, listing: ShardListing) -> Path:
+        """A directory for files on their way, with those of an earlier attempt. Raises when they cannot fit."""
+        folder = self._incoming / listing.model / str(listing.version)
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            here = sum(path.stat().st_size for path in folder.iterdir() if path.is_file())
+            free = shutil.disk_usage(self.data).free
+        except OSError as e:
+            raise explain_write(e, folder) from None
+        missing = listing.total_bytes - here
+        if missing + _SPARE_BYTES > free:
+            self.abandon(listing.model, listing.version)
+            raise InternalError(
+                f"{self.data}: the disk is full: version {listing.version} of {listing.model} needs {missing:,} bytes, "
+                f"{free:,} are free; make room or retire versions. What is served was not touched"
+            )
+        return folder
+
+    def keep_only(self, folder: Path, listing: ShardListing) -> None:
+        """Drops leftovers of another build from a directory of files on their way."""
+        names = {file.name for file in listing.files}
+        for path in folder.iterdir():
+            if path.name.removesuffix(".part") not in names:
+                path.unlink(missing_ok=True)
+
+    def finish(self, folder: Path, listing: ShardListing, data: bytes, identity: str) -> None:
+        """Makes a fetched version appear. REQUIRES: every listed file is in `folder`, checked and synced."""
+        target = self.folder(listing.model, listing.version)
+        write_json(folder / "origin.json", {"identity": identity})
+        write_atomic(folder / "shard.json", data)
+        try:
+            target.parent.mkdir(exist_ok=True)
+            if target.exists():
+                remove_tree(target)
+            folder.rename(target)
+            sync_directory(target.parent)
+            sync_directory(self.data)
+        except OSError as e:
+            raise explain_write(e, target) from None
+
+    def abandon(self, model: str, version: int) -> None:
+        """Drops what has arrived of a version."""
+        shutil.rmtree(self._incoming / check_model(model) / str(check_version(version)), ignore_errors=True)
+
+    def discard(self, model: str, version: int) -> None:
+        """Removes a version. REQUIRES: the server does not serve it."""
+        remove_tree(self.folder(model, version))
+
+    def mark_retired(self, model: str, version: int, *, retired: bool = True) -> None:
+        mark = self.folder(model, version) / "RETIRED"
+        try:
+            if not retired:
+                mark.unlink(missing_ok=True)
+            elif mark.parent.is_dir():
+                mark.touch()
+                sync_directory(mark.parent)
+        except OSError as e:
+            raise explain_write(e, mark) from None
+
+    def sweep(self, model: str, in_use: set[int]) -> list[int]:
+        """Removes retired versions that nothing kept or in use stands on. Returns which."""
+        held = {version: self.find(model, version) for version in self.versions(model)}
+        needed: set[int] = set()
+        for version, found in held.items():
+            if version in in_use or (found is not None and not found.is_retired):
+                while version and version not in needed:
+                    needed.add(version)
+                    below = held.get(version)
+                    version = below.listing.parent if below is not None else 0
+        gone = [version for version in held if version not in needed]
+        for version in gone:
+            self.discard(model, version)
+        return gone

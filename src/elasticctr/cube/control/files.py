@@ -1,0 +1,79 @@
+"""Files that are there completely or not at all, whatever dies meanwhile."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from elasticctr.errors import Corruption, ElasticCTRError, InternalError, NotFound
+
+_DISK_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+
+
+def is_disk_full(error: OSError) -> bool:
+    return error.errno in _DISK_FULL
+
+
+def explain_write(error: OSError, path: Path) -> ElasticCTRError:
+    """An operating system's refusal to write as one of ours."""
+    if is_disk_full(error):
+        return InternalError(
+            f"{path}: the disk is full ({error.strerror}); make room, nothing that is served was touched"
+        )
+    return InternalError(f"{path}: cannot be written: {error.strerror or error}")
+
+
+def sync_directory(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def write_atomic(path: Path, data: bytes) -> None:
+    """Replaces `path`: a reader, or this process after a crash, finds the old bytes or the new."""
+    temporary = path.with_name(f".{path.name}.tmp")
+    try:
+        with temporary.open("wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+        sync_directory(path.parent)
+    except OSError as e:
+        temporary.unlink(missing_ok=True)
+        raise explain_write(e, path) from None
+
+
+def write_json(path: Path, value: Mapping[str, Any]) -> None:
+    write_atomic(path, json.dumps(value, separators=(",", ":")).encode())
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """The object in a small JSON file. Raises NotFound, or Corruption if it holds anything else."""
+    try:
+        value = json.loads(path.read_bytes())
+    except FileNotFoundError:
+        raise NotFound(f"{path}: no such file") from None
+    except (ValueError, OSError) as e:
+        raise Corruption(f"{path}: cannot be read as JSON: {e}") from None
+    if not isinstance(value, dict):
+        raise Corruption(f"{path}: holds a {type(value).__name__} where an object belongs")
+    return value
+
+
+def remove_tree(path: Path) -> None:
+    """Removes a directory and all in it. It disappears under its name at once, so a crash leaves no half of it."""
+    doomed = path.with_name(f".{path.name}.gone")
+    shutil.rmtree(doomed, ignore_errors=True)
+    try:
+        path.rename(doomed)
+    except FileNotFoundError:
+        return
+    shutil.rmtree(doomed, ignore_errors=True)

@@ -1,0 +1,51 @@
+"""Names that come over the network, checked before a path, a URL or a command is made of them."""
+
+from __future__ import annotations
+
+import re
+
+from elasticctr.errors import DataError
+
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}")
+_FILE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,79}")
+_DIGEST = re.compile(r"[0-9a-f]{64}")
+_SHARD = re.compile(r"shard-(\d{4})-of-(\d{4})")
+
+MAX_VERSION = (1 << 63) - 1
+MAX_SHARDS = 4096
+
+
+def check_model(name: object) -> str:
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
+        raise DataError(f"{name!r} is not the name of a model: letters, digits, '_', '.', '-', at most 64")
+    return name
+
+
+def check_version(version: object) -> int:
+    if isinstance(version, bool) or not isinstance(version, int) or not 1 <= version <= MAX_VERSION:
+        raise DataError(f"{version!r} is not a version: versions are whole numbers from 1")
+    return version
+
+
+def check_digest(digest: object) -> str:
+    if not isinstance(digest, str) or not _DIGEST.fullmatch(digest):
+        raise DataError("a SHA-256 must be 64 lower-case hexadecimal digits")
+    return digest
+
+
+def check_file(name: object) -> str:
+    """The name of a file right in a version's or shard's directory."""
+    if not isinstance(name, str) or not _FILE.fullmatch(name):
+        raise DataError(f"{name!r} is not a file name a cube directory may hold")
+    return name
+
+
+def shard_directory(shard: int, shards: int) -> str:
+    return f"shard-{shard:04d}-of-{shards:04d}"
+
+
+def parse_shard_directory(name: str) -> tuple[int, int]:
+    match = _SHARD.fullmatch(name)
+    if match is None or not int(match[1]) < int(match[2]) <= MAX_SHARDS:
+        raise DataError(f"{name!r} is not a shard's directory such as shard-0000-of-0002")
+    return int(match[1]), int(match[2])

@@ -1,0 +1,229 @@
+"""Being asked over HTTP: the token, JSON bodies with a limit, errors in their one shape, a server that stops when told.
+
+Handlers are plain functions on a thread of their own; what they raise of the tree becomes its status.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import json
+import signal
+import socket
+import threading
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import uvicorn
+from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import JSONResponse, PlainTextResponse, Response
+from starlette.routing import Route
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from elasticctr.errors import (
+    AlreadyExists,
+    ConfigError,
+    DataError,
+    DeadlineExceeded,
+    ElasticCTRError,
+    FailedPrecondition,
+    InternalError,
+    NotFound,
+    Unauthorized,
+    Unavailable,
+)
+
+Body = dict[str, Any]
+MAX_BODY_BYTES = 1 << 20
+_OPEN_PATHS = {"/healthz"}
+_STATUS: dict[type[ElasticCTRError], int] = {
+    ConfigError: 400,
+    DataError: 400,
+    NotFound: 404,
+    AlreadyExists: 409,
+    FailedPrecondition: 412,
+    Unauthorized: 401,
+    Unavailable: 503,
+    DeadlineExceeded: 504,
+}
+
+
+def answer_error(error: ElasticCTRError) -> JSONResponse:
+    headers = {}
+    if isinstance(error, Unavailable):
+        headers["Retry-After"] = f"{max(1, round(error.retry_after_s or 1))}"
+    if isinstance(error, Unauthorized):
+        headers["WWW-Authenticate"] = "Bearer"
+    content = {"error": {"code": error.code, "message": str(error)}}
+    return JSONResponse(content, _STATUS.get(type(error), 500), headers)
+
+
+class TokenGate:
+    """Lets nothing but health through without the token. Compares in constant time."""
+
+    def __init__(self, app: ASGIApp, token: str | None) -> None:
+        self._app = app
+        self._token = f"Bearer {token}".encode() if token else None
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http" and self._token is not None and scope["path"] not in _OPEN_PATHS:
+            given = dict(scope["headers"]).get(b"authorization", b"")
+            if not hmac.compare_digest(given, self._token):
+                refusal = Unauthorized(
+                    "no or wrong token; send 'Authorization: Bearer TOKEN' with the token file's token"
+                )
+                await answer_error(refusal)(scope, receive, send)
+                return
+        await self._app(scope, receive, send)
+
+
+def get(path: str, handler: Callable[[Request], Any]) -> Route:
+    """A route whose handler returns a JSON-able value, or a Response."""
+
+    async def endpoint(request: Request) -> Response:
+        return _answer(await run_in_threadpool(handler, request))
+
+    return Route(path, endpoint, methods=["GET"])
+
+
+def post(path: str, handler: Callable[[Body], Any]) -> Route:
+    """A route whose handler is given the JSON object of the body."""
+
+    async def endpoint(request: Request) -> Response:
+        return _answer(await run_in_threadpool(handler, await _read_object(request)))
+
+    return Route(path, endpoint, methods=["POST"])
+
+
+def accepted(value: Mapping[str, Any]) -> JSONResponse:
+    """202: it goes on in the background."""
+    return JSONResponse(value, 202)
+
+
+def make_app(routes: list[Route], token: str | None) -> ASGIApp:
+    health = Route("/healthz", lambda _: PlainTextResponse("ok\n"), methods=["GET"])
+    app = Starlette(
+        routes=[health, *routes],
+        exception_handlers={ElasticCTRError: _explain, HTTPException: _explain_http, Exception: _explain_bug},
+    )
+    return TokenGate(app, token)
+
+
+async def _read_object(request: Request) -> Body:
+    data = b""
+    try:
+        async for chunk in request.stream():
+            data += chunk
+            if len(data) > MAX_BODY_BYTES:
+                raise DataError(f"a request body over {MAX_BODY_BYTES} bytes")
+        value = json.loads(data)
+    except ClientDisconnect:
+        raise DataError("the sender went away in the middle of its request") from None
+    except (ValueError, RecursionError):
+        raise DataError("the request body is not valid JSON") from None
+    if not isinstance(value, dict):
+        raise DataError("the request body must be a JSON object")
+    return value
+
+
+def _answer(value: Any) -> Response:
+    return value if isinstance(value, Response) else JSONResponse(value)
+
+
+async def _explain(_: Request, error: Exception) -> Response:
+    assert isinstance(error, ElasticCTRError)
+    return answer_error(error)
+
+
+async def _explain_http(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    name = "NotFound" if error.status_code == 404 else "DataError"
+    message = f"{request.method} {request.url.path}: {error.detail}"
+    return JSONResponse({"error": {"code": name, "message": message}}, error.status_code)
+
+
+async def _explain_bug(_: Request, error: Exception) -> Response:
+    return answer_error(InternalError(f"{type(error).__name__}: {error}"))
+
+
+class _Server(uvicorn.Server):
+    """Ends on SIGINT and SIGTERM by returning: uvicorn's own way sends the signal again before anyone can clean up."""
+
+    @contextmanager
+    def capture_signals(self) -> Generator[None, None, None]:
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        before = {sig: signal.signal(sig, self.handle_exit) for sig in (signal.SIGINT, signal.SIGTERM)}
+        try:
+            yield
+        finally:
+            for sig, handler in before.items():
+                signal.signal(sig, handler)
+
+
+class WebServer:
+    """Serves an app until `stop`. Binds at construction, so that the port is known before anything is answered."""
+
+    def __init__(
+        self, app: ASGIApp, host: str, port: int, *, tls_cert: Path | None = None, tls_key: Path | None = None
+    ) -> None:
+        if (tls_cert is None) != (tls_key is None):
+            raise ConfigError("a TLS certificate and its key go together: give both or neither")
+        self._socket = _listen(host, port)
+        self.port: int = self._socket.getsockname()[1]
+        self.scheme = "http" if tls_cert is None else "https"
+        config = uvicorn.Config(
+            app,
+            log_level="warning",
+            access_log=False,
+            lifespan="off",
+            timeout_keep_alive=30,
+            timeout_graceful_shutdown=2,
+            limit_concurrency=512,
+            ssl_certfile=None if tls_cert is None else str(tls_cert),
+            ssl_keyfile=None if tls_key is None else str(tls_key),
+        )
+        try:
+            config.load()
+        except (OSError, ValueError) as e:
+            raise ConfigError(f"{tls_cert}, {tls_key}: not a usable certificate and key: {e}") from None
+        self._server = _Server(config)
+
+    def run(self) -> None:
+        """Returns after SIGINT, SIGTERM (in the main thread) or `stop`."""
+        asyncio.run(self._server.serve(sockets=[self._socket]))
+
+    def stop(self) -> None:
+        self._server.should_exit = True
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    try:
+        family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
+        listener = socket.socket(family, socket.SOCK_STREAM)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((host, port))
+        listener.listen(1024)
+    except OSError as e:
+        raise Unavailable(f"cannot listen at {host}:{port}: {e.strerror or e}; choose another --port") from None
+    return listener
+
+
+def read_token(path: Path | None) -> str | None:
+    """The secret in a token file: its first line."""
+    if path is None:
+        return None
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as e:
+        raise ConfigError(f"{path}: cannot be read as a token file: {e}") from None
+    token = lines[0].strip() if lines else ""
+    if len(token) < 8 or not token.isascii() or not token.isprintable():
+        raise ConfigError(f"{path}: the first line must be a secret of at least 8 plain characters")
+    return token

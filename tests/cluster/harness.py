@@ -1,0 +1,268 @@
+"""Real cube processes on this machine: started on free ports, logged to files, ended by process id.
+
+    with Cluster(tmp_path, shards=2, replicas=2) as cluster:
+        cluster.start()
+        cluster.transfer.kill()
+        cluster.start_transfer()
+        cluster.wait_live(7)
+
+Nothing waits without a bound; a process that ends by itself is told with the end of its log.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, TypeVar
+
+import yaml
+
+from elasticctr.cube.control.peer import Peer
+from elasticctr.errors import ElasticCTRError
+
+T = TypeVar("T")
+TOKEN = "a secret of the test cluster"
+
+
+def free_port() -> int:
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        port: int = s.getsockname()[1]
+        return port
+
+
+def wait_until(check: Callable[[], T], what: str, timeout_s: float = 30.0, every_s: float = 0.05) -> T:
+    """The first true answer of `check`; errors of the tree count as not yet."""
+    deadline = time.monotonic() + timeout_s
+    last: object = None
+    while time.monotonic() < deadline:
+        try:
+            last = check()
+            if last:
+                return last  # type: ignore[return-value]
+        except ElasticCTRError as e:
+            last = e
+        time.sleep(every_s)
+    raise AssertionError(f"{what}: not within {timeout_s:g} s; last seen: {last!r}")
+
+
+class Process:
+    """One `elasticctr …` command. Its output is in `log`."""
+
+    def __init__(self, name: str, arguments: Sequence[str], log: Path, environ: dict[str, str] | None = None) -> None:
+        self.name = name
+        self.log = log
+        with log.open("ab") as out:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "elasticctr", *arguments],
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=subprocess.STDOUT,
+                env=os.environ | (environ or {}),
+            )
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    @property
+    def is_running(self) -> bool:
+        return self._process.poll() is None
+
+    @property
+    def exit_status(self) -> int | None:
+        return self._process.poll()
+
+    def kill(self) -> None:
+        """kill -9."""
+        self._signal(signal.SIGKILL)
+        self._process.wait(10)
+
+    def stop(self, timeout_s: float = 10.0) -> int:
+        """SIGTERM; -9 if that is ignored. Returns the exit status."""
+        self._signal(signal.SIGTERM)
+        try:
+            return self._process.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            return -9
+
+    def pause(self) -> None:
+        """SIGSTOP: it hangs, its connections stay open."""
+        self._signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        self._signal(signal.SIGCONT)
+
+    def text(self) -> str:
+        return self.log.read_text(errors="replace")
+
+    def check_running(self) -> None:
+        if not self.is_running:
+            raise AssertionError(f"{self.name} ended with {self.exit_status}:\n{self.text()[-3000:]}")
+
+    def _signal(self, sig: signal.Signals) -> None:
+        if self.is_running:
+            self._process.send_signal(sig)
+
+
+class Instance:
+    """One replica of one shard: a server and its agent, on ports that stay the same when they are started again."""
+
+    def __init__(self, cluster: Cluster, shard: int, replica: int) -> None:
+        self.shard, self.replica = shard, replica
+        self._cluster = cluster
+        self.name = f"{shard}-{replica}"
+        self.data = cluster.root / "data" / self.name
+        self.server_port, self.agent_port = free_port(), free_port()
+        self.server: Process | None = None
+        self.agent: Process | None = None
+
+    @property
+    def server_url(self) -> str:
+        return f"http://127.0.0.1:{self.server_port}"
+
+    @property
+    def agent_url(self) -> str:
+        return f"http://127.0.0.1:{self.agent_port}"
+
+    def start_server(self, *extra: str) -> Process:
+        self.data.mkdir(parents=True, exist_ok=True)
+        arguments = ["cube", "server", "--port", str(self.server_port), "--data", str(self.data)]
+        arguments += ["--token-file", str(self._cluster.token_file), *extra]
+        self.server = self._cluster.run(f"server-{self.name}", arguments)
+        return self.server
+
+    def start_agent(self, *extra: str) -> Process:
+        arguments = ["cube", "agent", "--port", str(self.agent_port), "--server", self.server_url]
+        arguments += ["--data", str(self.data), "--token-file", str(self._cluster.token_file)]
+        arguments += ["--shard", f"{self.shard}/{self._cluster.shards}", "--watch", "0.3", *extra]
+        self.agent = self._cluster.run(f"agent-{self.name}", arguments)
+        return self.agent
+
+    def server_status(self) -> dict[str, Any]:
+        return self._cluster.ask(self.server_url, "/v1/status")
+
+    def agent_status(self) -> dict[str, Any]:
+        return self._cluster.ask(self.agent_url, "/v1/status")
+
+    def active(self, model: str = "ctr") -> int:
+        """The version the server says it answers from; 0: none."""
+        for found in self.server_status()["models"]:
+            if found["name"] == model:
+                return int(found["active"])
+        return 0
+
+
+class Cluster:
+    """Shards × replicas of servers and agents, and one transfer over them. Ends all it started."""
+
+    def __init__(self, root: Path, shards: int = 2, replicas: int = 2, model: str = "ctr", **settings: Any) -> None:
+        self.root, self.shards, self.replicas, self.model = root, shards, replicas, model
+        self.repository = root / "repo"
+        self.state = root / "transfer"
+        self.logs = root / "logs"
+        for folder in (self.repository, self.logs):
+            folder.mkdir(parents=True, exist_ok=True)
+        self.token_file = root / "token"
+        self.token_file.write_text(TOKEN + "\n")
+        self.instances = [Instance(self, s, r) for s in range(shards) for r in range(replicas)]
+        self.transfer_port = free_port()
+        self.transfer: Process | None = None
+        self.settings = settings
+        self._processes: list[Process] = []
+        self._peers: dict[str, Peer] = {}
+
+    def __enter__(self) -> Cluster:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        for process in self._processes:
+            process.kill()
+        for peer in self._peers.values():
+            peer.close()
+        if error is not None:
+            for log in sorted(self.logs.iterdir()):
+                print(f"--- {log.name}\n{log.read_text(errors='replace')[-2000:]}")
+
+    @property
+    def transfer_url(self) -> str:
+        return f"http://127.0.0.1:{self.transfer_port}"
+
+    def instance(self, shard: int, replica: int) -> Instance:
+        return self.instances[shard * self.replicas + replica]
+
+    def run(self, name: str, arguments: Sequence[str]) -> Process:
+        process = Process(name, arguments, self.logs / f"{name}.log")
+        self._processes.append(process)
+        return process
+
+    def start(self) -> None:
+        """Servers, agents and transfer, all answering."""
+        self.start_instances()
+        self.start_transfer()
+
+    def start_instances(self) -> None:
+        for instance in self.instances:
+            instance.start_server()
+            instance.start_agent()
+        for instance in self.instances:
+            wait_until(lambda one=instance: self.answers(one.server, one.server_url), f"server {instance.name}")
+            wait_until(lambda one=instance: self.answers(one.agent, one.agent_url), f"agent {instance.name}")
+
+    def start_transfer(self, *extra: str) -> Process:
+        config = self.write_config()
+        arguments = ["cube", "transfer", "--config", str(config), "--port", str(self.transfer_port), *extra]
+        self.transfer = self.run("transfer", arguments)
+        wait_until(lambda: self.answers(self.transfer, self.transfer_url), "transfer")
+        return self.transfer
+
+    def write_config(self, name: str = "transfer.yaml", **changes: Any) -> Path:
+        shards = [
+            [{"agent": one.agent_url, "server": one.server_url} for one in self.instances if one.shard == shard]
+            for shard in range(self.shards)
+        ]
+        settings = {
+            "repository": str(self.repository),
+            "models": [self.model],
+            "state": str(self.state),
+            "token_file": str(self.token_file),
+            "shards": shards,
+            "poll_s": 0.2,
+            **self.settings,
+            **changes,
+        }
+        path = self.root / name
+        path.write_text(yaml.safe_dump(settings))
+        return path
+
+    def answers(self, process: Process | None, url: str) -> bool:
+        assert process is not None
+        process.check_running()
+        self.ask(url, "/v1/status")
+        return True
+
+    def ask(self, url: str, path: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
+        peer = self._peers.setdefault(url, Peer(url, TOKEN, timeout_s=5.0))
+        return peer.get(path) if body is None else peer.post(path, body)
+
+    def status(self) -> dict[str, Any]:
+        """What transfer says of the model."""
+        found = self.ask(self.transfer_url, "/v1/status")["models"]
+        return next(one for one in found if one["name"] == self.model)
+
+    def wait_live(self, version: int, timeout_s: float = 30.0, *, everywhere: bool = True) -> None:
+        """Until transfer says so and, with `everywhere`, every server answers from it."""
+        wait_until(lambda: self.status()["live"] == version, f"version {version} live", timeout_s)
+        if everywhere:
+            for one in self.instances:
+                wait_until(
+                    lambda one=one: one.active(self.model) == version, f"{version} active on {one.name}", timeout_s
+                )
