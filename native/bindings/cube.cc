@@ -6,6 +6,7 @@
 #include <nanobind/stl/vector.h>
 
 #include "bindings/bindings.h"
+#include "cube/builder.h"
 #include "cube/encoding.h"
 #include "cube/store.h"
 #include "util/status.h"
@@ -175,6 +176,71 @@ void BindIndex(nb::module_& m) {
       .def_prop_ro("resident_bytes", &Index::resident_bytes);
 }
 
+IndexInfo InfoOf(std::string name, const std::string& kind, const std::string& encoding, uint32_t dim,
+                 uint32_t row_bytes, const std::string& sharding, uint32_t shards, uint64_t version, uint64_t parent) {
+  if (kind != "base" && kind != "delta") throw Error(Code::kConfig, "unknown kind '" + kind + "'; base or delta");
+  if (sharding != "buckets" && sharding != "modulo") {
+    throw Error(Code::kConfig, "unknown sharding '" + sharding + "'; buckets or modulo");
+  }
+  IndexInfo info;
+  info.name = std::move(name);
+  info.kind = kind == "base" ? Kind::kBase : Kind::kDelta;
+  info.encoding = EncodingOf(encoding);
+  info.sharding = sharding == "buckets" ? Sharding::kBuckets : Sharding::kModulo;
+  info.dim = dim;
+  info.row_bytes = row_bytes;
+  info.shards = shards;
+  info.version = version;
+  info.parent = parent;
+  return info;
+}
+
+void BindBuilder(nb::module_& m) {
+  nb::class_<Builder>(m, "CubeBuilder")
+      .def(
+          "__init__",
+          [](Builder* self, std::string name, const std::string& kind, const std::string& encoding, uint32_t dim,
+             uint32_t row_bytes, const std::string& sharding, uint32_t shards, uint64_t version, uint64_t parent,
+             std::string run_directory, uint64_t memory_bytes, uint64_t expected_rows, unsigned threads) {
+            IndexInfo info = InfoOf(std::move(name), kind, encoding, dim, row_bytes, sharding, shards, version, parent);
+            new (self) Builder({std::move(info), std::move(run_directory), memory_bytes, expected_rows, threads});
+          },
+          "name"_a, "kind"_a, "encoding"_a, "dim"_a, "row_bytes"_a, "sharding"_a, "shards"_a, "version"_a, "parent"_a,
+          "run_directory"_a, "memory_bytes"_a, "expected_rows"_a = 0, "threads"_a = 1)
+      .def(
+          "add",
+          [](Builder& self, Feasigns feasigns, Rows rows) {
+            const size_t row_bytes = self.row_bytes();
+            if (rows.shape(0) != feasigns.size() || rows.shape(1) != row_bytes) {
+              throw Error(Code::kData, "rows of " + std::to_string(row_bytes) + " bytes for " +
+                                           std::to_string(feasigns.size()) + " feasigns were given as " +
+                                           std::to_string(rows.shape(0)) + " of " + std::to_string(rows.shape(1)));
+            }
+            nb::gil_scoped_release release;
+            self.Add(feasigns.data(), rows.data(), feasigns.size());
+          },
+          "feasigns"_a, "rows"_a)
+      .def(
+          "add_gone",
+          [](Builder& self, Feasigns feasigns) {
+            nb::gil_scoped_release release;
+            self.AddGone(feasigns.data(), feasigns.size());
+          },
+          "feasigns"_a)
+      .def(
+          "finish",
+          [](Builder& self, const std::vector<std::string>& paths) {
+            BuilderResult result;
+            {
+              nb::gil_scoped_release release;
+              result = self.Finish(paths);
+            }
+            return nb::make_tuple(result.files, result.duplicates, result.run_bytes);
+          },
+          "paths"_a)
+      .def_prop_ro("progress", &Builder::progress);
+}
+
 }  // namespace
 
 void BindCube(nb::module_& m) {
@@ -183,6 +249,7 @@ void BindCube(nb::module_& m) {
   BindInfo(m);
   BindIndex(m);
   BindStore(m);
+  BindBuilder(m);
 }
 
 }  // namespace elasticctr

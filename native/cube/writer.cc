@@ -1,7 +1,6 @@
 #include "cube/writer.h"
 
-#include <fcntl.h>
-
+#include <algorithm>
 #include <cstring>
 #include <vector>
 
@@ -53,6 +52,8 @@ class Section {
     if (used_ == 0) return;
     checksums_.push_back(Crc32c(0, block_.data(), used_));
     file_.Write(block_.data(), used_, offset_);
+    // The disk works while the next blocks are made.
+    file_.StartSync(offset_, used_);
     offset_ += used_;
     used_ = 0;
   }
@@ -120,7 +121,7 @@ void Writer::Add(const Entry* entries, size_t count) {
   }
 }
 
-IndexInfo Writer::Finish() {
+IndexInfo Writer::Finish(bool sync) {
   Rep& rep = *rep_;
   IndexInfo& info = rep.info;
   if (rep.packer.rows() != info.rows || rep.packer.tombstones() != info.tombstones) {
@@ -144,7 +145,7 @@ IndexInfo Writer::Finish() {
   uint8_t page[kPageBytes];
   EncodeHeader(&header, page);
   rep.file.file().Write(page, kPageBytes, 0);
-  rep.file.Commit();
+  sync ? rep.file.Commit() : rep.file.CommitUnsynced();
   return info;
 }
 

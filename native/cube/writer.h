@@ -20,9 +20,9 @@ class Writer {
 
   // REQUIRES: ascending by (place, feasign), each feasign once, all of this shard; place == PlaceOf(feasign).
   void Add(const Entry* entries, size_t count);
-  // Completes the file, syncs it and gives it its name. Throws InternalError if other than the announced number of
-  // entries came, or the disk is full.
-  IndexInfo Finish();
+  // Completes the file, syncs it (or leaves that to the caller) and gives it its name. Throws InternalError if other
+  // than the announced number of entries came, or the disk is full.
+  IndexInfo Finish(bool sync = true);
 
  private:
   struct Rep;

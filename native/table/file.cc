@@ -76,6 +76,14 @@ void File::Sync() const {
   if (fsync(fd_) != 0) Fail(path_, "synced", errno);
 }
 
+void File::StartSync(uint64_t offset, uint64_t size) const {
+#ifdef SYNC_FILE_RANGE_WRITE
+  sync_file_range(fd_, static_cast<off_t>(offset), static_cast<off_t>(size), SYNC_FILE_RANGE_WRITE);
+#else
+  (void)offset, (void)size;
+#endif
+}
+
 AtomicFile::AtomicFile(const std::string& path) : path_(path), file_(File::Create(path + ".tmp")) {}
 
 AtomicFile::~AtomicFile() {
@@ -84,11 +92,15 @@ AtomicFile::~AtomicFile() {
 
 void AtomicFile::Commit() {
   file_.Sync();
-  if (std::rename(file_.path().c_str(), path_.c_str()) != 0) Fail(path_, "put in place", errno);
-  is_committed_ = true;
+  CommitUnsynced();
   const size_t slash = path_.rfind('/');
   const std::string folder = slash == std::string::npos ? "." : path_.substr(0, slash + 1);
   File::OpenForReading(folder).Sync();
+}
+
+void AtomicFile::CommitUnsynced() {
+  if (std::rename(file_.path().c_str(), path_.c_str()) != 0) Fail(path_, "put in place", errno);
+  is_committed_ = true;
 }
 
 }  // namespace elasticctr

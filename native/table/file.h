@@ -26,6 +26,8 @@ class File {
   void Write(const void* data, size_t size, uint64_t offset) const;
   // On disk for good, not only with the system.
   void Sync() const;
+  // Asks the system to begin with that for some bytes, without waiting.
+  void StartSync(uint64_t offset, uint64_t size) const;
 
  private:
   File(std::string path, int fd) : path_(std::move(path)), fd_(fd) {}
@@ -45,6 +47,8 @@ class AtomicFile {
 
   const File& file() const { return file_; }
   void Commit();
+  // The same for a file that its owner syncs later.
+  void CommitUnsynced();
 
  private:
   std::string path_;
