@@ -556,6 +556,12 @@ class CubeIndex:
     def info(self) -> CubeInfo: ...
     @property
     def resident_bytes(self) -> int: ...
+    def scan(self, bucket: int, buckets: int) -> tuple[Any, ...]: ...
+    def lookup(
+        self, feasigns: Annotated[NDArray[numpy.uint64], dict(shape=(None,), order="C", device="cpu", writable=False)]
+    ) -> tuple[NDArray[numpy.uint8], NDArray[numpy.bool_]]: ...
+
+def compact_cube_files(paths: Sequence[str], version: int, out: str) -> CubeInfo: ...
 
 class CubeStore:
     @staticmethod
@@ -567,10 +573,40 @@ class CubeStore:
     def generation(self) -> int: ...
     @property
     def resident_bytes(self) -> int: ...
-    def models(self) -> list: ...
+    def models(self) -> list[tuple[str, int, int, list[tuple[int, int, int, dict[str, CubeInfo]]]]]: ...
     def lookup(
         self,
         table: str,
         feasigns: Annotated[NDArray[numpy.uint64], dict(shape=(None,), order="C", device="cpu", writable=False)],
         version: int = 0,
     ) -> tuple[Any, ...]: ...
+
+class CubeBuilder:
+    def __init__(
+        self,
+        name: str,
+        kind: str,
+        encoding: str,
+        dim: int,
+        row_bytes: int,
+        sharding: str,
+        shards: int,
+        version: int,
+        parent: int,
+        run_directory: str,
+        memory_bytes: int,
+        expected_rows: int = 0,
+        threads: int = 1,
+        is_chain: bool = False,
+    ) -> None: ...
+    def add(
+        self,
+        feasigns: Annotated[NDArray[numpy.uint64], dict(shape=(None,), order="C", device="cpu", writable=False)],
+        rows: Annotated[NDArray[numpy.uint8], dict(shape=(None, None), order="C", device="cpu", writable=False)],
+    ) -> None: ...
+    def add_gone(
+        self, feasigns: Annotated[NDArray[numpy.uint64], dict(shape=(None,), order="C", device="cpu", writable=False)]
+    ) -> None: ...
+    def finish(self, paths: Sequence[str]) -> tuple[Any, ...]: ...
+    @property
+    def progress(self) -> int: ...

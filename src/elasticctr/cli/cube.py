@@ -5,6 +5,7 @@ from __future__ import annotations
 import typer
 
 from elasticctr.cli.cube_agent import agent
+from elasticctr.cli.cube_build import build, compact
 from elasticctr.cli.cube_export import export
 
 app = typer.Typer(
@@ -14,5 +15,7 @@ app = typer.Typer(
     rich_markup_mode="markdown",
 )
 
+app.command("build")(build)
+app.command("compact")(compact)
 app.command("export")(export)
 app.command("agent")(agent)
