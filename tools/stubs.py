@@ -22,8 +22,9 @@ def make_stub() -> str:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "_native.pyi"
         run("nanobind.stubgen", "--quiet", "--module", "elasticctr._native", "--output-file", str(path))
-        # A tuple of arrays comes out bare, which strict typing does not take.
-        path.write_text(HEAD + path.read_text().replace("-> tuple:", "-> tuple[Any, ...]:"))
+        # Tuples of arrays and lists come out bare, which strict typing does not take.
+        text = path.read_text().replace("-> tuple:", "-> tuple[Any, ...]:").replace("-> list:", "-> list[Any]:")
+        path.write_text(HEAD + text)
         config = ["--config", str(ROOT / "pyproject.toml")]
         run("ruff", "format", "--quiet", *config, str(path))
         return path.read_text()

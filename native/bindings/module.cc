@@ -49,5 +49,6 @@ NB_MODULE(_native, m) {
   elasticctr::BindTable(m);
   elasticctr::BindDense(m);
   elasticctr::BindMetric(m);
+  elasticctr::BindCubeServer(m);
   elasticctr::BindCube(m);
 }

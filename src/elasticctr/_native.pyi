@@ -507,6 +507,36 @@ def exact_auc(
     weights: Annotated[NDArray[numpy.float32], dict(shape=(None,), order="C", device="cpu", writable=False)]
     | None = None,
 ) -> float: ...
+
+class CubeServer:
+    def __init__(
+        self,
+        data: str,
+        host: str,
+        ports: Sequence[int],
+        unix_path: str,
+        in_memory: bool,
+        check_all: bool,
+        threads: int,
+        token: str,
+        shard: int,
+        shards: int,
+        activate_newest: bool,
+        max_connections: int,
+        max_buffered_bytes: int,
+        request_timeout_s: int,
+        busy_poll_us: int,
+    ) -> None: ...
+    def start(self) -> None: ...
+    def wait_started(self, timeout_s: float) -> bool: ...
+    def stop(self, drain_s: float) -> None: ...
+    @property
+    def ports(self) -> list[int]: ...
+    @property
+    def is_ready(self) -> bool: ...
+    def status(self) -> str:
+        """What GET /v1/status answers."""
+
 def encode_rows(
     values: Annotated[NDArray[numpy.float32], dict(shape=(None, None), order="C", device="cpu", writable=False)],
     encoding: str,
@@ -556,12 +586,6 @@ class CubeIndex:
     def info(self) -> CubeInfo: ...
     @property
     def resident_bytes(self) -> int: ...
-    def scan(self, bucket: int, buckets: int) -> tuple[Any, ...]: ...
-    def lookup(
-        self, feasigns: Annotated[NDArray[numpy.uint64], dict(shape=(None,), order="C", device="cpu", writable=False)]
-    ) -> tuple[NDArray[numpy.uint8], NDArray[numpy.bool_]]: ...
-
-def compact_cube_files(paths: Sequence[str], version: int, out: str) -> CubeInfo: ...
 
 class CubeStore:
     @staticmethod
@@ -573,7 +597,7 @@ class CubeStore:
     def generation(self) -> int: ...
     @property
     def resident_bytes(self) -> int: ...
-    def models(self) -> list[tuple[str, int, int, list[tuple[int, int, int, dict[str, CubeInfo]]]]]: ...
+    def models(self) -> list[Any]: ...
     def lookup(
         self,
         table: str,
@@ -597,7 +621,6 @@ class CubeBuilder:
         memory_bytes: int,
         expected_rows: int = 0,
         threads: int = 1,
-        is_chain: bool = False,
     ) -> None: ...
     def add(
         self,

@@ -1,0 +1,62 @@
+// The HTTP API of the server (docs/cube-server.md) on one connection: health, status, metrics, the control of versions,
+// and the two services of the ancestor.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <string>
+
+#include "cube/service_control.h"
+#include "cube/service_secret.h"
+#include "cube/service_status.h"
+#include "cube/service_worker.h"
+#include "net/http.h"
+#include "net/session.h"
+
+namespace elasticctr::cube {
+
+struct HttpContext {
+  const Secret* secret;
+  Control* control;
+  ServiceFacts facts;
+  std::atomic<bool> is_commanded{false};  // a command of ControlService is under way
+};
+
+struct HttpReply {
+  int status = 200;
+  std::string body;
+  std::string type = "application/json";
+};
+
+class HttpSession : public net::Session {
+ public:
+  HttpSession(Worker* worker, HttpContext* context, net::ConnectionId id, const net::HttpLimits& limits)
+      : worker_(worker), context_(context), id_(id), reader_(limits) {}
+
+  net::Step Consume(const uint8_t* data, size_t size, uint64_t received_ns, net::Buffer* out) override;
+  uint32_t idle_limit_s() const override { return 75; }
+
+ private:
+  // False: the connection closes after the answer.
+  bool CheckHead(net::Buffer* out);
+  // True: the answer comes later.
+  bool Serve(net::Buffer* out);
+  bool ServeLater(std::function<HttpReply()> work, bool is_load, net::Buffer* out);
+  void Send(const HttpReply& reply, net::Buffer* out);
+
+  Worker* const worker_;
+  HttpContext* const context_;
+  const net::ConnectionId id_;
+  net::HttpReader reader_;
+  bool is_checked_ = false;  // the head of the current request
+};
+
+// The requests that change which versions are served; they block.
+HttpReply ServeControl(Control* control, const std::string& path, const std::string& body);
+// The ancestor's ControlService/cmd. `is_commanded` is set by the caller and cleared here.
+HttpReply ServeCommand(HttpContext* context, const std::string& body);
+// The ancestor's DictService/seek.
+HttpReply ServeSeek(Worker* worker, const std::string& query, const std::string& body);
+HttpReply ErrorReply(Code code, std::string_view message);
+
+}  // namespace elasticctr::cube

@@ -1,0 +1,108 @@
+// One thread's share of the connections: an epoll set, a buffer to read into and one to answer from.
+//
+// A readable connection is read once, every whole request in what came is answered into one buffer, and that goes out
+// with one write. A connection whose answers do not fit its socket keeps them, and is not read from until they are
+// gone. Idle connections hold no buffers. Adopt, Complete, Wake, Drain and Stop may be called from any thread.
+#pragma once
+
+#include <sys/epoll.h>
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "net/buffer.h"
+#include "net/session.h"
+#include "net/socket.h"
+
+namespace elasticctr::net {
+
+struct LoopLimits {
+  uint32_t request_timeout_s = 15;  // for a request to arrive whole, and for an answer to move on
+  uint32_t busy_poll_us = 0;        // how long to look for work before sleeping
+};
+
+// Counted by the loops, read by whoever wants to show them.
+struct LoopStats {
+  std::atomic<uint64_t> accepted{0};
+  std::atomic<uint64_t> refused{0};    // over the limit of connections
+  std::atomic<uint64_t> timed_out{0};  // half a request, or unread answers, for too long
+  std::atomic<uint64_t> foreign{0};    // spoke no protocol of ours
+};
+
+class Loop {
+ public:
+  Loop(uint32_t index, const LoopLimits& limits, Application* application, Budget* budget, LoopStats* stats);
+  ~Loop();
+
+  void Start();
+  void Adopt(Fd fd);
+  // Brings the answer that a session which said kWait waits for.
+  void Complete(ConnectionId id, std::string answer, bool close);
+  void Wake();
+  // Answers what has arrived and closes every connection; the thread ends when none is left.
+  void Drain();
+  void Stop();
+  void Join();
+
+  size_t connections() const { return connections_.load(std::memory_order_relaxed); }
+
+ private:
+  struct Connection;
+  struct Completion {
+    ConnectionId id;
+    std::string answer;
+    bool close;
+  };
+
+  void Run();
+  int WaitForEvents(epoll_event* events, int capacity);
+  void TakeInbox();
+  void Add(Fd fd);
+  Connection* Find(uint32_t slot, uint64_t serial);
+  void Handle(Connection& c, uint32_t events);
+  void Receive(Connection& c);
+  void Advance(Connection& c, const uint8_t* data, size_t size, bool owned);
+  Step RunSession(Connection& c, const uint8_t* data, size_t size, size_t* taken);
+  void Settle(Connection& c, const Step& step, bool moved_on);
+  bool Write(Connection& c);
+  bool FlushPending(Connection& c);
+  void Finish(Connection& c, const Completion& completion);
+  void Linger(Connection& c);
+  void SetInterest(Connection& c);
+  void Close(Connection& c);
+  void Sweep();
+
+  const uint32_t index_;
+  const LoopLimits limits_;
+  Application* const application_;
+  Budget* const budget_;
+  LoopStats* const stats_;
+
+  Fd epoll_;
+  Fd wake_;
+  std::thread thread_;
+  std::atomic<bool> stopping_{false};
+  std::atomic<size_t> connections_{0};
+
+  std::mutex inbox_mutex_;
+  std::vector<Fd> adopted_;
+  std::vector<Completion> completions_;
+  bool drain_asked_ = false;
+
+  // The loop's own thread alone:
+  std::vector<std::unique_ptr<Connection>> slots_;
+  std::vector<uint32_t> free_slots_;
+  uint64_t next_serial_ = 1;
+  std::unique_ptr<uint8_t[]> scratch_;
+  Buffer out_;
+  uint64_t now_ns_ = 0;
+  uint64_t swept_ns_ = 0;
+  bool has_deadlines_ = false;  // some connection may have to be closed by time
+  bool is_draining_ = false;
+};
+
+}  // namespace elasticctr::net

@@ -1,0 +1,117 @@
+#include "net/server.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+
+#include "util/status.h"
+
+namespace elasticctr::net {
+
+Server::Server(const ServerOptions& options, Application* application)
+    : options_(options),
+      budget_(options.max_buffered_bytes),
+      spare_(::open("/dev/null", O_RDONLY | O_CLOEXEC)),
+      wake_(MakeEventFd()) {
+  RaiseFileLimit();
+  for (uint16_t port : options_.ports) {
+    listeners_.push_back(ListenTcp(options_.host, port));
+    ports_.push_back(PortOf(listeners_.back()));
+  }
+  if (!options_.unix_path.empty()) listeners_.push_back(ListenUnix(options_.unix_path));
+  if (listeners_.empty()) throw Error(Code::kConfig, "a server needs a port or a Unix socket to listen on");
+  for (size_t i = 0; i < options_.threads; ++i) {
+    loops_.push_back(std::make_unique<Loop>(static_cast<uint32_t>(i), options_.limits, application, &budget_, &stats_));
+  }
+}
+
+Server::~Server() { Stop(0); }
+
+void Server::Start() {
+  for (auto& loop : loops_) loop->Start();
+  sigset_t all, before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  acceptor_ = std::thread([this] { Accept(); });
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+}
+
+void Server::Stop(double drain_s) {
+  if (stopping_.exchange(true)) return;
+  SignalEventFd(wake_);
+  bool was_started = acceptor_.joinable();
+  if (was_started) acceptor_.join();
+  listeners_.clear();
+  if (!options_.unix_path.empty()) ::unlink(options_.unix_path.c_str());
+  if (was_started && drain_s > 0) {
+    for (auto& loop : loops_) loop->Drain();
+    auto until = std::chrono::steady_clock::now() + std::chrono::duration<double>(drain_s);
+    while (connections() != 0 && std::chrono::steady_clock::now() < until) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    }
+  }
+  for (auto& loop : loops_) loop->Stop();
+  for (auto& loop : loops_) loop->Join();
+}
+
+void Server::WakeAll() {
+  for (auto& loop : loops_) loop->Wake();
+}
+
+void Server::Complete(ConnectionId id, std::string answer, bool close) {
+  loops_[id.loop]->Complete(id, std::move(answer), close);
+}
+
+size_t Server::connections() const {
+  size_t sum = 0;
+  for (const auto& loop : loops_) sum += loop->connections();
+  return sum;
+}
+
+void Server::Accept() {
+  std::vector<pollfd> waiting;
+  for (const Fd& listener : listeners_) waiting.push_back({listener.get(), POLLIN, 0});
+  waiting.push_back({wake_.get(), POLLIN, 0});
+  while (!stopping_.load()) {
+    if (::poll(waiting.data(), waiting.size(), -1) < 0) continue;
+    for (size_t i = 0; i < listeners_.size(); ++i) {
+      if (waiting[i].revents != 0) AcceptFrom(listeners_[i]);
+    }
+  }
+}
+
+void Server::AcceptFrom(const Fd& listener) {
+  while (!stopping_.load()) {
+    Fd fd(::accept4(listener.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+    if (!fd) {
+      if (errno == EINTR || errno == ECONNABORTED) continue;
+      if (errno == EMFILE || errno == ENFILE) {
+        // Without a free file the waiting connection would wake this thread for ever.
+        spare_.Close();
+        Fd refused(::accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC));
+        refused.Close();
+        spare_ = Fd(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+        stats_.refused.fetch_add(1, std::memory_order_relaxed);
+        continue;
+      }
+      return;
+    }
+    if (connections() >= options_.max_connections) {
+      stats_.refused.fetch_add(1, std::memory_order_relaxed);
+      continue;
+    }
+    TuneConnection(fd.get());
+    stats_.accepted.fetch_add(1, std::memory_order_relaxed);
+    auto least = std::min_element(loops_.begin(), loops_.end(),
+                                  [](const auto& a, const auto& b) { return a->connections() < b->connections(); });
+    (*least)->Adopt(std::move(fd));
+  }
+}
+
+}  // namespace elasticctr::net

@@ -1,0 +1,61 @@
+// Listeners, one thread that accepts, and the loops that serve what it accepted. Each new connection goes to the loop
+// that has the fewest.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "net/loop.h"
+
+namespace elasticctr::net {
+
+struct ServerOptions {
+  std::string host = "127.0.0.1";
+  std::vector<uint16_t> ports;  // 0: any free one. All of them speak every protocol.
+  std::string unix_path;        // empty: none
+  size_t threads = 1;
+  size_t max_connections = 20'000;
+  uint64_t max_buffered_bytes = 1ull << 30;
+  LoopLimits limits;
+};
+
+class Server {
+ public:
+  // Binds every address. Throws ConfigError or Unavailable.
+  Server(const ServerOptions& options, Application* application);
+  ~Server();
+
+  void Start();
+  // Stops accepting, answers what has arrived, and ends within drain_s.
+  void Stop(double drain_s);
+  // Calls Application::OnWake on every loop, soon.
+  void WakeAll();
+  void Complete(ConnectionId id, std::string answer, bool close);
+
+  const std::vector<uint16_t>& ports() const { return ports_; }
+  size_t connections() const;
+  size_t loops() const { return loops_.size(); }
+  Budget& budget() { return budget_; }
+  const LoopStats& stats() const { return stats_; }
+
+ private:
+  void Accept();
+  void AcceptFrom(const Fd& listener);
+
+  const ServerOptions options_;
+  Budget budget_;
+  LoopStats stats_;
+  std::vector<Fd> listeners_;
+  std::vector<uint16_t> ports_;
+  Fd spare_;  // given up when files run out, so that the connection can be taken and closed
+  Fd wake_;
+  std::vector<std::unique_ptr<Loop>> loops_;
+  std::thread acceptor_;
+  std::atomic<bool> stopping_{false};
+};
+
+}  // namespace elasticctr::net

@@ -1,0 +1,80 @@
+// What the event loops ask of a program that answers requests. Loops know sockets, buffers and time; sessions know one
+// protocol; neither knows the other's business.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+#include "net/buffer.h"
+#include "net/sniff.h"
+
+namespace elasticctr::net {
+
+// Bytes that wait in the buffers of all connections together: half requests and answers nobody has read yet. Sessions
+// answer "overloaded" rather than go over the limit.
+class Budget {
+ public:
+  explicit Budget(uint64_t limit) : limit_(limit) {}
+  bool HasRoomFor(uint64_t bytes) const { return used() + bytes <= limit_; }
+  void Move(size_t from, size_t to) {
+    if (from != to) used_.fetch_add(static_cast<int64_t>(to) - static_cast<int64_t>(from), std::memory_order_relaxed);
+  }
+  uint64_t used() const { return static_cast<uint64_t>(used_.load(std::memory_order_relaxed)); }
+  uint64_t limit() const { return limit_; }
+
+ private:
+  std::atomic<int64_t> used_{0};
+  uint64_t limit_;
+};
+
+// A connection's name outside its loop. Never used twice.
+struct ConnectionId {
+  uint32_t loop = 0;
+  uint32_t slot = 0;
+  uint64_t serial = 0;
+};
+
+enum class Next : uint8_t {
+  kRead,   // wants more input
+  kFlush,  // made enough output for one write; call again once it is gone
+  kWait,   // an answer is being made elsewhere; Loop::Complete brings it
+  kClose,  // write what there is, then close
+};
+
+struct Step {
+  size_t consumed = 0;  // bytes of the input that are done with
+  size_t need = 0;      // with kRead: bytes the next request takes in all, if that is known
+  Next next = Next::kRead;
+  bool in_request = false;  // with kRead: the last consumed bytes are of a request that is not whole yet
+};
+
+// One connection's protocol state. Called by its loop's thread alone.
+class Session {
+ public:
+  virtual ~Session() = default;
+  // Takes as many whole requests as there are at `data` and appends their answers to `out`. What is not consumed comes
+  // again, with more behind it. `received_ns` is when the last of these bytes were read (CLOCK_MONOTONIC).
+  virtual Step Consume(const uint8_t* data, size_t size, uint64_t received_ns, Buffer* out) = 0;
+  // Seconds without a byte after which the connection may be closed; 0: never.
+  virtual uint32_t idle_limit_s() const { return 0; }
+};
+
+class Application {
+ public:
+  virtual ~Application() = default;
+  // A session for a new connection on a loop, told by its first bytes; null refuses it.
+  virtual std::unique_ptr<Session> Open(Protocol protocol, ConnectionId id) = 0;
+  // On a loop's own thread: at its start and after Server::WakeAll.
+  virtual void OnWake(size_t loop) = 0;
+  // On a loop's own thread: answers to what was read at received_ns have just gone to the system.
+  virtual void OnAnswered(size_t loop, uint64_t received_ns) = 0;
+  // Seconds a connection may stay open without having sent anything; 0: for ever.
+  virtual uint32_t silent_limit_s() const = 0;
+};
+
+// Answers above this go out before the next request is taken, so that the buffer stays in cache.
+inline constexpr size_t kFlushBytes = 256 * 1024;
+
+}  // namespace elasticctr::net

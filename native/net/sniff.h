@@ -1,0 +1,14 @@
+// Which protocol a connection speaks, told by its first bytes.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace elasticctr::net {
+
+enum class Protocol : uint8_t { kUndecided, kWire, kResp, kHttp, kUnknown };
+
+// kUndecided: these bytes could still become more than one of them.
+Protocol Sniff(const uint8_t* data, size_t size);
+
+}  // namespace elasticctr::net

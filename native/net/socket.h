@@ -1,0 +1,49 @@
+// Sockets as the server and its clients use them: non-blocking, closed on exec, without Nagle's delay.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <utility>
+
+namespace elasticctr::net {
+
+class Fd {
+ public:
+  Fd() = default;
+  explicit Fd(int fd) : fd_(fd) {}
+  ~Fd() { Close(); }
+  Fd(Fd&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+  Fd& operator=(Fd&& other) noexcept {
+    std::swap(fd_, other.fd_);
+    return *this;
+  }
+  int get() const { return fd_; }
+  explicit operator bool() const { return fd_ >= 0; }
+  void Close();
+
+ private:
+  int fd_ = -1;
+};
+
+// Listens on host:port (port 0: any free one). Throws ConfigError for a host that is none, Unavailable if the port is
+// taken.
+Fd ListenTcp(const std::string& host, uint16_t port);
+// Listens on a Unix socket of mode 0660. A socket file that nobody listens on any more is replaced; Unavailable if
+// somebody does, ConfigError if something else is at that path.
+Fd ListenUnix(const std::string& path);
+uint16_t PortOf(const Fd& listener);
+
+// Prepares an accepted connection.
+void TuneConnection(int fd);
+
+Fd MakeEventFd();
+void SignalEventFd(const Fd& fd);
+void DrainEventFd(const Fd& fd);
+
+// Raises the soft limit of open files to the hard one and returns it.
+uint64_t RaiseFileLimit();
+
+// CLOCK_MONOTONIC.
+uint64_t NowNs();
+
+}  // namespace elasticctr::net

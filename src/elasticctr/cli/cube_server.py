@@ -1,0 +1,91 @@
+"""`elasticctr cube server`."""
+
+from __future__ import annotations
+
+import os
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from elasticctr.cli.output import JsonOption, print_json
+from elasticctr.cube.server import Listening, ServerOptions, parse_shard, read_token, run
+
+
+def server(
+    data: Annotated[Path, typer.Option(help="Directory with the shard's files: MODEL/VERSION/TABLE.cube.")],
+    port: Annotated[int, typer.Option(help="Port to listen on; 0: any free one.", min=0, max=65535)] = 8000,
+    host: Annotated[str, typer.Option(help="Address to listen on; 0.0.0.0: all.")] = "127.0.0.1",
+    unix: Annotated[Path | None, typer.Option(help="Listen on this Unix socket too.")] = None,
+    redis_port: Annotated[
+        int | None, typer.Option(help="A further port, for Redis clients. Every port speaks all protocols.", min=0)
+    ] = None,
+    http_port: Annotated[int | None, typer.Option(help="A further port, for HTTP clients.", min=0)] = None,
+    in_mem: Annotated[
+        bool, typer.Option("--in-mem/--mmap", help="Copy files into memory, or map them and let the system page.")
+    ] = True,
+    threads: Annotated[int, typer.Option(help="Event loops; one core each.", min=1, max=256)] = 1,
+    token_file: Annotated[Path | None, typer.Option(help="File with the secret that clients must show.")] = None,
+    shard: Annotated[
+        str | None, typer.Option(help="Serve this shard of a built directory: 0/2 is the first of two.")
+    ] = None,
+    activate: Annotated[
+        Literal["live", "newest"],
+        typer.Option(help="What to serve at the start: what LIVE names, or the newest version where no LIVE file is."),
+    ] = "live",
+    check: Annotated[
+        Literal["all", "header"],
+        typer.Option(help="What to check before a version is ready; header is for --mmap of files checked before."),
+    ] = "all",
+    max_connections: Annotated[int, typer.Option(help="Connections above this are closed at once.", min=1)] = 20_000,
+    max_buffered: Annotated[
+        int, typer.Option(help="MiB of half requests and unread answers; above, answers are 'overloaded'.", min=1)
+    ] = 1024,
+    request_timeout: Annotated[
+        int, typer.Option(help="Seconds for a request to arrive whole and for an answer to be read.", min=1)
+    ] = 15,
+    busy_poll: Annotated[
+        int, typer.Option(help="Microseconds to look for work before sleeping: lower latency for CPU.", min=0)
+    ] = 0,
+    json: JsonOption = False,
+) -> None:
+    """Serve rows: our wire protocol, Redis' (read-only) and HTTP, all on one port.
+
+    Prints one line when what LIVE names is loaded, then serves until SIGTERM, finishes what arrived and ends.
+
+    Example: `elasticctr cube server --data cube --port 8000 --threads 2 --token-file token`
+    """
+    extra = tuple(p for p in (redis_port, http_port) if p is not None)
+    options = ServerOptions(
+        data=data,
+        host=host,
+        port=port,
+        extra_ports=extra,
+        unix=unix,
+        in_memory=in_mem,
+        check=check,
+        threads=threads,
+        token="" if token_file is None else read_token(token_file),
+        shard=None if shard is None else parse_shard(shard),
+        activate_newest=activate == "newest",
+        max_connections=max_connections,
+        max_buffered_mib=max_buffered,
+        request_timeout_s=request_timeout,
+        busy_poll_us=busy_poll,
+    )
+
+    def announce(listening: Listening) -> None:
+        if json:
+            print_json(asdict(listening))
+        else:
+            ports = " ".join(f"{host}:{p}" for p in (listening.port, *listening.extra_ports))
+            state = "ready" if listening.ready else "nothing to serve yet, see /v1/status"
+            typer.echo(f"cube server {listening.pid} on {ports}: {state}")
+        sys.stdout.flush()
+
+    run(options, announce)
+    sys.stdout.flush()
+    # A version may be loading; what it would become is of no use any more.
+    os._exit(0)

@@ -1,0 +1,142 @@
+"""The cube server, thin over the native one: options in, a running server out. Imports neither torch nor NumPy.
+
+`run` is what `elasticctr cube server` does: serve until SIGTERM or SIGINT, then finish what arrived and return.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from elasticctr import _native
+from elasticctr.errors import ConfigError, NotFound
+
+DRAIN_S = 5.0
+MAX_TOKEN_BYTES = 4096
+_POLL_S = 0.5
+
+
+@dataclass(frozen=True)
+class ServerOptions:
+    """What a server is started with. Ports of 0 are any free ones; all speak every protocol."""
+
+    data: Path
+    host: str = "127.0.0.1"
+    port: int = 8000
+    extra_ports: tuple[int, ...] = ()
+    unix: Path | None = None
+    in_memory: bool = True
+    check: Literal["all", "header"] = "all"
+    threads: int = 1
+    token: str = ""
+    shard: tuple[int, int] | None = None
+    activate_newest: bool = False
+    max_connections: int = 20_000
+    max_buffered_mib: int = 1024
+    request_timeout_s: int = 15
+    busy_poll_us: int = 0
+
+
+@dataclass(frozen=True)
+class Listening:
+    """Where a started server can be reached, and whether it has something to say."""
+
+    host: str
+    port: int
+    extra_ports: tuple[int, ...]
+    unix: str | None
+    pid: int
+    ready: bool
+
+
+class Server:
+    """A server in this process. Use as a context manager, or call `start` and `stop`."""
+
+    def __init__(self, options: ServerOptions) -> None:
+        self.options = options
+        shard, shards = options.shard or (0, 0)
+        self._native = _native.CubeServer(
+            data=str(options.data),
+            host=options.host,
+            ports=[options.port, *options.extra_ports],
+            unix_path="" if options.unix is None else str(options.unix),
+            in_memory=options.in_memory,
+            check_all=options.check == "all",
+            threads=options.threads,
+            token=options.token,
+            shard=shard,
+            shards=shards,
+            activate_newest=options.activate_newest,
+            max_connections=options.max_connections,
+            max_buffered_bytes=options.max_buffered_mib << 20,
+            request_timeout_s=options.request_timeout_s,
+            busy_poll_us=options.busy_poll_us,
+        )
+
+    def start(self) -> None:
+        self._native.start()
+
+    def wait_started(self, timeout_s: float) -> bool:
+        """False: what the LIVE files name is still being loaded."""
+        return self._native.wait_started(timeout_s)
+
+    def stop(self, drain_s: float = DRAIN_S) -> None:
+        self._native.stop(drain_s)
+
+    @property
+    def port(self) -> int:
+        return self._native.ports[0]
+
+    @property
+    def listening(self) -> Listening:
+        ports = self._native.ports
+        unix = None if self.options.unix is None else str(self.options.unix)
+        return Listening(self.options.host, ports[0], tuple(ports[1:]), unix, os.getpid(), self._native.is_ready)
+
+    def __enter__(self) -> Server:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+
+def read_token(path: Path) -> str:
+    """The secret in a file, without the line end."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise NotFound(f"{path}: no such token file") from None
+    except (OSError, UnicodeDecodeError) as e:
+        raise ConfigError(f"{path}: cannot be read as a token file: {e}") from None
+    token = text.strip()
+    if not token or len(token.encode()) > MAX_TOKEN_BYTES or not token.isprintable():
+        raise ConfigError(f"{path}: a token is one line of 1 to {MAX_TOKEN_BYTES} printable characters")
+    return token
+
+
+def parse_shard(text: str) -> tuple[int, int]:
+    """`0/2` as (0, 2)."""
+    shard, slash, shards = text.partition("/")
+    if not slash or not shard.isdecimal() or not shards.isdecimal() or not int(shard) < int(shards) <= 4096:
+        raise ConfigError(f"--shard {text!r} is not of the form 0/2: this shard, counted from 0, of how many")
+    return int(shard), int(shards)
+
+
+def run(options: ServerOptions, announce: Callable[[Listening], None], drain_s: float = DRAIN_S) -> None:
+    """Serves until SIGTERM or SIGINT. `announce` is called once all that LIVE names was loaded or found unloadable."""
+    stop_signals = {signal.SIGTERM, signal.SIGINT}
+    # Blocked before any thread starts, so that no other thread takes them.
+    signal.pthread_sigmask(signal.SIG_BLOCK, stop_signals)
+    server = Server(options)
+    server.start()
+    while not server.wait_started(_POLL_S):
+        if stop_signals & signal.sigpending():
+            break
+    announce(server.listening)
+    signal.sigwait(stop_signals)
+    server.stop(drain_s)

@@ -1,0 +1,254 @@
+"""The server as a process: what it says, what it serves, how it starts and ends."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tests.unit.cube.serving import (
+    DESCRIBE,
+    HELLO,
+    LOOKUP,
+    PING,
+    ServerProcess,
+    Wire,
+    feasigns_of,
+    rows_of,
+    write_version,
+)
+
+FEASIGNS = feasigns_of(20_000)
+ABSENT = feasigns_of(1_000, seed=9)
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    folder = tmp_path / "data"
+    folder.mkdir()
+    write_version(folder, 1, FEASIGNS, tables=("embedding", "wide"))
+    return folder
+
+
+@pytest.fixture
+def server(data: Path) -> Iterator[ServerProcess]:
+    with ServerProcess(data, "--activate", "newest", "--threads", "2") as process:
+        yield process
+
+
+def test_rows_are_what_was_built(server: ServerProcess) -> None:
+    assert server.listening["ready"] is True
+    wire = server.wire()
+    asked = np.concatenate([FEASIGNS[:5000], ABSENT])
+    answer = wire.lookup(asked)
+    rows, found = answer.rows()
+    assert (answer.status, answer.version, answer.active) == (0, 1, 1)
+    assert found[:5000].all() and not found[5000:].any()
+    np.testing.assert_array_equal(rows[:5000], rows_of(1, FEASIGNS[:5000]))
+    assert not rows[5000:].any()
+
+
+@pytest.mark.parametrize("count", [0, 1, 7, 8, 63, 64, 65, 1000])
+def test_any_number_of_feasigns(server: ServerProcess, count: int) -> None:
+    rows, found = server.wire().lookup(FEASIGNS[:count]).rows()
+    assert len(rows) == count and found.all()
+    np.testing.assert_array_equal(rows, rows_of(1, FEASIGNS[:count]))
+
+
+def test_a_pipeline_is_answered_in_order(server: ServerProcess) -> None:
+    wire = server.wire()
+    sent = {wire.send(LOOKUP, FEASIGNS[i : i + 100].tobytes(), table="ctr/wide"): i for i in range(0, 10_000, 100)}
+    for _ in range(len(sent)):
+        answer = wire.receive()
+        rows, found = answer.rows()
+        first = sent.pop(answer.id)
+        assert found.all()
+        np.testing.assert_array_equal(rows, rows_of(1, FEASIGNS[first : first + 100]))
+    assert not sent
+
+
+def test_an_odd_ping_does_not_shift_the_lookup_after_it(server: ServerProcess) -> None:
+    wire = server.wire()
+    wire.send(PING, b"odd")
+    wire.send(LOOKUP, FEASIGNS[:50].tobytes(), table="ctr/embedding")
+    assert wire.receive().body == b"odd"
+    np.testing.assert_array_equal(wire.receive().rows()[0], rows_of(1, FEASIGNS[:50]))
+
+
+def test_typed_misses(server: ServerProcess) -> None:
+    wire = server.wire()
+    assert [(a.status, a.detail) for a in [wire.lookup(FEASIGNS[:3], "ctr/none")]] == [(12, 1)]
+    assert [(a.status, a.detail) for a in [wire.lookup(FEASIGNS[:3], version=9)]] == [(12, 2)]
+    malformed = wire.ask(LOOKUP, b"12345", table="ctr/embedding")
+    assert (malformed.status, malformed.detail) == (11, 7)
+    assert wire.lookup(FEASIGNS[:3]).status == 0, "the connection goes on"
+
+
+def test_hello_and_describe(server: ServerProcess) -> None:
+    wire = server.wire()
+    hello = json.loads(wire.ask(HELLO, b"anything").body)
+    assert hello == {"server": "cube", "protocol": 1, "max_body": 16 << 20, "max_keys": 1_000_000}
+    described = json.loads(wire.ask(DESCRIBE).body)
+    _, status = server.http("GET", "/v1/status")
+    assert described["models"] == status["models"]
+    table = status["models"][0]["versions"][0]["tables"][0]
+    assert table == {
+        "name": "embedding", "rows": len(FEASIGNS), "row_bytes": 40, "encoding": "fp32", "dim": 10,
+        "shard": 0, "shards": 1, "sharding": "buckets",
+    }  # fmt: skip
+    assert status["ready"] is True and status["memory_bytes"] > 40 * len(FEASIGNS)
+
+
+def test_load_activate_roll_back_retire(server: ServerProcess, data: Path) -> None:
+    write_version(data, 2, FEASIGNS[:100], tables=("embedding",), parent=1, gone=FEASIGNS[100:200])
+    assert server.load(2)["state"] == "ready"
+    wire = server.wire()
+    assert wire.lookup(FEASIGNS[:1]).version == 1, "loaded is not active"
+    rows, found = wire.lookup(FEASIGNS[:300], version=2).rows()
+    np.testing.assert_array_equal(rows[:100], rows_of(2, FEASIGNS[:100]))
+    assert not found[100:200].any() and found[200:].all()
+    np.testing.assert_array_equal(rows[200:], rows_of(1, FEASIGNS[200:300]))
+
+    assert server.http("POST", "/v1/retire", {"model": "ctr", "version": 1})[0] == 412
+    assert server.http("POST", "/v1/activate", {"model": "ctr", "version": 2}) == (200, {"active": 2, "previous": 1})
+    assert json.loads((data / "ctr" / "LIVE").read_text()) == {"version": 2, "previous": 1}
+    assert wire.lookup(FEASIGNS[:1]).version == 2
+    assert server.http("POST", "/v1/activate", {"model": "ctr", "version": 1}) == (200, {"active": 1, "previous": 2})
+    assert wire.lookup(FEASIGNS[:1]).version == 1
+    assert server.http("POST", "/v1/retire", {"model": "ctr", "version": 2})[0] == 200
+    assert wire.lookup(FEASIGNS[:1], version=2).detail == 2
+    assert server.http("POST", "/v1/activate", {"model": "ctr", "version": 2})[0] == 404
+    assert server.http("POST", "/v1/load", {"model": "ctr", "version": 7})[0] == 404
+
+
+def test_a_restart_serves_what_was_live(data: Path) -> None:
+    write_version(data, 2, FEASIGNS[:10], parent=1)
+    write_version(data, 3, FEASIGNS[10:20], parent=2)
+    with ServerProcess(data) as server:
+        assert server.listening["ready"] is False
+        assert server.http("GET", "/readyz")[0] == 503
+        answer = server.wire().lookup(FEASIGNS[:1])
+        assert (answer.status, answer.detail) == (17, 5)
+        server.activate(2)
+        server.activate(3)
+        server.process.kill()
+    with ServerProcess(data) as server:
+        assert server.listening["ready"] is True
+        _, status = server.http("GET", "/v1/status")
+        model = status["models"][0]
+        assert (model["active"], model["previous"], [v["version"] for v in model["versions"]]) == (3, 2, [1, 2, 3])
+        rows, _ = server.wire().lookup(FEASIGNS[:30]).rows()
+        np.testing.assert_array_equal(rows[:10], rows_of(2, FEASIGNS[:10]))
+        np.testing.assert_array_equal(rows[10:20], rows_of(3, FEASIGNS[10:20]))
+        np.testing.assert_array_equal(rows[20:], rows_of(1, FEASIGNS[20:30]))
+
+
+def test_a_damaged_live_version_is_not_replaced_by_another(data: Path) -> None:
+    folder = write_version(data, 2, FEASIGNS)
+    (data / "ctr" / "LIVE").write_text('{"version": 2, "previous": 1}')
+    whole = (folder / "embedding.cube").read_bytes()
+    (folder / "embedding.cube").write_bytes(whole[:9000] + bytes([whole[9000] ^ 1]) + whole[9001:])
+    with ServerProcess(data) as server:
+        assert server.listening["ready"] is False
+        assert server.http("GET", "/readyz")[0] == 503
+        _, status = server.http("GET", "/v1/status")
+        model = status["models"][0]
+        assert model["active"] == 0 and "embedding.cube" in model["error"]
+        failed = next(v for v in model["versions"] if v["version"] == 2)
+        assert failed["state"] == "failed" and failed["error"]["code"] == "Corruption"
+        assert server.wire().lookup(FEASIGNS[:1]).status == 17
+        (folder / "embedding.cube").write_bytes(whole)
+        server.activate(2)
+        assert server.http("GET", "/readyz")[0] == 200
+        assert server.wire().lookup(FEASIGNS[:1]).version == 2
+        assert "is not served" in server.stop()[1]
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("version", 8), ("model", "other"), ("parent", 5), ("files", []), ("format", 2)],
+)
+def test_a_shard_json_that_does_not_fit_is_refused(server: ServerProcess, data: Path, name: str, value: object) -> None:
+    folder = write_version(data, 2, FEASIGNS[:10])
+    described = json.loads((folder / "shard.json").read_text())
+    (folder / "shard.json").write_text(json.dumps(described | {name: value}))
+    status, answer = server.http("POST", "/v1/load", {"model": "ctr", "version": 2})
+    assert (status, answer["error"]["code"]) == (500, "Corruption")
+
+
+def test_paths_stay_inside_the_data_directory(server: ServerProcess, data: Path, tmp_path: Path) -> None:
+    for model in ("../ctr", "ctr/../ctr", "/etc", ".", "", "a" * 65, "-x"):
+        status, answer = server.http("POST", "/v1/load", {"model": model, "version": 1})
+        assert (status, answer["error"]["code"]) == (400, "ConfigError"), model
+    write_version(tmp_path / "elsewhere", 5, FEASIGNS[:10])
+    (data / "ctr" / "5").symlink_to(tmp_path / "elsewhere" / "ctr" / "5")
+    status, answer = server.http("POST", "/v1/load", {"model": "ctr", "version": 5})
+    assert status == 400 and "leads out" in answer["error"]["message"]
+
+
+def test_a_shard_answers_for_its_own_feasigns_only(tmp_path: Path) -> None:
+    from elasticctr import _native
+
+    data = tmp_path / "data"
+    write_version(data, 1, FEASIGNS, shard=1, shards=2)
+    owners = np.array([_native.shard_of(int(f), 2) for f in FEASIGNS])
+    with ServerProcess(data, "--activate", "newest") as server:
+        wire = server.wire()
+        rows, found = wire.lookup(FEASIGNS[owners == 1]).rows()
+        assert found.all()
+        np.testing.assert_array_equal(rows, rows_of(1, FEASIGNS[owners == 1]))
+        answer = wire.lookup(FEASIGNS[:100])
+        assert (answer.status, answer.detail) == (15, 3)
+
+
+def test_unix_socket_and_further_ports(data: Path, tmp_path: Path) -> None:
+    path = tmp_path / "cube.sock"
+    with ServerProcess(
+        data, "--activate", "newest", "--unix", str(path), "--redis-port", "0", "--http-port", "0"
+    ) as server:
+        assert Wire(0, unix=path).lookup(FEASIGNS[:10]).status == 0
+        for port in server.listening["extra_ports"]:
+            assert Wire(port).ask(PING, b"x").body == b"x"
+        assert server.stop()[0] == 0
+    assert not path.exists()
+
+
+def test_sigterm_finishes_what_arrived(server: ServerProcess) -> None:
+    wire = server.wire()
+    wire.ask(PING)
+    for _ in range(50):
+        wire.send(LOOKUP, FEASIGNS[:1000].tobytes(), table="ctr/embedding")
+    status, _ = server.stop()
+    assert status == 0
+    for _ in range(50):
+        np.testing.assert_array_equal(wire.receive().rows()[0], rows_of(1, FEASIGNS[:1000]))
+    assert wire.is_closed()
+
+
+def test_an_idle_server_burns_no_cpu(server: ServerProcess) -> None:
+    wires = [server.wire() for _ in range(20)]
+    for wire in wires:
+        wire.ask(PING)
+    before = server.cpu_s()
+    time.sleep(1.5)
+    assert server.cpu_s() - before <= 0.01
+
+
+def test_starts_without_torch_and_numpy_free_of_training() -> None:
+    code = "import sys, elasticctr.cli.app, elasticctr.cube.server; print([m for m in sys.modules if m == 'torch'])"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
+
+
+def test_a_taken_port_and_a_missing_directory_say_so(server: ServerProcess, tmp_path: Path) -> None:
+    base = [sys.executable, "-m", "elasticctr", "cube", "server", "--data"]
+    taken = subprocess.run(
+        [*base, str(server.data), "--port", str(server.port)], capture_output=True, text=True, timeout=20
+    )
+    assert taken.returncode == 17 and f":{server.port}" in taken.stderr
+    missing = subprocess.run([*base, str(tmp_path / "none")], capture_output=True, text=True, timeout=20)
+    assert missing.returncode == 12 and "none" in missing.stderr
