@@ -5,6 +5,9 @@
 #include <nanobind/stl/unique_ptr.h>
 #include <nanobind/stl/vector.h>
 
+#include <algorithm>
+#include <cstring>
+
 #include "bindings/bindings.h"
 #include "cube/builder.h"
 #include "cube/encoding.h"
@@ -90,6 +93,28 @@ Residence ResidenceOf(const std::string& name) {
   throw Error(Code::kConfig, "unknown residence '" + name + "'; rows are in memory or mapped");
 }
 
+// Runs `lookup` into new arrays: (rows, found).
+template <typename Lookup>
+std::pair<nb::ndarray<nb::numpy, uint8_t>, nb::ndarray<nb::numpy, bool>> Ask(const IndexInfo& info, Feasigns feasigns,
+                                                                             Lookup lookup) {
+  const size_t n = feasigns.size();
+  auto rows = NewNumpy<uint8_t>({n, info.row_bytes});
+  auto mask = NewNumpy<bool>({n});
+  LookupResult result;
+  {
+    nb::gil_scoped_release release;
+    std::vector<uint8_t> bits((n + 7) / 8);
+    size_t hits;
+    result = lookup(rows.data(), bits.data(), &hits);
+    for (size_t i = 0; i < n; ++i) mask.data()[i] = bits[i / 8] >> (i % 8) & 1;
+  }
+  if (result == LookupResult::kWrongShard) {
+    throw Error(Code::kFailedPrecondition, info.name + ": a feasign of another shard than " +
+                                               std::to_string(info.shard) + " of " + std::to_string(info.shards));
+  }
+  return {rows, mask};
+}
+
 nb::tuple LookupIn(const Store& store, const std::string& table, Feasigns feasigns, uint64_t version) {
   const auto catalog = store.current();
   const Catalog::Found found = catalog->Find(catalog->TableHash(table), version);
@@ -100,23 +125,39 @@ nb::tuple LookupIn(const Store& store, const std::string& table, Feasigns feasig
   if (found.view == nullptr) {
     throw Error(Code::kNotFound, "table " + table + " has no version " + std::to_string(found.version) + " here");
   }
-  const size_t n = feasigns.size();
-  auto rows = NewNumpy<uint8_t>({n, found.view->info().row_bytes});
-  auto mask = NewNumpy<bool>({n});
-  LookupResult result;
-  {
-    nb::gil_scoped_release release;
-    std::vector<uint8_t> bits((n + 7) / 8);
-    size_t hits;
-    result = found.view->Lookup(feasigns.data(), n, rows.data(), bits.data(), &hits);
-    for (size_t i = 0; i < n; ++i) mask.data()[i] = bits[i / 8] >> (i % 8) & 1;
-  }
-  if (result == LookupResult::kWrongShard) {
-    const IndexInfo& info = found.view->info();
-    throw Error(Code::kFailedPrecondition, "a feasign of another shard than " + std::to_string(info.shard) + " of " +
-                                               std::to_string(info.shards) + " of " + table);
-  }
+  const auto [rows, mask] = Ask(found.view->info(), feasigns, [&](uint8_t* to, uint8_t* bits, size_t* hits) {
+    return found.view->Lookup(feasigns.data(), feasigns.size(), to, bits, hits);
+  });
   return nb::make_tuple(rows, mask, found.version);
+}
+
+// The entries of some buckets: (feasigns, whether each has a row, rows of those that have).
+nb::tuple Scan(const Index& index, uint64_t first, uint64_t count) {
+  const Image& image = index.image();
+  const uint64_t last = std::min(image.bucket_count, first + std::min(count, image.bucket_count));
+  size_t n = 0, live = 0;
+  for (uint64_t b = first; b < last; ++b) {
+    const Bucket& bucket = image.buckets[b];
+    if (bucket.count > Bucket::kFeasigns) throw Error(Code::kCorruption, index.info().name + ": a damaged bucket");
+    n += bucket.count;
+    live += bucket.count - static_cast<unsigned>(std::popcount(bucket.dead));
+  }
+  const uint64_t row = first < last ? image.buckets[first].first_row() : 0;
+  if (live > image.row_count || row > image.row_count - live) {
+    throw Error(Code::kCorruption, index.info().name + ": a damaged bucket");
+  }
+  auto feasigns = NewNumpy<uint64_t>({n});
+  auto mask = NewNumpy<bool>({n});
+  auto rows = NewNumpy<uint8_t>({live, image.row_bytes});
+  size_t at = 0;
+  for (uint64_t b = first; b < last; ++b) {
+    for (unsigned i = 0; i < image.buckets[b].count; ++i, ++at) {
+      feasigns.data()[at] = image.buckets[b].feasigns[i];
+      mask.data()[at] = !(image.buckets[b].dead >> i & 1);
+    }
+  }
+  std::memcpy(rows.data(), image.rows + row * image.row_bytes, live * image.row_bytes);
+  return nb::make_tuple(feasigns, mask, rows);
 }
 
 nb::list DescribeModels(const Store& store) {
@@ -158,7 +199,8 @@ void BindStore(nb::module_& m) {
       .def("retire", &Store::Retire, "model"_a, "version"_a, nb::call_guard<nb::gil_scoped_release>())
       .def_prop_ro("generation", &Store::generation)
       .def_prop_ro("resident_bytes", [](const Store& self) { return self.current()->resident_bytes(); })
-      .def("models", &DescribeModels)
+      .def("models", &DescribeModels,
+           nb::sig("def models(self) -> list[tuple[str, int, int, list[tuple[int, int, int, dict[str, CubeInfo]]]]]"))
       .def("lookup", &LookupIn, "table"_a, "feasigns"_a, "version"_a = 0);
 }
 
@@ -173,7 +215,33 @@ void BindIndex(nb::module_& m) {
           "path"_a, "residence"_a = "mapped", "check_all"_a = false)
       .def_prop_ro(
           "info", [](const Index& self) -> const IndexInfo& { return self.info(); }, nb::rv_policy::reference_internal)
-      .def_prop_ro("resident_bytes", &Index::resident_bytes);
+      .def_prop_ro("resident_bytes", &Index::resident_bytes)
+      .def("scan", &Scan, "bucket"_a, "buckets"_a)
+      .def(
+          "lookup",
+          [](const Index& self, Feasigns feasigns) {
+            Layers layers;
+            layers.images[layers.count++] = self.image();
+            layers.sharding = self.info().sharding;
+            layers.shard = self.info().shard;
+            layers.shards = self.info().shards;
+            return Ask(self.info(), feasigns, [&](uint8_t* rows, uint8_t* bits, size_t* hits) {
+              return LookupRows(layers, feasigns.data(), feasigns.size(), rows, bits, hits);
+            });
+          },
+          "feasigns"_a);
+  m.def(
+      "compact_cube_files",
+      [](const std::vector<std::string>& paths, uint64_t version, const std::string& out) {
+        nb::gil_scoped_release release;
+        std::vector<std::shared_ptr<const Index>> layers;
+        for (const std::string& path : paths) layers.push_back(Index::Open(path, Residence::kMapped, Check::kAll));
+        if (layers.empty()) throw Error(Code::kConfig, out + ": nothing to compact");
+        IndexInfo info = layers.front()->info();
+        info.version = version;
+        return Index::Compact(layers, info, out);
+      },
+      "paths"_a, "version"_a, "out"_a);
 }
 
 IndexInfo InfoOf(std::string name, const std::string& kind, const std::string& encoding, uint32_t dim,
@@ -201,12 +269,14 @@ void BindBuilder(nb::module_& m) {
           "__init__",
           [](Builder* self, std::string name, const std::string& kind, const std::string& encoding, uint32_t dim,
              uint32_t row_bytes, const std::string& sharding, uint32_t shards, uint64_t version, uint64_t parent,
-             std::string run_directory, uint64_t memory_bytes, uint64_t expected_rows, unsigned threads) {
+             std::string run_directory, uint64_t memory_bytes, uint64_t expected_rows, unsigned threads,
+             bool is_chain) {
             IndexInfo info = InfoOf(std::move(name), kind, encoding, dim, row_bytes, sharding, shards, version, parent);
-            new (self) Builder({std::move(info), std::move(run_directory), memory_bytes, expected_rows, threads});
+            new (self)
+                Builder({std::move(info), std::move(run_directory), memory_bytes, expected_rows, threads, is_chain});
           },
           "name"_a, "kind"_a, "encoding"_a, "dim"_a, "row_bytes"_a, "sharding"_a, "shards"_a, "version"_a, "parent"_a,
-          "run_directory"_a, "memory_bytes"_a, "expected_rows"_a = 0, "threads"_a = 1)
+          "run_directory"_a, "memory_bytes"_a, "expected_rows"_a = 0, "threads"_a = 1, "is_chain"_a = false)
       .def(
           "add",
           [](Builder& self, Feasigns feasigns, Rows rows) {

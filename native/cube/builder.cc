@@ -17,7 +17,8 @@
 namespace elasticctr::cube {
 namespace {
 
-// A record is the feasign, its row and, in a delta, one byte: 1 for a tombstone, whose row is meaningless.
+// A record is the feasign, its row and, where feasigns can be gone, one byte: 1 for a tombstone, whose row is
+// meaningless.
 constexpr uint64_t kPartitionBytes = uint64_t{1} << 20;  // sorted inside the cache of a core
 constexpr size_t kMostPartitions = 8192;
 constexpr uint64_t kLeastMemory = uint64_t{16} << 20;
@@ -70,10 +71,10 @@ struct Builder::Rep {
   explicit Rep(const BuilderOptions& given)
       : options(Checked(given)),
         row_bytes(options.info.row_bytes),
-        is_delta(options.info.kind == Kind::kDelta),
+        has_gone(options.is_chain || options.info.kind == Kind::kDelta),
         ranges(RangesFor(options, 8 + row_bytes + 1)),
         range_bits(static_cast<unsigned>(std::countr_zero(ranges))),
-        partitions(ranges * options.info.shards, 8 + row_bytes + (is_delta ? 1 : 0), options.memory_bytes / 8 * 5,
+        partitions(ranges * options.info.shards, 8 + row_bytes + (has_gone ? 1 : 0), options.memory_bytes / 8 * 5,
                    options.run_directory),
         counted(options.info.shards, options.info) {
     for (uint32_t shard = 0; shard < options.info.shards; ++shard) counted[shard].shard = shard;
@@ -93,7 +94,7 @@ struct Builder::Rep {
 
   const BuilderOptions options;
   const size_t row_bytes;
-  const bool is_delta;
+  const bool has_gone;
   const size_t ranges;
   const unsigned range_bits;
   Partitions partitions;
@@ -102,7 +103,7 @@ struct Builder::Rep {
 };
 
 // One pass of counting by the next bits of the place leaves a few entries to each bin. It is stable, so of equal
-// feasigns the last stands last. Returns how many were given again.
+// feasigns the last stands last. Returns how many records did not count.
 uint64_t Builder::Rep::Sort(size_t partition, Scratch* scratch) const {
   const auto stretches = partitions.Read(partition, &scratch->buffer);
   const size_t record_bytes = partitions.record_bytes(), n = partitions.records(partition);
@@ -122,7 +123,7 @@ uint64_t Builder::Rep::Sort(size_t partition, Scratch* scratch) const {
     for (size_t i = 0; i < stretch.records; ++i) {
       const uint8_t* record = stretch.data + i * record_bytes;
       const uint64_t feasign = DecodeFixed64(record), place = PlaceOf(feasign);
-      const bool is_dead = is_delta && record[8 + row_bytes] != 0;
+      const bool is_dead = has_gone && record[8 + row_bytes] != 0;
       entries[starts[bin_of(place)]++] = {place, feasign, is_dead ? nullptr : record + 8};
     }
   }
@@ -133,14 +134,15 @@ uint64_t Builder::Rep::Sort(size_t partition, Scratch* scratch) const {
   size_t kept = 0;
   for (size_t i = 0; i < n; ++i) {
     if (i + 1 < n && entries[i + 1].feasign == entries[i].feasign) continue;
+    if (options.is_chain && entries[i].row == nullptr) continue;
     entries[kept++] = entries[i];
   }
   entries.resize(kept);
   return n - kept;
 }
 
-// Sorts every partition and writes them in order. Before anything is counted, feasigns that came twice are found too
-// late: a shard with such is not written then, only counted.
+// Sorts every partition and writes them in order. A file is begun with the number of its entries, so records that turn
+// out not to count come too late for it: that shard is only counted, and written by a second pass.
 void Builder::Rep::Pass(const std::vector<std::string>& paths, bool is_counted, BuilderResult* result) {
   const size_t shards = options.info.shards;
   std::vector<std::unique_ptr<Writer>> writers(shards);
@@ -213,14 +215,14 @@ void Builder::Add(const uint64_t* feasigns, const uint8_t* rows, size_t n) {
     uint8_t* record = rep.partitions.Append(rep.PartitionOf(feasigns[i], Mix64(feasigns[i])));
     EncodeFixed64(record, feasigns[i]);
     std::memcpy(record + 8, rows + i * rep.row_bytes, rep.row_bytes);
-    if (rep.is_delta) record[8 + rep.row_bytes] = 0;
+    if (rep.has_gone) record[8 + rep.row_bytes] = 0;
   }
 }
 
 void Builder::AddGone(const uint64_t* feasigns, size_t n) {
   Rep& rep = *rep_;
   if (n == 0) return;
-  if (!rep.is_delta) {
+  if (!rep.has_gone) {
     throw Error(Code::kFailedPrecondition, rep.options.info.name + ": a base cannot say that feasigns are gone");
   }
   for (size_t i = 0; i < n; ++i) {
@@ -240,7 +242,10 @@ BuilderResult Builder::Finish(const std::vector<std::string>& paths) {
                                      std::to_string(paths.size()) + " paths");
   }
   for (size_t p = 0; p < rep.partitions.size(); ++p) rep.counted[p / rep.ranges].rows += rep.partitions.records(p);
-  for (IndexInfo& info : rep.counted) info.rows -= info.tombstones;
+  for (IndexInfo& info : rep.counted) {
+    info.rows -= info.tombstones;
+    if (rep.options.is_chain) info.tombstones = 0;
+  }
   BuilderResult result;
   rep.Pass(paths, false, &result);
   if (result.duplicates > 0) {

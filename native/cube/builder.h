@@ -22,11 +22,12 @@ struct BuilderOptions {
   uint64_t memory_bytes = uint64_t{1} << 30;
   uint64_t expected_rows = 0;  // 0: unknown
   unsigned threads = 1;
+  bool is_chain = false;  // a base from a base and its deltas in order: gone feasigns only take away what came before
 };
 
 struct BuilderResult {
   std::vector<IndexInfo> files;  // one per shard
-  uint64_t duplicates = 0;       // rows and tombstones given for feasigns that came again
+  uint64_t duplicates = 0;       // rows and tombstones that did not count because their feasign came again
   uint64_t run_bytes = 0;        // written to run files
 };
 
@@ -41,7 +42,7 @@ class Builder {
   uint32_t row_bytes() const;
   // n rows of row_bytes().
   void Add(const uint64_t* feasigns, const uint8_t* rows, size_t n);
-  // Feasigns that are gone. Throws FailedPrecondition in a base.
+  // Feasigns that are gone. Throws FailedPrecondition in a base that is not made of a chain.
   void AddGone(const uint64_t* feasigns, size_t n);
   // Writes one file per shard. REQUIRES: as many paths as shards; called once. The files are not synced.
   BuilderResult Finish(const std::vector<std::string>& paths);

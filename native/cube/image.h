@@ -18,6 +18,12 @@ struct Image {
   uint32_t row_bytes = 0;
 
   uint64_t entries() const { return row_count + tombstones; }
+
+  static Image Of(const IndexInfo& info, const uint8_t* rows, const uint8_t* buckets) {
+    return {
+        rows,          reinterpret_cast<const Bucket*>(buckets), info.homes, info.buckets, info.rows, info.tombstones,
+        info.row_bytes};
+  }
 };
 
 // One feasign of an image or of a file to be written.

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "cube/format.h"
 #include "cube/image.h"
@@ -23,6 +24,12 @@ class Index {
   // The rows and tombstones of `newer` over those of `older`, in memory of its own. REQUIRES: both checked and of one
   // table and shard. The result is a delta: version of `newer`, parent of `older`.
   static std::shared_ptr<const Index> Merge(const Index& newer, const Index& older);
+
+  // Writes what layers, newest first, add up to as a base at `path`: rows of a later one stand for those of an earlier,
+  // tombstones take them away. `info` gives name, version and the rest that the files have in common. Two walks over
+  // the layers, no memory of its own; not synced. REQUIRES: all checked, of one table and shard.
+  static IndexInfo Compact(const std::vector<std::shared_ptr<const Index>>& layers, const IndexInfo& info,
+                           const std::string& path);
 
   const IndexInfo& info() const { return info_; }
   const Image& image() const { return image_; }

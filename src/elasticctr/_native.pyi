@@ -507,7 +507,6 @@ def exact_auc(
     weights: Annotated[NDArray[numpy.float32], dict(shape=(None,), order="C", device="cpu", writable=False)]
     | None = None,
 ) -> float: ...
-
 class CubeServer:
     def __init__(
         self,
@@ -586,6 +585,12 @@ class CubeIndex:
     def info(self) -> CubeInfo: ...
     @property
     def resident_bytes(self) -> int: ...
+    def scan(self, bucket: int, buckets: int) -> tuple[Any, ...]: ...
+    def lookup(
+        self, feasigns: Annotated[NDArray[numpy.uint64], dict(shape=(None,), order="C", device="cpu", writable=False)]
+    ) -> tuple[NDArray[numpy.uint8], NDArray[numpy.bool_]]: ...
+
+def compact_cube_files(paths: Sequence[str], version: int, out: str) -> CubeInfo: ...
 
 class CubeStore:
     @staticmethod
@@ -597,7 +602,7 @@ class CubeStore:
     def generation(self) -> int: ...
     @property
     def resident_bytes(self) -> int: ...
-    def models(self) -> list[Any]: ...
+    def models(self) -> list[tuple[str, int, int, list[tuple[int, int, int, dict[str, CubeInfo]]]]]: ...
     def lookup(
         self,
         table: str,
@@ -621,6 +626,7 @@ class CubeBuilder:
         memory_bytes: int,
         expected_rows: int = 0,
         threads: int = 1,
+        is_chain: bool = False,
     ) -> None: ...
     def add(
         self,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import typer
 
 from elasticctr.cli.cube_agent import agent
+from elasticctr.cli.cube_build import build, compact
 from elasticctr.cli.cube_export import export
 from elasticctr.cli.cube_server import server
 
@@ -15,6 +16,8 @@ app = typer.Typer(
     rich_markup_mode="markdown",
 )
 
+app.command("build")(build)
+app.command("compact")(compact)
 app.command("export")(export)
 app.command("agent")(agent)
 app.command("server")(server)
