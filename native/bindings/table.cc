@@ -215,6 +215,7 @@ void BindStats(nb::module_& m) {
       .def_ro("index_bytes", &TableStats::index_bytes)
       .def_ro("pending", &TableStats::pending)
       .def_ro("pending_bytes", &TableStats::pending_bytes)
+      .def_ro("mark_bytes", &TableStats::mark_bytes)
       .def_ro("steps", &TableStats::steps);
 }
 
@@ -278,14 +279,16 @@ void BindTableClass(nb::module_& m) {
           "feasigns"_a)
       .def(
           "export_rows",
-          [](const Table& self, uint32_t first, uint32_t last, size_t limit, uint64_t cursor) {
+          [](const Table& self, uint32_t first, uint32_t last, size_t limit, uint64_t cursor,
+             const std::optional<std::tuple<uint32_t, uint64_t>>& since) {
+            const Mark mark = since ? Mark{std::get<0>(*since), std::get<1>(*since)} : Mark{};
             std::vector<uint64_t> feasigns;
             std::vector<float> weights;
             std::vector<Counters> counters;
             uint64_t next;
             {
               nb::gil_scoped_release release;
-              next = self.Export(first, last, limit, cursor, &feasigns, &weights, &counters);
+              next = self.Export(first, last, limit, cursor, &feasigns, &weights, &counters, since ? &mark : nullptr);
             }
             const size_t n = feasigns.size();
             return nb::make_tuple(next, MoveToNumpy(std::move(feasigns), {n}),
@@ -293,7 +296,38 @@ void BindTableClass(nb::module_& m) {
                                   CounterArray(counters, &Counters::show), CounterArray(counters, &Counters::click),
                                   LastSeenArray(counters));
           },
-          "first_bucket"_a, "last_bucket"_a, "limit"_a, "cursor"_a)
+          "first_bucket"_a, "last_bucket"_a, "limit"_a, "cursor"_a, "since"_a.none() = nb::none())
+      .def("mark",
+           [](Table& self) {
+             Mark mark;
+             {
+               nb::gil_scoped_release release;
+               mark = self.SetMark();
+             }
+             return std::make_tuple(mark.epoch, mark.id);
+           })
+      .def(
+          "knows", [](const Table& self, uint32_t epoch, uint64_t id) { return self.Knows({epoch, id}); }, "epoch"_a,
+          "id"_a)
+      .def(
+          "gone",
+          [](const Table& self, uint32_t epoch, uint64_t id) {
+            std::vector<uint64_t> gone;
+            {
+              nb::gil_scoped_release release;
+              gone = self.Gone({epoch, id});
+            }
+            const size_t n = gone.size();
+            return MoveToNumpy(std::move(gone), {n});
+          },
+          "epoch"_a, "id"_a)
+      .def(
+          "forget",
+          [](Table& self, uint32_t epoch, uint64_t id) {
+            nb::gil_scoped_release release;
+            self.Forget({epoch, id});
+          },
+          "epoch"_a, "id"_a)
       .def("decay", &Table::Decay, "rate"_a, nb::call_guard<nb::gil_scoped_release>())
       .def(
           "evict",

@@ -30,6 +30,8 @@ class RowArena {
   // when memory is exhausted.
   uint32_t Take();
   void Return(uint32_t extent);
+  // Past the highest number of any row taken so far.
+  uint64_t end() const { return next_; }
   // Forgets all extents and gives their memory back.
   void Reset();
 

@@ -1,4 +1,4 @@
-// Reading and dropping rows outside of training: get, export, decay, evict, erase.
+// Reading and dropping rows outside of training: get, export, marks, decay, evict, erase.
 
 #include <algorithm>
 #include <mutex>
@@ -34,7 +34,7 @@ void Table::Get(std::span<const uint64_t> feasigns, float* weights, bool* found,
       }
       if (found != nullptr) found[begin + i] = rows[i] != 0;
       if (counters != nullptr) {
-        counters[begin + i] = layout_.has_counters() ? *RowLayout::GetCounters(row) : Counters{};
+        counters[begin + i] = layout_.has_counters() ? RowLayout::GetCounters(row) : Counters{};
       }
     }
   });
@@ -42,14 +42,17 @@ void Table::Get(std::span<const uint64_t> feasigns, float* weights, bool* found,
 
 // A cursor is (shard, local row number).
 uint64_t Table::Export(uint32_t first, uint32_t last, size_t limit, uint64_t cursor, std::vector<uint64_t>* feasigns,
-                       std::vector<float>* weights, std::vector<Counters>* counters) const {
+                       std::vector<float>* weights, std::vector<Counters>* counters, const Mark* since) const {
   std::shared_lock reading(mutex_);
+  if (since != nullptr) RequireKnown(*since);
   constexpr size_t kBucketsPerShard = kBuckets / kShards;
   size_t s = cursor == 0 ? first / kBucketsPerShard : cursor >> 32;
   uint32_t local = cursor == 0 ? 1 : static_cast<uint32_t>(cursor);
   for (; s < kShards && s * kBucketsPerShard < last; ++s, local = 1) {
     for (; local <= shards_[s].rows.count(); ++local) {
-      const std::byte* row = Row(shards_[s], local);
+      const uint32_t number = shards_[s].rows.Number(local);
+      if (since != nullptr && !marks_.IsAfter(StampOf(number), *since)) continue;
+      const std::byte* row = Row(number);
       const uint64_t feasign = RowLayout::Key(row);
       const uint32_t bucket = BucketOf(feasign);
       if (bucket < first || bucket >= last) continue;
@@ -57,10 +60,82 @@ uint64_t Table::Export(uint32_t first, uint32_t last, size_t limit, uint64_t cur
       const float* from = RowLayout::Floats(row, layout_.weights_offset());
       feasigns->push_back(feasign);
       weights->insert(weights->end(), from, from + layout_.weights_dim());
-      counters->push_back(layout_.has_counters() ? *RowLayout::GetCounters(row) : Counters{});
+      counters->push_back(layout_.has_counters() ? RowLayout::GetCounters(row) : Counters{});
     }
   }
   return 0;
+}
+
+uint8_t Table::StampOf(uint32_t row) const {
+  return layout_.has_counters() && RowLayout::IsTouched(Row(row)) ? marks_.code() : marks_.Get(row);
+}
+
+void Table::FoldTouched() {
+  if (!layout_.has_counters() || !marks_.is_on()) return;
+  ThreadPool::Default().Run(kShards, [&](size_t s) {
+    for (uint32_t local = 1; local <= shards_[s].rows.count(); ++local) {
+      const uint32_t number = shards_[s].rows.Number(local);
+      if (!RowLayout::IsTouched(Row(number))) continue;
+      marks_.Stamp(number);
+      RowLayout::ClearTouched(Row(number));
+    }
+  });
+}
+
+Mark Table::SetMark() {
+  std::unique_lock writing(mutex_);
+  FoldTouched();
+  const Mark mark = marks_.Next();
+  for (uint64_t row = 0; row < arena_.end(); row += RowArena::kExtentRows) marks_.Ensure(static_cast<uint32_t>(row));
+  DropOldMarks();
+  if (marks_.epoch() <= Marks::kRemembered) return mark;
+  // The stamp of the epoch that begins is that of one 255 marks ago.
+  ThreadPool::Default().Run(kShards, [&](size_t s) {
+    for (uint32_t local = 1; local <= shards_[s].rows.count(); ++local) {
+      const uint32_t number = shards_[s].rows.Number(local);
+      if (marks_.Get(number) == marks_.code()) marks_.Put(number, Marks::kLongAgo);
+    }
+  });
+  return mark;
+}
+
+bool Table::Knows(const Mark& mark) const {
+  std::shared_lock reading(mutex_);
+  return marks_.Knows(mark);
+}
+
+void Table::RequireKnown(const Mark& mark) const {
+  if (!marks_.Knows(mark)) {
+    throw Error(Code::kFailedPrecondition,
+                "table '" + settings_.name + "': what changed since mark " + std::to_string(mark.epoch) +
+                    " is not known: it is of another history of this table, or too old; take all rows");
+  }
+}
+
+std::vector<uint64_t> Table::Gone(const Mark& since) const {
+  std::shared_lock reading(mutex_);
+  RequireKnown(since);
+  std::vector<uint64_t> gone;
+  for (const Shard& shard : shards_) {
+    for (const auto& [feasign, epoch] : shard.gone) {
+      if (epoch > since.epoch) gone.push_back(feasign);
+    }
+  }
+  std::sort(gone.begin(), gone.end());
+  return gone;
+}
+
+void Table::Forget(const Mark& mark) {
+  std::unique_lock writing(mutex_);
+  if (!marks_.Knows(mark)) return;
+  marks_.Forget(mark);
+  DropOldMarks();
+}
+
+void Table::DropOldMarks() {
+  for (Shard& shard : shards_) {
+    std::erase_if(shard.gone, [&](const auto& entry) { return entry.second <= marks_.oldest(); });
+  }
 }
 
 void Table::Decay(float rate) {
@@ -87,8 +162,13 @@ uint64_t Table::Compact(Keep&& keep) {
     uint32_t kept = 0;
     for (uint32_t local = 1; local <= shard.rows.count(); ++local) {
       const std::byte* row = Row(shard, local);
-      if (!keep(s, row)) continue;
-      if (++kept != local) std::memcpy(Row(shard, kept), row, layout_.stride());
+      if (!keep(s, row)) {
+        if (marks_.is_on()) shard.gone[RowLayout::Key(row)] = marks_.epoch();
+        continue;
+      }
+      if (++kept == local) continue;
+      std::memcpy(Row(shard, kept), row, layout_.stride());
+      if (marks_.is_on()) marks_.Put(shard.rows.Number(kept), marks_.Get(shard.rows.Number(local)));
     }
     if (kept == shard.rows.count()) return;
     dropped[s] = shard.rows.count() - kept;
@@ -104,9 +184,9 @@ uint64_t Table::Evict(const EvictRule& rule) {
   std::unique_lock writing(mutex_);
   RequireCounters("evict");
   return Compact([&](size_t, const std::byte* row) {
-    const Counters* counters = RowLayout::GetCounters(row);
-    const float score = rule.show_weight * (counters->show - counters->click) + rule.click_weight * counters->click;
-    return score >= rule.min_score && counters->last_seen >= rule.oldest;
+    const Counters counters = RowLayout::GetCounters(row);
+    const float score = rule.show_weight * (counters.show - counters.click) + rule.click_weight * counters.click;
+    return score >= rule.min_score && counters.last_seen >= rule.oldest;
   });
 }
 

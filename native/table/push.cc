@@ -9,6 +9,7 @@
 #include "table/buffer.h"
 #include "table/optimizer/rows.h"
 #include "table/table.h"
+#include "util/status.h"
 #include "util/target.h"
 #include "util/thread_pool.h"
 
@@ -205,6 +206,10 @@ void Table::Push(const Lookup& lookup, const Layout& layout, const std::vector<T
   std::unique_lock writing(mutex_);
   CheckFound(lookup, layout);
   layout.CheckTargets(gradients, lookup.samples());
+  if (samples.now >= RowLayout::kTouched) {
+    throw Error(Code::kConfig, "table '" + settings_.name + "': a time of " + std::to_string(samples.now) +
+                                   " for last-seen is too large; count days, hours or steps below 2^31");
+  }
   ++steps_;
   if (lookup.distinct() == 0) return;
   Work work{lookup,
@@ -218,6 +223,7 @@ void Table::Push(const Lookup& lookup, const Layout& layout, const std::vector<T
     work.slots.push_back(
         {target.data, target.sample_stride, target.value_stride, slot.columns.data(), slot.length, slot.pooling});
   }
+  const uint32_t seen = samples.now | (marks_.is_on() ? RowLayout::kTouched : 0);
   const size_t width = layout_.weights_dim();
   const size_t block_size = std::clamp<size_t>(kBlockFloats / width, 1, kMaxBlock);
   ThreadPool::Default().Run((lookup.distinct() + block_size - 1) / block_size, [&](size_t number) {
@@ -254,14 +260,19 @@ void Table::Push(const Lookup& lookup, const Layout& layout, const std::vector<T
       optimizers_[s]->Step(step);
       BoundWeights(step, settings_.segments[s].optimizer.weight_bound);
     }
-    if (!layout_.has_counters()) return;
+    if (!layout_.has_counters()) {
+      for (size_t i = 0; marks_.is_on() && i < count; ++i) {
+        if (lookup.rows()[begin + i] != 0) marks_.Stamp(lookup.rows()[begin + i]);
+      }
+      return;
+    }
     for (size_t i = 0; i < count; ++i) {
       const uint32_t row = lookup.rows()[begin + i];
       if (row == 0) continue;
       Counters* counters = RowLayout::MutableCounters(Row(row));
       counters->show += block.sums[i].show;
       counters->click += block.sums[i].click;
-      counters->last_seen = samples.now;
+      counters->last_seen = seen;
     }
   });
 }

@@ -1,7 +1,10 @@
 // The layout of a row, and the only place that knows it:
-//   key u64 | show f32 | click f32 | last_seen u32 | weights of all segments | optimizer state of all segments
-// The three counters are there only if the table keeps them. Weights stand before all state so that a pull
-// reads the fewest cache lines; a row of 9 weights with Adam is exactly 128 bytes, all weights in the first 64.
+//   key u64 | show f32 | click f32 | last_seen u31, touched bit | weights of all segments | optimizer state of all
+//   segments
+// The counters are there only if the table keeps them. The touched bit says that the row changed since the table's
+// last mark: it stands where a push writes anyway, so noting a change costs nothing. Weights stand before all state so
+// that a pull reads the fewest cache lines; a row of 9 weights with Adam is exactly 128 bytes, all weights in the
+// first 64.
 #pragma once
 
 #include <cstddef>
@@ -54,11 +57,20 @@ class RowLayout {
     return reinterpret_cast<const float*>(row + offset);
   }
 
-  // REQUIRES: has_counters().
-  static Counters* MutableCounters(std::byte* row) { return reinterpret_cast<Counters*>(row + kCountersOffset); }
-  static const Counters* GetCounters(const std::byte* row) {
-    return reinterpret_cast<const Counters*>(row + kCountersOffset);
+  // REQUIRES, all below: has_counters().
+  static Counters GetCounters(const std::byte* row) {
+    Counters counters = *reinterpret_cast<const Counters*>(row + kCountersOffset);
+    counters.last_seen &= ~kTouched;
+    return counters;
   }
+  // For changes. `last_seen` holds the touched bit.
+  static Counters* MutableCounters(std::byte* row) { return reinterpret_cast<Counters*>(row + kCountersOffset); }
+  static bool IsTouched(const std::byte* row) {
+    return (reinterpret_cast<const Counters*>(row + kCountersOffset)->last_seen & kTouched) != 0;
+  }
+  static void ClearTouched(std::byte* row) { MutableCounters(row)->last_seen &= ~kTouched; }
+
+  static constexpr uint32_t kTouched = 1u << 31;
 
  private:
   static constexpr size_t kCountersOffset = 8;

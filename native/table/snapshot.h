@@ -14,11 +14,13 @@ namespace elasticctr {
 
 inline constexpr char kSnapshotMagic[8] = {'E', 'C', 'T', 'R', 'T', 'B', 'L', '\0'};
 inline constexpr char kSnapshotEndMagic[8] = {'E', 'C', 'T', 'R', 'E', 'N', 'D', '\0'};
-inline constexpr uint32_t kSnapshotVersion = 1;
+inline constexpr uint32_t kSnapshotVersion = 1;         // of a table that was never marked
+inline constexpr uint32_t kSnapshotVersionMarked = 2;   // with blocks of stamps, gone feasigns and marks
 inline constexpr size_t kBlockBytes = size_t{1} << 20;  // of payload, unless one row is larger
 inline constexpr size_t kPendingBytes = 10;             // feasign u64, count u16
+inline constexpr size_t kGoneBytes = 12;                // feasign u64, epoch u32
 
-enum class BlockKind : uint16_t { kRows = 1, kPending = 2 };
+enum class BlockKind : uint16_t { kRows = 1, kPending = 2, kStamps = 3, kGone = 4, kMarks = 5 };
 
 // As it stands on disk. `crc` covers the 60 bytes before it, the layout and the note.
 struct SnapshotHeader {
@@ -95,8 +97,11 @@ class SnapshotReader {
   void CheckLayout(const std::string& layout) const;
   void FindBlocks();
   void CheckFooter();
+  // Bytes of one thing in a block of this kind; 0 for a kind this file cannot hold.
+  size_t UnitOf(BlockKind kind) const;
   void ReadBlock(const Block& block, std::vector<std::byte>* payload) const;
   void ReadShard(size_t shard);
+  void ReadMarks(const Block& block, const std::vector<std::byte>& payload);
 
   Table* table_;
   const File& file_;

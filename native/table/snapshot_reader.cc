@@ -50,10 +50,9 @@ void SnapshotReader::ReadHeader() {
   file_.Read(texts.data(), texts.size(), sizeof header_);
   const uint32_t crc = Crc32c(0, &header_, offsetof(SnapshotHeader, crc));
   if (Crc32c(crc, texts.data(), texts.size()) != header_.crc) Corrupt(0, "the header fails its checksum");
-  if (header_.version != kSnapshotVersion) {
+  if (header_.version != kSnapshotVersion && header_.version != kSnapshotVersionMarked) {
     throw Error(Code::kFailedPrecondition, file_.path() + ": table format " + std::to_string(header_.version) +
-                                               "; this version of ElasticCTR reads format " +
-                                               std::to_string(kSnapshotVersion));
+                                               "; this version of ElasticCTR reads formats 1 and 2");
   }
   CheckLayout(texts.substr(0, header_.layout_bytes));
   body_ = sizeof header_ + texts.size();
@@ -71,28 +70,36 @@ void SnapshotReader::CheckLayout(const std::string& layout) const {
   }
 }
 
+size_t SnapshotReader::UnitOf(BlockKind kind) const {
+  if (kind == BlockKind::kRows) return header_.row_bytes;
+  if (kind == BlockKind::kPending) return kPendingBytes;
+  if (header_.version == kSnapshotVersion) return 0;
+  return kind == BlockKind::kStamps ? 1 : kind == BlockKind::kGone ? kGoneBytes : kind == BlockKind::kMarks ? 8 : 0;
+}
+
 // Walks from block to block without reading what is inside.
 void SnapshotReader::FindBlocks() {
   shards_.resize(Table::kShards);
-  uint64_t rows = 0, pending = 0, offset = body_;
+  uint64_t rows = 0, pending = 0, stamps = 0, marks = 0, offset = body_;
   size_t last_shard = 0;
   while (offset + sizeof(SnapshotFooter) < size_) {
     if (offset + sizeof(BlockHeader) > size_) Corrupt(offset, "cut short within a block's header");
     Block block{offset, {}};
     BlockHeader& header = block.header;
     file_.Read(&header, sizeof header, offset);
-    const bool is_rows = header.kind == BlockKind::kRows;
-    const uint64_t unit = is_rows ? header_.row_bytes : kPendingBytes;
-    if ((!is_rows && header.kind != BlockKind::kPending) || header.shard >= Table::kShards ||
-        header.shard < last_shard || header.count == 0 || header.count > RowsPerBlock(unit) || header.zero != 0 ||
-        header.payload_bytes != header.count * unit) {
+    const uint64_t unit = UnitOf(header.kind);
+    if (unit == 0 || header.shard >= Table::kShards || header.shard < last_shard || header.count == 0 ||
+        header.count > RowsPerBlock(unit) || header.zero != 0 || header.payload_bytes != header.count * unit) {
       Corrupt(offset, "a block's header contradicts itself");
     }
     if (header.payload_bytes > size_ - sizeof(SnapshotFooter) - sizeof header ||
         offset > size_ - sizeof(SnapshotFooter) - sizeof header - header.payload_bytes) {
       Corrupt(offset, "cut short within a block");
     }
-    (is_rows ? rows : pending) += header.count;
+    if (header.kind == BlockKind::kRows) rows += header.count;
+    if (header.kind == BlockKind::kPending) pending += header.count;
+    if (header.kind == BlockKind::kStamps) stamps += header.count;
+    if (header.kind == BlockKind::kMarks) ++marks;
     last_shard = header.shard;
     shards_[header.shard].push_back(block);
     offset += sizeof header + header.payload_bytes;
@@ -102,6 +109,10 @@ void SnapshotReader::FindBlocks() {
     Corrupt(offset, "holds " + std::to_string(rows) + " rows and " + std::to_string(pending) +
                         " pending feasigns, its header says " + std::to_string(header_.rows) + " and " +
                         std::to_string(header_.pending));
+  }
+  if (header_.version == kSnapshotVersionMarked && (stamps != rows || marks != 1)) {
+    Corrupt(offset, "holds " + std::to_string(stamps) + " stamps for " + std::to_string(rows) + " rows and " +
+                        std::to_string(marks) + " lists of marks");
   }
 }
 
@@ -141,9 +152,23 @@ void SnapshotReader::ReadShard(size_t s) {
   auto& shard = table_->shards_[s];
   const size_t stride = table_->layout_.stride();
   std::vector<std::byte> payload;
+  uint32_t stamped = 0;
   for (const Block& block : shards_[s]) {
     ReadBlock(block, &payload);
     const std::byte* from = payload.data();
+    if (block.header.kind == BlockKind::kMarks) {
+      ReadMarks(block, payload);
+      continue;
+    }
+    if (block.header.kind == BlockKind::kStamps) {
+      if (stamped + block.header.count > shard.rows.count()) Corrupt(block.offset, "more stamps than rows before them");
+      for (uint32_t i = 0; i < block.header.count; ++i) {
+        const uint32_t number = shard.rows.Number(++stamped);
+        table_->marks_.Ensure(number);
+        table_->marks_.Put(number, static_cast<uint8_t>(from[i]));
+      }
+      continue;
+    }
     for (uint32_t i = 0; i < block.header.count; ++i) {
       const uint64_t feasign = DecodeFixed64(from);
       if (Table::ShardOfHash(Mix64(feasign)) != s) {
@@ -154,6 +179,11 @@ void SnapshotReader::ReadShard(size_t s) {
         std::memset(row + header_.row_bytes, 0, stride - header_.row_bytes);
         std::memcpy(row, from, header_.row_bytes);
         from += header_.row_bytes;
+      } else if (block.header.kind == BlockKind::kGone) {
+        uint32_t epoch;
+        std::memcpy(&epoch, from + sizeof feasign, sizeof epoch);
+        shard.gone[feasign] = epoch;
+        from += kGoneBytes;
       } else {
         uint16_t count;
         std::memcpy(&count, from + sizeof feasign, sizeof count);
@@ -162,7 +192,21 @@ void SnapshotReader::ReadShard(size_t s) {
       }
     }
   }
+  if (header_.version == kSnapshotVersionMarked && stamped != shard.rows.count()) {
+    Corrupt(body_, "shard " + std::to_string(s) + " has rows without stamps");
+  }
   shard.index.Rebuild(shard.rows.count(), table_->KeysOf(shard));
+}
+
+void SnapshotReader::ReadMarks(const Block& block, const std::vector<std::byte>& payload) {
+  const uint64_t epoch = DecodeFixed64(payload.data());
+  const uint32_t count = block.header.count - 1;
+  if (epoch == 0 || epoch > UINT32_MAX || count > Marks::kRemembered || count > epoch) {
+    Corrupt(block.offset, "a list of marks that cannot be");
+  }
+  std::deque<uint64_t> ids;
+  for (uint32_t i = 1; i <= count; ++i) ids.push_back(DecodeFixed64(payload.data() + i * sizeof(uint64_t)));
+  table_->marks_.Restore(static_cast<uint32_t>(epoch), std::move(ids));
 }
 
 }  // namespace elasticctr

@@ -40,7 +40,7 @@ uint64_t SnapshotWriter::WriteHeader(const std::string& note) const {
   const std::string& layout = table_.layout_.description();
   SnapshotHeader header{};
   std::memcpy(header.magic, kSnapshotMagic, sizeof header.magic);
-  header.version = kSnapshotVersion;
+  header.version = table_.marks_.is_on() ? kSnapshotVersionMarked : kSnapshotVersion;
   header.layout_bytes = static_cast<uint32_t>(layout.size());
   header.note_bytes = static_cast<uint32_t>(note.size());
   header.shards = Table::kShards;
@@ -66,7 +66,11 @@ uint64_t SnapshotWriter::ShardBytes(size_t s) const {
     return count * unit + (count + per_block - 1) / per_block * sizeof(BlockHeader);
   };
   const auto& shard = table_.shards_[s];
-  return bytes_of(shard.rows.count(), table_.layout_.used_bytes()) + bytes_of(shard.pending.size(), kPendingBytes);
+  uint64_t bytes =
+      bytes_of(shard.rows.count(), table_.layout_.used_bytes()) + bytes_of(shard.pending.size(), kPendingBytes);
+  if (!table_.marks_.is_on()) return bytes;
+  bytes += bytes_of(shard.rows.count(), 1) + bytes_of(shard.gone.size(), kGoneBytes);
+  return s == 0 ? bytes + bytes_of(table_.marks_.ids().size() + 1, sizeof(uint64_t)) : bytes;
 }
 
 void SnapshotWriter::WriteShard(size_t s, Region* region) const {
@@ -90,6 +94,7 @@ void SnapshotWriter::WriteShard(size_t s, Region* region) const {
   const size_t row_bytes = table_.layout_.used_bytes();
   write_blocks(BlockKind::kRows, shard.rows.count(), row_bytes, [&](size_t i, std::byte* to) {
     std::memcpy(to, table_.Row(shard, static_cast<uint32_t>(i + 1)), row_bytes);
+    if (table_.marks_.is_on() && table_.layout_.has_counters()) RowLayout::ClearTouched(to);
   });
   // Sorted, so that the same table always gives the same bytes.
   std::vector<std::pair<uint64_t, uint16_t>> pending;
@@ -99,6 +104,20 @@ void SnapshotWriter::WriteShard(size_t s, Region* region) const {
     EncodeFixed64(to, pending[i].first);
     std::memcpy(to + sizeof(uint64_t), &pending[i].second, sizeof(uint16_t));
   });
+  const Marks& marks = table_.marks_;
+  if (!marks.is_on()) return;
+  write_blocks(BlockKind::kStamps, shard.rows.count(), 1, [&](size_t i, std::byte* to) {
+    *to = std::byte{table_.StampOf(shard.rows.Number(static_cast<uint32_t>(i + 1)))};
+  });
+  std::vector<std::pair<uint64_t, uint32_t>> gone(shard.gone.begin(), shard.gone.end());
+  std::sort(gone.begin(), gone.end());
+  write_blocks(BlockKind::kGone, gone.size(), kGoneBytes, [&](size_t i, std::byte* to) {
+    EncodeFixed64(to, gone[i].first);
+    std::memcpy(to + sizeof(uint64_t), &gone[i].second, sizeof(uint32_t));
+  });
+  if (s != 0) return;
+  write_blocks(BlockKind::kMarks, marks.ids().size() + 1, sizeof(uint64_t),
+               [&](size_t i, std::byte* to) { EncodeFixed64(to, i == 0 ? marks.epoch() : marks.ids()[i - 1]); });
 }
 
 }  // namespace elasticctr

@@ -10,9 +10,10 @@
 namespace elasticctr {
 namespace {
 
-constexpr size_t kFindBlock = 512;   // feasigns per task
-constexpr size_t kAhead = 32;        // searches under way at once
-constexpr size_t kFewMissing = 128;  // inserted by one thread
+constexpr size_t kFindBlock = 512;    // feasigns per task
+constexpr size_t kAhead = 32;         // searches under way at once
+constexpr size_t kFewMissing = 128;   // inserted by one thread
+constexpr size_t kGoneMapBytes = 40;  // about what a map takes for one
 
 TableSettings Checked(TableSettings settings) {
   settings.Check();
@@ -35,8 +36,10 @@ void Table::Clear() {
   for (Shard& shard : shards_) {
     shard.rows.Clear();
     shard.pending.Clear();
+    shard.gone.clear();
     shard.index.Rebuild(0, KeysOf(shard));
   }
+  marks_.Clear();
   ++generation_;
 }
 
@@ -146,6 +149,11 @@ uint32_t Table::AddRow(Shard& shard, uint64_t feasign) {
     optimizers_[i]->Start(weights, RowLayout::Floats(row, segment.state), segment.dim);
   }
   shard.index.Add(local, KeysOf(shard));
+  if (marks_.is_on()) {
+    marks_.Ensure(number);
+    marks_.Stamp(number);  // and not the bit: whatever the row's place held is overwritten
+    if (!shard.gone.empty()) shard.gone.erase(feasign);
+  }
   return number;
 }
 
@@ -175,7 +183,9 @@ TableStats Table::GetStats() const {
     stats.index_bytes += shard.index.bytes() + shard.rows.extent_bytes();
     stats.pending += shard.pending.size();
     stats.pending_bytes += shard.pending.bytes();
+    stats.mark_bytes += shard.gone.size() * kGoneMapBytes;
   }
+  stats.mark_bytes += marks_.bytes();
   stats.row_bytes = stats.rows * layout_.stride();
   stats.payload_bytes = stats.rows * (layout_.weights_dim() + layout_.state_floats()) * sizeof(float);
   stats.counter_bytes = layout_.has_counters() ? stats.rows * sizeof(Counters) : 0;

@@ -16,6 +16,7 @@
 #include <shared_mutex>
 #include <span>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "table/arena.h"
@@ -23,6 +24,7 @@
 #include "table/initializer.h"
 #include "table/layout.h"
 #include "table/lookup.h"
+#include "table/marks.h"
 #include "table/optimizer/optimizer.h"
 #include "table/pending.h"
 #include "table/row.h"
@@ -38,6 +40,7 @@ struct TableStats {
   uint64_t index_bytes = 0;
   uint64_t pending = 0;  // feasigns counted but not admitted
   uint64_t pending_bytes = 0;
+  uint64_t mark_bytes = 0;  // of what tells changed rows, and of the feasigns gone
   uint64_t steps = 0;
 };
 
@@ -47,7 +50,7 @@ struct PushSamples {
   size_t click_stride = 1;
   const float* shows = nullptr;  // [samples]
   size_t show_stride = 1;
-  uint32_t now = 0;             // becomes last_seen: a day, an hour or a step, as the caller counts
+  uint32_t now = 0;             // becomes last_seen: a day, an hour or a step, as the caller counts; below 2^31
   float rate_scale = 1.0f;      // multiplies every learning rate
   float gradient_scale = 1.0f;  // multiplies every summed gradient
 };
@@ -87,9 +90,17 @@ class Table {
 
   // Rows whose bucket (util/hash.h) is in [first, last), at most `limit` of them, from `cursor` on (0 at first).
   // Returns the cursor to go on from, 0 at the end. Arrays are appended to. REQUIRES: the table unchanged between
-  // calls.
+  // calls. With `since`, only rows made or pushed to after that mark; kFailedPrecondition if it is not known.
   uint64_t Export(uint32_t first, uint32_t last, size_t limit, uint64_t cursor, std::vector<uint64_t>* feasigns,
-                  std::vector<float>* weights, std::vector<Counters>* counters) const;
+                  std::vector<float>* weights, std::vector<Counters>* counters, const Mark* since = nullptr) const;
+
+  // Marks this moment; from the first mark on the table notes which rows change and go. Marks are saved and loaded.
+  Mark SetMark();
+  bool Knows(const Mark& mark) const;
+  // Feasigns whose rows were dropped after a mark and that have none now, sorted. kFailedPrecondition as in Export.
+  std::vector<uint64_t> Gone(const Mark& since) const;
+  // Lets go of what is kept for this mark and older ones.
+  void Forget(const Mark& mark);
 
   // Multiplies show and click of every row. REQUIRES (kFailedPrecondition): the table keeps counters.
   void Decay(float rate);
@@ -113,6 +124,7 @@ class Table {
     Index index;
     ShardRows rows;
     Pending pending;
+    std::unordered_map<uint64_t, uint32_t> gone;  // feasigns without a row any more -> epoch in which it was dropped
   };
 
   // Rows have a number within their shard, which the index keeps, and one over the whole table, which gives their
@@ -131,6 +143,11 @@ class Table {
   uint64_t Compact(Keep&& keep);
   void CheckFound(const Lookup& lookup, const Layout& layout) const;
   void RequireCounters(const char* what) const;
+  void RequireKnown(const Mark& mark) const;
+  // A row that changed in this epoch has its touched bit set or, where there is none, the epoch's stamp.
+  uint8_t StampOf(uint32_t row) const;
+  void FoldTouched();
+  void DropOldMarks();
   void Clear();
 
   const TableSettings settings_;
@@ -139,6 +156,7 @@ class Table {
   std::vector<Initializer> initializers_;
   RowArena arena_;
   std::array<Shard, kShards> shards_;
+  Marks marks_;
   uint64_t steps_ = 0;       // pushes so far
   uint64_t finds_ = 0;       // inserting finds so far: the stream admission by probability draws from
   uint64_t generation_ = 1;  // changes when row numbers lose their meaning

@@ -40,17 +40,19 @@ bool IsRefused(Table* table, const std::string& path) {
   return false;
 }
 
-}  // namespace
-}  // namespace elasticctr
-
-int main() {
-  using namespace elasticctr;
-  ThreadPool::SetDefaultThreads(1);
-  const std::string path = "/tmp/elasticctr_table_corruption_" + std::to_string(getpid());
+// `is_marked`: with what marks add to the file.
+void CheckDamage(const std::string& path, bool is_marked) {
   TableSettings settings = MakeSettings(OptimizerKind::kAdagrad, 2);
   settings.admission.count = 2;
   Table table(settings);
   Train(&table, 2, 0, 1, 60);
+  if (is_marked) {
+    table.SetMark();
+    Train(&table, 2, 1, 1, 60);
+    CHECK(table.Evict({1.0f, 1.0f, 30.0f, 0}) > 0);
+    table.SetMark();
+    Train(&table, 2, 2, 1, 20);
+  }
   table.Save(path, "{}");
   const std::string good = ReadFile(path);
 
@@ -85,4 +87,15 @@ int main() {
   other.Load(path);
   CHECK(other.GetStats().rows == table.GetStats().rows && other.GetStats().pending == table.GetStats().pending);
   std::remove(path.c_str());
+}
+
+}  // namespace
+}  // namespace elasticctr
+
+int main() {
+  using namespace elasticctr;
+  ThreadPool::SetDefaultThreads(1);
+  const std::string path = "/tmp/elasticctr_table_corruption_" + std::to_string(getpid());
+  CheckDamage(path, false);
+  CheckDamage(path, true);
 }

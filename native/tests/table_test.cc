@@ -128,6 +128,29 @@ void CheckEvictionFreesAndReuses() {
   CHECK(again.size() >= before.size());
 }
 
+// One thread trains, marks and evicts while another asks what changed.
+void CheckMarksBesideReaders() {
+  Table table(MakeSettings());
+  Train(&table, 9, 0, 1);
+  const Mark first = table.SetMark();
+  std::thread reader([&] {
+    for (int i = 0; i < 20; ++i) {
+      std::vector<uint64_t> feasigns;
+      std::vector<float> weights;
+      std::vector<Counters> counters;
+      table.Export(0, kBuckets, 1000, 0, &feasigns, &weights, &counters, &first);
+      CHECK(feasigns.size() <= 1000 && table.Gone(first).size() <= 100000);
+    }
+  });
+  for (uint64_t step = 1; step < 6; ++step) {
+    Train(&table, 9, step, 1);
+    table.Evict({1.0f, 1.0f, 2.0f, 0});
+    table.SetMark();
+  }
+  reader.join();
+  CHECK(table.Knows(first));
+}
+
 }  // namespace
 }  // namespace elasticctr
 
@@ -136,6 +159,7 @@ int main() {
   CheckThreadCountChangesNothing();
   CheckGrowth();
   CheckReadersBesideWriter();
+  CheckMarksBesideReaders();
   CheckAdmission();
   CheckPending();
   CheckEvictionFreesAndReuses();

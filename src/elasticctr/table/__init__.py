@@ -17,7 +17,7 @@ from elasticctr.table.settings import (
     UniformSettings,
     ZerosSettings,
 )
-from elasticctr.table.table import Rows, SlotTarget, Table
+from elasticctr.table.table import Mark, Rows, SlotTarget, Table
 
 __all__ = [
     "AdagradSettings",
@@ -28,6 +28,7 @@ __all__ = [
     "InitializerSettings",
     "Layout",
     "Lookup",
+    "Mark",
     "NormalSettings",
     "OptimizerSettings",
     "Rows",

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from elasticctr import _native
 from elasticctr._native import Layout, Lookup, TableStats
-from elasticctr.errors import ConfigError
+from elasticctr.errors import ConfigError, Corruption
 from elasticctr.table.settings import (
     ConstantSettings,
     InitializerSettings,
@@ -54,6 +54,28 @@ class Rows:
 
     def __len__(self) -> int:
         return len(self.feasigns)
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """A moment in the history of one table. As text: `epoch-id`."""
+
+    epoch: int
+    id: int
+
+    def __str__(self) -> str:
+        return f"{self.epoch}-{self.id:016x}"
+
+    @staticmethod
+    def parse(text: str) -> Mark:
+        epoch, _, given = text.partition("-")
+        try:
+            mark = Mark(int(epoch), int(given, 16))
+        except ValueError:
+            raise Corruption(f"{text!r} is no mark of a table") from None
+        if not (0 <= mark.epoch < 1 << 32 and 0 <= mark.id < 1 << 64):
+            raise Corruption(f"{text!r} is no mark of a table")
+        return mark
 
 
 class Table:
@@ -128,15 +150,42 @@ class Table:
         weights, found, shows, clicks, last_seen = self._native.get(feasigns)
         return Rows(feasigns, weights, shows, clicks, last_seen, found)
 
-    def rows(self, limit: int = 65536, buckets: tuple[int, int] = (0, _native.BUCKETS)) -> Iterator[Rows]:
-        """All rows, in chunks of up to `limit`, of a range of buckets. The table must not change meanwhile."""
+    def rows(
+        self,
+        limit: int = 65536,
+        buckets: tuple[int, int] = (0, _native.BUCKETS),
+        since: Mark | None = None,
+    ) -> Iterator[Rows]:
+        """All rows, in chunks of up to `limit`, of a range of buckets. The table must not change meanwhile.
+
+        With `since`, only rows made or pushed to after that mark; FailedPrecondition if the table does not know it.
+        """
         cursor = 0
+        known = None if since is None else (since.epoch, since.id)
         while True:
-            cursor, feasigns, weights, shows, clicks, last_seen = self._native.export_rows(*buckets, limit, cursor)
+            cursor, feasigns, weights, shows, clicks, last_seen = self._native.export_rows(
+                *buckets, limit, cursor, known
+            )
             if len(feasigns):
                 yield Rows(feasigns, weights, shows, clicks, last_seen, np.ones(len(feasigns), dtype=np.bool_))
             if cursor == 0:
                 return
+
+    def mark(self) -> Mark:
+        """Marks this moment. From the first mark on the table notes which rows change; marks are saved with it."""
+        return Mark(*self._native.mark())
+
+    def knows(self, mark: Mark) -> bool:
+        """Whether it can tell what changed since: the mark is one of the last 255 of this table's own history."""
+        return self._native.knows(mark.epoch, mark.id)
+
+    def gone(self, since: Mark) -> NDArray[np.uint64]:
+        """Feasigns whose rows were dropped after a mark and that have none now, sorted. FailedPrecondition as `rows`."""
+        return self._native.gone(since.epoch, since.id)
+
+    def forget(self, mark: Mark) -> None:
+        """Frees what is kept to tell changes since this mark and older ones."""
+        self._native.forget(mark.epoch, mark.id)
 
     def decay(self, rate: float) -> None:
         """Multiplies show and click of every row by `rate`."""
