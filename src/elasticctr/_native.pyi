@@ -515,6 +515,7 @@ def exact_auc(
     weights: Annotated[NDArray[numpy.float32], dict(shape=(None,), order="C", device="cpu", writable=False)]
     | None = None,
 ) -> float: ...
+
 class CubeServer:
     def __init__(
         self,

@@ -180,7 +180,7 @@ class Table:
         return self._native.knows(mark.epoch, mark.id)
 
     def gone(self, since: Mark) -> NDArray[np.uint64]:
-        """Feasigns whose rows were dropped after a mark and that have none now, sorted. FailedPrecondition as `rows`."""
+        """Feasigns whose rows were dropped after a mark and that have none now, sorted. Raises as `rows`."""
         return self._native.gone(since.epoch, since.id)
 
     def forget(self, mark: Mark) -> None:
