@@ -8,6 +8,8 @@ from elasticctr.cli.cube_agent import agent
 from elasticctr.cli.cube_build import build, compact
 from elasticctr.cli.cube_export import export
 from elasticctr.cli.cube_server import server
+from elasticctr.cli.cube_status import status
+from elasticctr.cli.cube_transfer import transfer
 
 app = typer.Typer(
     name="cube",
@@ -21,3 +23,5 @@ app.command("compact")(compact)
 app.command("export")(export)
 app.command("agent")(agent)
 app.command("server")(server)
+app.command("transfer")(transfer)
+app.command("status")(status)

@@ -26,7 +26,7 @@ def make_agent_app(engine: Engine, token: str | None) -> ASGIApp:
     POST /v1/prepare   {model, version, shard, shards, source, sha256, identity, chain, lease}
     POST /v1/activate  {model, version, lease}       POST /v1/retire {model, version, lease}
     POST /v1/cancel    {model, lease}                stop the job of a model
-    GET  /v1/status    /metrics   /healthz
+    GET  /v1/status    /v1/jobs   /metrics   /healthz
     POST /agent/cmd    GET /agent/status             as an older transfer asks
     """
     registry = CollectorRegistry()
@@ -65,6 +65,7 @@ def make_agent_app(engine: Engine, token: str | None) -> ASGIApp:
             post("/v1/retire", retire),
             post("/v1/cancel", cancel),
             get("/v1/status", lambda _: engine.status()),
+            get("/v1/jobs", lambda _: {"jobs": [job.describe() for job in engine.jobs.all()]}),
             get("/metrics", metrics),
             post("/agent/cmd", older.command),
             get("/agent/status", lambda _: older.status()),

@@ -9,7 +9,7 @@ import shutil
 import threading
 from typing import Any
 
-from elasticctr.cube.agent.fetch import Fetcher, Watch
+from elasticctr.cube.agent.fetch import Fetcher
 from elasticctr.cube.agent.jobs import Job, Jobs
 from elasticctr.cube.agent.lease import Lease
 from elasticctr.cube.agent.request import Prepare, Step
@@ -18,6 +18,7 @@ from elasticctr.cube.agent.shelf import Held, Shelf
 from elasticctr.cube.agent.sources import AllowedSources
 from elasticctr.cube.control.listing import ShardListing, parse_shard
 from elasticctr.cube.control.names import check_model, check_version
+from elasticctr.cube.control.watch import Watch
 from elasticctr.errors import (
     AlreadyExists,
     Corruption,
@@ -125,6 +126,7 @@ class Engine:
                     "state": "stored" if resident is None else resident.state,
                     "error": "" if resident is None else resident.error,
                     "stored": held is not None,
+                    "retired": held is not None and held.is_retired,
                     "identity": None if held is None else held.identity,
                     "parent": held.listing.parent if held is not None else resident.parent if resident else 0,
                 }
@@ -158,7 +160,7 @@ class Engine:
             self._check_shard(wanted, held.listing)
             return held
         if step is None:
-            raise FailedPrecondition(
+            raise NotFound(
                 f"version {wanted.version} of {wanted.model} stands on version {version}, which this replica lacks: "
                 "send it along in chain, or a base"
             )

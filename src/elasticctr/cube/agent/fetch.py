@@ -17,6 +17,7 @@ from typing import IO, Any
 from elasticctr.cube.agent.sources import Source
 from elasticctr.cube.control.files import explain_write
 from elasticctr.cube.control.listing import MAX_LISTING_BYTES, CubeFile
+from elasticctr.cube.control.watch import Watch
 from elasticctr.errors import Corruption, DeadlineExceeded, Unavailable
 
 _READ_BYTES = 1 << 20
@@ -41,31 +42,6 @@ class RateLimit:
             wait_s = self._free_at_s - now_s
         if wait_s > 0:
             pause(wait_s)
-
-
-class Watch:
-    """What a long piece of work asks between two steps: may it go on? And what it tells: how far it is."""
-
-    def __init__(self, timeout_s: float) -> None:
-        self.deadline_s = time.monotonic() + timeout_s
-        self.bytes_done = 0
-        self.bytes_total = 0
-        self._timeout_s = timeout_s
-        self._cancelled = threading.Event()
-
-    def cancel(self) -> None:
-        self._cancelled.set()
-
-    def check(self) -> None:
-        """Raises Unavailable when cancelled, DeadlineExceeded when the time is over."""
-        if self._cancelled.is_set():
-            raise Unavailable("cancelled")
-        if time.monotonic() > self.deadline_s:
-            raise DeadlineExceeded(f"not done within {self._timeout_s:g} s")
-
-    def pause(self, seconds: float) -> None:
-        self._cancelled.wait(max(0.0, min(seconds, self.deadline_s - time.monotonic() + 0.01)))
-        self.check()
 
 
 class Fetcher:

@@ -80,7 +80,7 @@ def test_a_delta_whose_parent_is_only_on_disk_loads_that_first(bench: Bench) -> 
 
 def test_a_delta_with_a_gap_is_refused_and_names_it(bench: Bench) -> None:
     make_build(bench.builds, version=5, parent=4)
-    with pytest.raises(FailedPrecondition, match="stands on version 4"):
+    with pytest.raises(NotFound, match="stands on version 4"):
         prepare(bench, bench.request(5))
 
 

@@ -1,0 +1,60 @@
+"""`elasticctr cube transfer`: the process that takes published versions to every cube server."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from elasticctr.cli.output import JsonOption, print_json
+from elasticctr.obs import console
+
+
+def transfer(
+    config: Annotated[Path, typer.Option(help="transfer.yaml, or the transfer.conf of an older installation.")],
+    port: Annotated[int, typer.Option(help="Port to listen on; 0 takes a free one and prints it.")] = 8099,
+    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
+    poll: Annotated[float | None, typer.Option(help="Seconds between two looks at the donefile.")] = None,
+    address: Annotated[
+        str | None, typer.Option(help="How agents reach this transfer, if not at --host: http://10.0.0.1:8099.")
+    ] = None,
+    token_file: Annotated[
+        Path | None, typer.Option(help="File whose first line is the secret shared by transfer, agents and servers.")
+    ] = None,
+    tls_cert: Annotated[Path | None, typer.Option(help="Certificate (PEM) to serve HTTPS with.")] = None,
+    tls_key: Annotated[Path | None, typer.Option(help="Private key (PEM) of --tls-cert.")] = None,
+    tls_ca: Annotated[Path | None, typer.Option(help="Authority (PEM) the agents' certificates are signed by.")] = None,
+    json: JsonOption = False,
+) -> None:
+    """Watch a repository and roll out each version to all shards and replicas: prepare, then activate.
+
+    Example: `elasticctr cube transfer --config transfer.yaml --port 8099`
+    """
+    from elasticctr.config import apply_overrides, load_yaml, parse_settings
+    from elasticctr.cube.transfer.process import TransferOptions, TransferProcess
+    from elasticctr.cube.transfer.settings import TransferSettings
+
+    with_patches = True
+    if config.suffix == ".conf":
+        from elasticctr.cube.transfer.older_conf import read_older_conf, transfer_host
+
+        settings, with_patches, ignored = read_older_conf(config)
+        for line in ignored:
+            console.warn(f"{config}: {line}")
+        own_host = transfer_host(config)
+        if address is None and own_host and port:
+            address = f"{'http' if tls_cert is None else 'https'}://{own_host}:{port}"
+    else:
+        settings = parse_settings(TransferSettings, apply_overrides(load_yaml(config)), str(config))
+    given = {"poll_s": poll, "address": address, "token_file": token_file, "tls_ca": tls_ca}
+    changes = {name: value for name, value in given.items() if value is not None}
+    settings = parse_settings(TransferSettings, settings.model_dump() | changes, str(config))
+    process = TransferProcess(TransferOptions(settings, host, port, tls_cert, tls_key, with_patches))
+    own = f"{process.web.scheme}://{host}:{process.web.port}"
+    if json:
+        print_json({"listening": own, "models": list(settings.models), "owner": process.fleet.owner})
+    else:
+        line = f"cube transfer at {own}, models {', '.join(settings.models)}, repository {settings.repository}"
+        console.stdout().print(line, soft_wrap=True, markup=False)
+    process.run()

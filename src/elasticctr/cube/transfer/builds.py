@@ -1,0 +1,136 @@
+"""The builds on a transfer's disk: made once, checked by their listings, served to agents, pruned.
+
+    <state>/builds/published/<model>/<version>/   a version as it was published, base or delta
+    <state>/builds/compacted/<model>/<version>/   the same contents as one base
+    <state>/builds/.making/…                      one being made
+
+A build is there when its build.json is: it is made elsewhere and moved into place whole.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+import threading
+from pathlib import Path
+from typing import Any, Literal, Protocol
+
+from elasticctr.cube.control.files import explain_write, remove_tree, sync_directory
+from elasticctr.cube.control.listing import BuildListing, parse_build, parse_shard
+from elasticctr.cube.control.names import check_file, check_model, check_version, parse_shard_directory, shard_directory
+from elasticctr.cube.control.watch import Watch
+from elasticctr.cube.transfer.feed import Link
+from elasticctr.errors import Corruption, DataError, NotFound
+
+Form = Literal["published", "compacted"]
+FORMS: tuple[Form, ...] = ("published", "compacted")
+
+
+class Builder(Protocol):
+    def build(self, model: str, link: Link, out: Path, *, compact: bool, watch: Watch) -> None:
+        """Writes `<out>/<model>/<version>/`, as the contents of that version alone or of its whole chain."""
+        ...
+
+
+class Builds:
+    """Threads: any; builds of one model are made one at a time."""
+
+    def __init__(self, root: Path, builder: Builder, shards: int) -> None:
+        self.root = root
+        self._builder = builder
+        self._shards = shards
+        self._locks: dict[str, threading.Lock] = {}
+        self._guard = threading.Lock()
+
+    def find(self, model: str, version: int, form: Form) -> dict[str, Any] | None:
+        """The step agents are told for a build that is there and whole; None if there is none."""
+        try:
+            listing = self._read(self.folder(model, version, form))
+        except (NotFound, Corruption):
+            return None
+        if (listing.model, listing.version, listing.shards) != (model, version, self._shards):
+            return None
+        digests = [file.sha256 for file in listing.shard_files]
+        return {"version": version, "form": form, "kind": listing.kind, "parent": listing.parent, "sha256": digests}
+
+    def ensure(self, model: str, link: Link, form: Form, watch: Watch) -> dict[str, Any]:
+        """The step of a build, which is made if it is not there."""
+        with self._lock_of(model):
+            found = self.find(model, link.version, form)
+            if found is None:
+                self._make(model, link, form, watch)
+                found = self.find(model, link.version, form)
+            if found is None:
+                raise Corruption(f"the builder made something else than version {link.version} of {model}")
+            return {**found, "identity": link.identity}
+
+    def folder(self, model: str, version: int, form: Form) -> Path:
+        return self.root / form / check_model(model) / str(check_version(version))
+
+    def file(self, form: str, model: str, version: str, shard: str, name: str) -> Path:
+        """A file agents may fetch. Every part is checked before a path is made of it."""
+        if form not in FORMS or not version.isascii() or not version.isdigit() or len(version) > 19:
+            raise DataError(f"{form}/{version}: not a build")
+        parse_shard_directory(shard)
+        path = self.folder(model, int(version), form) / shard / check_file(name)
+        if path.suffix not in (".cube", ".json") or not path.is_file():
+            raise NotFound(f"{form} version {version} of {model}: no {shard}/{name} here")
+        return path
+
+    def prune(self, model: str, keep: set[int]) -> list[str]:
+        """Removes all builds of a model but those of the versions to keep."""
+        gone = []
+        with self._lock_of(model):
+            for form in FORMS:
+                for path in self._versions(model, form):
+                    if int(path.name) not in keep:
+                        remove_tree(path)
+                        gone.append(f"{form}/{path.name}")
+        return gone
+
+    def versions(self, model: str) -> list[int]:
+        """Versions with a build of any form, ascending."""
+        return sorted({int(path.name) for form in FORMS for path in self._versions(model, form)})
+
+    def _versions(self, model: str, form: Form) -> list[Path]:
+        folder = self.root / form / check_model(model)
+        return [path for path in folder.iterdir() if path.name.isdigit()] if folder.is_dir() else []
+
+    def _make(self, model: str, link: Link, form: Form, watch: Watch) -> None:
+        making = self.root / ".making" / form / model
+        target = self.folder(model, link.version, form)
+        try:
+            shutil.rmtree(making, ignore_errors=True)
+            making.mkdir(parents=True)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            self._builder.build(model, link, making, compact=form == "compacted", watch=watch)
+            built = making / model / str(link.version)
+            self._read(built)
+            remove_tree(target)
+            built.rename(target)
+            sync_directory(target.parent)
+        except OSError as e:
+            raise explain_write(e, target) from None
+        finally:
+            shutil.rmtree(making, ignore_errors=True)
+
+    def _read(self, folder: Path) -> BuildListing:
+        """Follows the digests from build.json down to the sizes of files; who fetches them checks their contents."""
+        try:
+            listing = parse_build((folder / "build.json").read_bytes(), f"{folder}/build.json")
+            for number, entry in enumerate(listing.shard_files):
+                data = (folder / entry.name).read_bytes()
+                if hashlib.sha256(data).hexdigest() != entry.sha256:
+                    raise Corruption(f"{folder}/{entry.name}: its SHA-256 is not the one build.json lists")
+                shard = parse_shard(data, f"{folder}/{entry.name}")
+                for file in shard.files:
+                    path = folder / shard_directory(number, listing.shards) / file.name
+                    if path.stat().st_size != file.size:
+                        raise Corruption(f"{path}: {path.stat().st_size} bytes where {file.size} are listed")
+        except FileNotFoundError as e:
+            raise NotFound(f"{e.filename}: no such file") from None
+        return listing
+
+    def _lock_of(self, model: str) -> threading.Lock:
+        with self._guard:
+            return self._locks.setdefault(model, threading.Lock())

@@ -1,0 +1,58 @@
+"""What all steps of a model's rollouts work with."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from elasticctr.cube.control.watch import Watch
+from elasticctr.cube.transfer.builds import Builds
+from elasticctr.cube.transfer.feed import Feed, Link
+from elasticctr.cube.transfer.fleet import Fleet
+from elasticctr.cube.transfer.instance import Holding, Instance
+from elasticctr.cube.transfer.plan import make_steps, prepare_request
+from elasticctr.cube.transfer.settings import TransferSettings
+from elasticctr.errors import Corruption
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """`root` is where agents find the builds: a URL of this transfer, or a directory."""
+
+    model: str
+    settings: TransferSettings
+    feed: Feed
+    fleet: Fleet
+    builds: Builds
+    root: str
+
+    def links(self, version: int, identity: str) -> list[Link]:
+        """The chain of a version. Raises Corruption if it is not the one that was announced."""
+        links = self.feed.chain(self.model, version)
+        if links[-1].identity != identity:
+            raise Corruption(f"version {version} of {self.model} is not what was announced; publish a new one")
+        return links
+
+    def steps(self, links: Sequence[Link], instances: Sequence[Instance], watch: Watch) -> list[dict[str, Any]]:
+        """Builds what these replicas need of a version and tells what to send them."""
+        return make_steps(self.model, links, instances, self.builds, self.settings.build.max_chain, watch)
+
+    def base(self, links: Sequence[Link], watch: Watch) -> list[dict[str, Any]]:
+        """The version as one base, for a replica that lacks what its deltas stand on."""
+        return [self.builds.ensure(self.model, links[-1], "compacted" if len(links) > 1 else "published", watch)]
+
+    def request(self, steps: Sequence[dict[str, Any]], instance: Instance) -> dict[str, Any]:
+        """The body of a prepare."""
+        body = prepare_request(self.model, steps, instance, self.fleet.shards, self.root)
+        return {**body, "lease": self.fleet.lease}
+
+    def order(self, version: int) -> dict[str, Any]:
+        """The body of an activate or retire."""
+        return {"model": self.model, "version": version, "lease": self.fleet.lease}
+
+    def holding(self, instance: Instance) -> Holding:
+        return instance.snapshot.models.get(self.model, Holding())
+
+    def is_current(self, instance: Instance, version: int) -> bool:
+        return instance.snapshot.is_usable and self.holding(instance).active == version

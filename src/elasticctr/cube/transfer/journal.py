@@ -1,0 +1,146 @@
+"""What a transfer must remember of one model, in one file that is replaced as a whole at each transition.
+
+    idle ──▶ building ──▶ preparing ──▶ activating ──▶ idle
+                 │             │
+                 └──── failed, postponed or superseded ──▶ idle
+
+Until `activating` is written no server has changed; once it is, the version is carried through. Every step may be done
+again: a transfer that was killed reads its journal and goes on with the step it names.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import time
+import uuid
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import IO, Any, Literal
+
+from elasticctr.cube.control.files import explain_write, read_json, write_atomic, write_json
+from elasticctr.errors import Corruption, FailedPrecondition, NotFound
+
+FORMAT = 1
+KEPT_HISTORY = 200
+
+State = Literal["idle", "building", "preparing", "activating"]
+Reason = Literal["publish", "rollback", "request"]
+Outcome = Literal["done", "failed", "postponed", "superseded"]
+
+
+@dataclass
+class Rollout:
+    """One version on its way. `steps` is what agents are told to fetch, oldest first."""
+
+    id: int
+    version: int
+    identity: str
+    reason: Reason
+    announcement: str
+    asked: bool  # by a person, over HTTP
+    started: float
+    steps: list[dict[str, Any]] = field(default_factory=list)
+    decided: float = 0.0
+    ready: list[str] = field(default_factory=list)
+
+
+@dataclass
+class Journal:
+    model: str
+    state: State = "idle"
+    live: int = 0
+    live_identity: str = ""
+    previous: int = 0
+    rollout: Rollout | None = None
+    handled: str = ""  # key of the last announcement that was dealt with, whatever came of it
+    request: dict[str, Any] | None = None  # asked over HTTP, not begun
+    paused: bool = False
+    retries: int = 0
+    retry_at: float = 0.0
+    next_id: int = 1
+    history: list[dict[str, Any]] = field(default_factory=list)
+
+    def finish(self, outcome: Outcome, message: str) -> None:
+        """Ends the rollout: one entry in the history, state idle. To be saved by the caller."""
+        rollout = self.rollout
+        assert rollout is not None
+        entry = {
+            "id": rollout.id,
+            "version": rollout.version,
+            "reason": rollout.reason,
+            "outcome": outcome,
+            "message": message,
+            "announcement": rollout.announcement,
+            "started": rollout.started,
+            "decided": rollout.decided or None,
+            "finished": time.time(),
+            "kind": rollout.steps[-1]["kind"] if rollout.steps else None,
+            "parent": rollout.steps[-1].get("parent", 0) if rollout.steps else 0,
+        }
+        self.history = [*self.history, entry][-KEPT_HISTORY:]
+        self.rollout = None
+        self.state = "idle"
+
+
+class JournalFile:
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def load(self, model: str) -> Journal:
+        """The journal, or a new one. Raises Corruption rather than forgetting what is live."""
+        try:
+            found = read_json(self.path)
+        except NotFound:
+            return Journal(model)
+        try:
+            if found.pop("format") != FORMAT or found["model"] != model:
+                raise ValueError("written by another version, or for another model")
+            rollout = found.pop("rollout")
+            return Journal(**found, rollout=None if rollout is None else Rollout(**rollout))
+        except (KeyError, TypeError, ValueError) as e:
+            raise Corruption(f"{self.path}: not a journal of {model}: {e}; move it away to start anew") from None
+
+    def save(self, journal: Journal) -> None:
+        write_json(self.path, {"format": FORMAT, **asdict(journal)})
+
+
+class StateDirectory:
+    """The directory one transfer works in: locked while it runs, with a name that outlives it."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.builds = root / "builds"
+        try:
+            root.mkdir(parents=True, exist_ok=True)
+            self.builds.mkdir(exist_ok=True)
+            self._lock: IO[bytes] = (root / "lock").open("ab")
+        except OSError as e:
+            raise explain_write(e, root) from None
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            self._lock.close()
+            raise FailedPrecondition(
+                f"{root}: another transfer works in this directory; stop it first, or give this one its own state"
+            ) from None
+        self.owner = self._read_owner()
+
+    def journal(self, model: str) -> JournalFile:
+        folder = self.root / "models" / model
+        folder.mkdir(parents=True, exist_ok=True)
+        return JournalFile(folder / "journal.json")
+
+    def close(self) -> None:
+        self._lock.close()
+
+    def _read_owner(self) -> str:
+        path = self.root / "owner"
+        try:
+            owner = path.read_text(encoding="utf-8").strip()
+        except FileNotFoundError:
+            owner = ""
+        if not owner:
+            owner = f"{os.uname().nodename[:32]}-{uuid.uuid4().hex[:12]}"
+            write_atomic(path, owner.encode() + b"\n")
+        return owner

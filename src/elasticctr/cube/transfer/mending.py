@@ -1,0 +1,128 @@
+"""Between rollouts: replicas that missed one are brought to the live version, and what nobody needs any more goes.
+
+A pass never waits for a replica to finish: it asks, and looks again at the next pass.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+
+from elasticctr.cube.control.watch import Watch
+from elasticctr.cube.transfer.context import Context
+from elasticctr.cube.transfer.instance import Instance
+from elasticctr.cube.transfer.journal import Journal
+from elasticctr.errors import ElasticCTRError, NotFound, Unavailable
+
+_PIN_S = 3600.0
+_LOOK_AGAIN_S = 0.2
+
+
+class Mending:
+    """Threads: one."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._pinned_s = 0.0
+        # By replica that is behind: when to try again, the pause after that, and whether it needs a base.
+        self._attempts: dict[str, tuple[float, float, bool]] = {}
+
+    def run(self, journal: Journal) -> None:
+        """REQUIRES: no rollout is under way and a version is live."""
+        context, now_s = self._context, time.monotonic()
+        usable = context.fleet.usable()
+        behind = [one for one in usable if not context.is_current(one, journal.live)]
+        due = [one for one in behind if self._attempts.get(one.name, (0.0,))[0] <= now_s]
+        if due:
+            context.fleet.each(due, lambda one: self._mend(one, journal.live, journal.live_identity))
+        for one in usable:
+            if one not in behind:
+                self._attempts.pop(one.name, None)
+                one.trouble.pop(context.model, None)
+        keep = resident(journal, context.settings.resident)
+        surplus = {one.name: self._surplus(one, keep) for one in usable if one not in behind}
+        crowded = [one for one in usable if surplus.get(one.name)]
+        context.fleet.each(crowded, lambda one: self._retire(one, surplus[one.name]))
+        if not self._pinned_s or now_s - self._pinned_s > _PIN_S / 4:
+            self.pin(journal)
+
+    def _mend(self, instance: Instance, version: int, identity: str) -> None:
+        context, patience = self._context, self._context.settings.patience
+        _, pause_s, needs_base = self._attempts.get(instance.name, (0.0, patience.first_pause_s, False))
+        try:
+            watch = Watch(context.settings.build.timeout_s)
+            links = context.links(version, identity)
+            steps = context.base(links, watch) if needs_base else context.steps(links, [instance], watch)
+            self._check_latest_job(instance, version)
+            instance.trouble.pop(context.model, None)
+            if instance.post("/v1/prepare", context.request(steps, instance))["state"] == "ready":
+                instance.post("/v1/activate", context.order(version))
+                instance.wake()
+            else:
+                self._attempts[instance.name] = (time.monotonic() + _LOOK_AGAIN_S, pause_s, needs_base)
+        except ElasticCTRError as e:
+            instance.trouble[context.model] = str(e)
+            next_s = min(2 * pause_s, patience.longest_pause_s)
+            self._attempts[instance.name] = (time.monotonic() + pause_s, next_s, needs_base or isinstance(e, NotFound))
+
+    def _check_latest_job(self, instance: Instance, version: int) -> None:
+        """Tells a failed job once, so that a pause comes before it is begun again."""
+        model = self._context.model
+        if model in instance.trouble:
+            return
+        for job in instance.get("/v1/jobs")["jobs"]:
+            if job["model"] == model and job["version"] == version and job["state"] == "failed":
+                error = job["error"] or {}
+                message = f"agent {instance.agent}: {error.get('message', 'failed')}"
+                raise NotFound(message) if error.get("code") == "NotFound" else Unavailable(message)
+
+    def _surplus(self, instance: Instance, keep: set[int]) -> list[int]:
+        holding = self._context.holding(instance)
+        return [
+            one.version
+            for one in holding.versions.values()
+            if one.version not in keep
+            and one.version != holding.active
+            and one.state != "loading"
+            and not (one.is_retired and one.state == "stored")
+        ]
+
+    def _retire(self, instance: Instance, versions: list[int]) -> None:
+        # Newest first: a delta goes before what it stands on.
+        for version in sorted(versions, reverse=True):
+            instance.post("/v1/retire", self._context.order(version))
+        instance.wake()
+
+    def pin(self, journal: Journal, *more: int) -> None:
+        """Keeps the repository from pruning what is served."""
+        context = self._context
+        name = f"transfer-{context.fleet.owner}"[:64]
+        self._pinned_s = time.monotonic()
+        # A repository that cannot be written to is still one that can be served from.
+        with contextlib.suppress(ElasticCTRError):
+            context.feed.pin(context.model, name, sorted(self._in_use(journal, *more)), _PIN_S)
+
+    def prune(self, journal: Journal) -> None:
+        """Removes builds from this transfer's disk, but the newest and those in use."""
+        context = self._context
+        newest = context.builds.versions(context.model)[-context.settings.build.keep :]
+        context.builds.prune(context.model, {*self._in_use(journal), *newest})
+
+    def forget_attempts(self) -> None:
+        self._attempts.clear()
+
+    def _in_use(self, journal: Journal, *more: int) -> set[int]:
+        versions: set[int] = set()
+        for version in {*resident(journal, self._context.settings.resident), *more}:
+            try:
+                versions |= {link.version for link in self._context.feed.chain(self._context.model, version)}
+            except ElasticCTRError:
+                versions.add(version)
+        return versions
+
+
+def resident(journal: Journal, count: int) -> set[int]:
+    """Versions that stay in the servers' memory: live, the one before it, and further ones that were live."""
+    kept = [journal.live, journal.previous]
+    kept += [one["version"] for one in reversed(journal.history) if one["outcome"] == "done"]
+    return set(list(dict.fromkeys(version for version in kept if version))[:count])

@@ -1,0 +1,68 @@
+"""Which builds a version takes, given what the replicas hold: as little as can be sent, never a chain with a gap."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from elasticctr.cube.control.names import shard_directory
+from elasticctr.cube.control.watch import Watch
+from elasticctr.cube.transfer.builds import Builds, Form
+from elasticctr.cube.transfer.feed import Link
+from elasticctr.cube.transfer.instance import Holding, Instance
+
+
+def choose_forms(
+    links: Sequence[Link], holdings: Sequence[Holding], built: set[int], max_chain: int
+) -> list[tuple[Link, Form]]:
+    """The builds to send, oldest first; empty if every replica holds the version already.
+
+    `links` is the version's chain, base first; `built` are the versions whose own build is on disk.
+    """
+    floor = -1  # the newest link that all of them hold
+    for position, link in enumerate(links):
+        if all(holding.has(link.version, link.identity) for holding in holdings):
+            floor = position
+    missing = links[floor + 1 :]
+    if not missing:
+        return [] if holdings else [(links[-1], "published" if len(links) == 1 else "compacted")]
+    if len(links) > 1 and (
+        len(links) - 1 > max_chain or (floor < 0 and not all(one.version in built for one in links))
+    ):
+        # Nobody has what the deltas stand on, or they have become many: one base instead.
+        return [(links[-1], "compacted")]
+    return [(link, "published") for link in missing]
+
+
+def make_steps(
+    model: str, links: Sequence[Link], instances: Sequence[Instance], builds: Builds, max_chain: int, watch: Watch
+) -> list[dict[str, Any]]:
+    """Builds what these replicas need and returns the steps to send them. Never empty: the last one is the version."""
+    holdings = [instance.snapshot.models.get(model, Holding()) for instance in instances]
+    built = {link.version for link in links if builds.find(model, link.version, "published") is not None}
+    forms = choose_forms(links, holdings, built, max_chain)
+    if not forms:
+        last = links[-1]
+        return [
+            {"version": last.version, "form": "published", "kind": "held", "identity": last.identity, "sha256": None}
+        ]
+    return [builds.ensure(model, link, form, watch) for link, form in forms]
+
+
+def prepare_request(
+    model: str, steps: Sequence[dict[str, Any]], instance: Instance, shards: int, root: str
+) -> dict[str, Any]:
+    """The body of POST /v1/prepare for one replica. `root` is where agents find the builds."""
+
+    def told(step: dict[str, Any]) -> dict[str, Any]:
+        folder = shard_directory(instance.shard, shards)
+        digests = step["sha256"]
+        return {
+            "version": step["version"],
+            "source": f"{root}/{step['form']}/{model}/{step['version']}/{folder}",
+            "sha256": None if digests is None else digests[instance.shard],
+            "identity": step["identity"],
+        }
+
+    older = [told(step) for step in steps[:-1]]
+    return {"model": model, "shard": instance.shard, "shards": shards, **told(steps[-1]), "chain": older}

@@ -1,0 +1,124 @@
+"""A running transfer: one thread per model over one fleet, and the API beside them."""
+
+from __future__ import annotations
+
+import threading
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from elasticctr.cube.control.web import WebServer, read_token
+from elasticctr.cube.transfer.app import make_transfer_app
+from elasticctr.cube.transfer.builds import Builder, Builds
+from elasticctr.cube.transfer.context import Context
+from elasticctr.cube.transfer.feed import Feed
+from elasticctr.cube.transfer.fleet import Fleet
+from elasticctr.cube.transfer.journal import StateDirectory
+from elasticctr.cube.transfer.rollout import ModelRollout
+from elasticctr.cube.transfer.settings import TransferSettings
+from elasticctr.errors import ConfigError
+from elasticctr.obs import console
+
+
+@dataclass(frozen=True, slots=True)
+class TransferOptions:
+    settings: TransferSettings
+    host: str = "127.0.0.1"
+    port: int = 8099
+    tls_cert: Path | None = None
+    tls_key: Path | None = None
+    with_patches: bool = True  # of older donefiles
+
+
+class TransferProcess:
+    """Locks its state directory and binds its port when made; `run` works until told to stop."""
+
+    def __init__(self, options: TransferOptions) -> None:
+        settings = options.settings
+        self.settings = settings
+        self.started_s = time.time()
+        token = read_token(settings.token_file)
+        self._state = StateDirectory(settings.state)
+        self._stop = threading.Event()
+        self._told: dict[str, str] = {}
+        shards = len(settings.shards)
+        feed, builder = _open_feed(settings, shards, options.with_patches)
+        self.builds = Builds(self._state.builds, builder, shards)
+        self.fleet = Fleet(settings, self._state.owner, token, self._state.root)
+        self.web = WebServer(
+            make_transfer_app(self, token),
+            options.host,
+            options.port,
+            tls_cert=options.tls_cert,
+            tls_key=options.tls_key,
+        )
+        self.address = settings.address or f"{self.web.scheme}://{_reachable(options.host)}:{self.web.port}"
+        root = f"{self.address}/v1/files" if settings.source == "http" else str(self._state.builds.resolve())
+        self.models = {
+            model: ModelRollout(
+                Context(model, settings, feed, self.fleet, self.builds, root), self._state.journal(model)
+            )
+            for model in settings.models
+        }
+
+    def run(self) -> None:
+        self.fleet.start()
+        threads = [
+            threading.Thread(target=self._work, args=(rollout,), name=f"rollout-{model}", daemon=True)
+            for model, rollout in self.models.items()
+        ]
+        for thread in threads:
+            thread.start()
+        try:
+            self.web.run()
+        finally:
+            self._stop.set()
+            for rollout in self.models.values():
+                rollout.stop()
+            for thread in threads:
+                thread.join(timeout=5.0)
+            self.fleet.stop()
+            self._state.close()
+
+    def stop(self) -> None:
+        self.web.stop()
+
+    def _work(self, rollout: ModelRollout) -> None:
+        # Whose agents they are must be known before the first step.
+        self.fleet.refresh()
+        while not self._stop.is_set():
+            rollout.turn()
+            self._tell(rollout)
+            rollout.wait(self.settings.poll_s)
+
+    def _tell(self, rollout: ModelRollout) -> None:
+        """Puts on stderr what has changed: an outcome, or what stands in the way."""
+        history = rollout.journal.history
+        line = f"{rollout.model}: version {rollout.journal.live or 'none'} is live"
+        if history and history[-1]["outcome"] != "done":
+            last = history[-1]
+            line += f"; version {last['version']} {last['outcome']}: {last['message']}"
+        elif rollout.trouble:
+            line += f"; {rollout.trouble}"
+        if self._told.get(rollout.model) != line:
+            self._told[rollout.model] = line
+            console.note(line)
+
+
+def _open_feed(settings: TransferSettings, shards: int, with_patches: bool) -> tuple[Feed, Builder]:
+    if settings.format == "repository":
+        from elasticctr.cube.transfer.builder import RepositoryBuilder
+        from elasticctr.cube.transfer.feed import RepositoryFeed
+
+        feed = RepositoryFeed(settings.repository)
+        return feed, RepositoryBuilder(feed.repository, settings.build, shards)
+    from elasticctr.cube.transfer.older_feed import OlderBuilder, OlderFeed
+
+    if len(settings.models) != 1:
+        raise ConfigError("base.txt and patch.txt hold one model; name one in models")
+    older = OlderFeed(settings.repository, with_patches=with_patches)
+    return older, OlderBuilder(older, settings.build, shards)
+
+
+def _reachable(host: str) -> str:
+    return "127.0.0.1" if host in ("0.0.0.0", "::") else host
