@@ -29,6 +29,8 @@ from elasticctr.errors import ElasticCTRError
 
 T = TypeVar("T")
 TOKEN = "a secret of the test cluster"
+# Nine processes that start at once on a busy machine take their time.
+START_S = 90.0
 
 
 def free_port() -> int:
@@ -38,7 +40,7 @@ def free_port() -> int:
         return port
 
 
-def wait_until(check: Callable[[], T], what: str, timeout_s: float = 30.0, every_s: float = 0.05) -> T:
+def wait_until(check: Callable[[], T], what: str, timeout_s: float = 60.0, every_s: float = 0.05) -> T:
     """The first true answer of `check`; errors of the tree count as not yet."""
     deadline = time.monotonic() + timeout_s
     last: object = None
@@ -214,14 +216,16 @@ class Cluster:
             instance.start_server()
             instance.start_agent()
         for instance in self.instances:
-            wait_until(lambda one=instance: self.answers(one.server, one.server_url), f"server {instance.name}")
-            wait_until(lambda one=instance: self.answers(one.agent, one.agent_url), f"agent {instance.name}")
+            wait_until(
+                lambda one=instance: self.answers(one.server, one.server_url), f"server {instance.name}", START_S
+            )
+            wait_until(lambda one=instance: self.answers(one.agent, one.agent_url), f"agent {instance.name}", START_S)
 
     def start_transfer(self, *extra: str) -> Process:
         config = self.write_config()
         arguments = ["cube", "transfer", "--config", str(config), "--port", str(self.transfer_port), *extra]
         self.transfer = self.run("transfer", arguments)
-        wait_until(lambda: self.answers(self.transfer, self.transfer_url), "transfer")
+        wait_until(lambda: self.answers(self.transfer, self.transfer_url), "transfer", START_S)
         return self.transfer
 
     def write_config(self, name: str = "transfer.yaml", **changes: Any) -> Path:
@@ -258,7 +262,7 @@ class Cluster:
         found = self.ask(self.transfer_url, "/v1/status")["models"]
         return next(one for one in found if one["name"] == self.model)
 
-    def wait_live(self, version: int, timeout_s: float = 30.0, *, everywhere: bool = True) -> None:
+    def wait_live(self, version: int, timeout_s: float = 60.0, *, everywhere: bool = True) -> None:
         """Until transfer says so and, with `everywhere`, every server answers from it."""
         wait_until(lambda: self.status()["live"] == version, f"version {version} live", timeout_s)
         if everywhere:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.cluster.fakes import TOKEN, FakeServer, make_build
 
 from elasticctr.config import parse_settings
 from elasticctr.cube.agent.process import AgentOptions, AgentProcess
@@ -18,7 +19,6 @@ from elasticctr.cube.transfer.process import TransferOptions, TransferProcess
 from elasticctr.cube.transfer.rollout import ModelRollout
 from elasticctr.cube.transfer.settings import TransferSettings
 from elasticctr.errors import Corruption, NotFound
-from tests.cluster.fakes import TOKEN, FakeServer, make_build
 
 
 class FakeFeed:

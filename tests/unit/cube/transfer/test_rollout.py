@@ -5,10 +5,10 @@ import time
 from typing import Any
 
 import pytest
+from tests.unit.cube.transfer.conftest import Bed
 
 from elasticctr.cube.transfer.journal import JournalFile
 from elasticctr.errors import FailedPrecondition, NotFound
-from tests.unit.cube.transfer.conftest import Bed
 
 
 def test_a_published_version_reaches_every_replica(bed: Bed) -> None:
@@ -321,7 +321,9 @@ def test_killed_at_a_transition_it_goes_on_after_a_restart(
     assert bed.active() == [2] * 4 if write == 4 else bed.active() == [1] * 4
     bed.crash(process)
     _, again = bed.transfer()
-    assert again.journal.state == ("activating" if decided and (write, is_written) != (4, True) else again.journal.state)
+    assert again.journal.state == (
+        "activating" if decided and (write, is_written) != (4, True) else again.journal.state
+    )
     again.turn()
     assert bed.active() == [2] * 4
     assert (again.journal.live, again.journal.previous, again.journal.state) == (2, 1, "idle")
