@@ -13,7 +13,8 @@ void BindWriter(nanobind::module_& m);
 void BindTable(nanobind::module_& m);
 void BindDense(nanobind::module_& m);
 void BindMetric(nanobind::module_& m);
-void BindCubeServer(nanobind::module_& m);
+void BindCubeFiles(nanobind::module_& m);
 void BindCube(nanobind::module_& m);
+void BindCubeServer(nanobind::module_& m);
 
 }  // namespace elasticctr

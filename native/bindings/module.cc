@@ -49,6 +49,7 @@ NB_MODULE(_native, m) {
   elasticctr::BindTable(m);
   elasticctr::BindDense(m);
   elasticctr::BindMetric(m);
-  elasticctr::BindCubeServer(m);
+  elasticctr::BindCubeFiles(m);
   elasticctr::BindCube(m);
+  elasticctr::BindCubeServer(m);
 }

@@ -7,6 +7,7 @@ import typer
 from elasticctr.cli.cube_agent import agent
 from elasticctr.cli.cube_build import build, compact
 from elasticctr.cli.cube_export import export
+from elasticctr.cli.cube_inspect import inspect
 from elasticctr.cli.cube_server import server
 from elasticctr.cli.cube_status import status
 from elasticctr.cli.cube_transfer import transfer
@@ -21,6 +22,7 @@ app = typer.Typer(
 app.command("build")(build)
 app.command("compact")(compact)
 app.command("export")(export)
+app.command("inspect")(inspect)
 app.command("agent")(agent)
 app.command("server")(server)
 app.command("transfer")(transfer)

@@ -1,0 +1,117 @@
+"""What is in an index file or in a built version, and whether it is sound."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from elasticctr import _native
+from elasticctr.cube.directory import read_version
+from elasticctr.errors import Corruption
+
+_SCAN_BUCKETS = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One feasign of a file: its row as floats (raw: bytes); None for a tombstone and for one that is not there."""
+
+    feasign: int
+    row: list[float] | bytes | None
+    found: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Inspection:
+    path: str
+    info: _native.CubeInfo
+    is_verified: bool
+    entries: tuple[Entry, ...]
+
+    @property
+    def keys(self) -> int:
+        return self.info.rows + self.info.tombstones
+
+    @property
+    def load(self) -> float:
+        """Share of the places for feasigns that are taken."""
+        return self.keys / max(7 * self.info.buckets, 1)
+
+    @property
+    def bytes_per_key(self) -> float:
+        return self.info.file_bytes / max(self.keys, 1)
+
+    @property
+    def overhead_bytes_per_key(self) -> float:
+        return (self.info.file_bytes - self.info.rows * self.info.row_bytes) / max(self.keys, 1)
+
+
+def inspect_file(
+    path: str | Path, *, verify: bool = False, keys: Sequence[int] = (), sample: int = 3, digest: str | None = None
+) -> Inspection:
+    """Opens a file. `verify` reads all of it, and against `digest` if there is one; Corruption says what is wrong."""
+    if verify and digest is not None:
+        with Path(path).open("rb") as file:
+            if hashlib.file_digest(file, "sha256").hexdigest() != digest:
+                raise Corruption(f"{path}: is not the file its shard.json lists; fetch or build it again")
+    index = _native.CubeIndex.open(str(path), "mapped", verify)
+    entries = _look_up(index, np.array(keys, dtype=np.uint64)) if keys else _first(index, sample)
+    return Inspection(str(path), index.info, verify, tuple(entries))
+
+
+def inspect_directory(
+    directory: str | Path, *, verify: bool = False, keys: Sequence[int] = (), sample: int = 3
+) -> list[Inspection]:
+    """Every file of a built version. Its listings are checked in any case."""
+    found = []
+    for shard_directory, listing in read_version(Path(directory).resolve()).shards:
+        for file in listing.files:
+            path = shard_directory / file.name
+            one = inspect_file(path, verify=verify, sample=sample, digest=file.sha256)
+            info = one.info
+            if (info.name, info.version, info.parent, info.shard, info.shards) != (
+                f"{listing.model}/{file.table}",
+                listing.version,
+                listing.parent,
+                listing.shard,
+                listing.shards,
+            ):
+                raise Corruption(f"{path}: is {info.name} version {info.version}, not what its shard.json says")
+            owned = [key for key in keys if _owns(info, key)]
+            found.append(inspect_file(path, keys=owned) if owned else one)
+    return found
+
+
+def _owns(info: _native.CubeInfo, feasign: int) -> bool:
+    owner = feasign % info.shards if info.sharding == "modulo" else _native.shard_of(feasign, info.shards)
+    return bool(owner == info.shard)
+
+
+def _look_up(index: _native.CubeIndex, keys: NDArray[np.uint64]) -> list[Entry]:
+    rows, found = index.lookup(keys)
+    return [
+        Entry(int(key), _shown(index.info, row) if is_found else None, bool(is_found))
+        for key, row, is_found in zip(keys, rows, found, strict=True)
+    ]
+
+
+def _first(index: _native.CubeIndex, count: int) -> list[Entry]:
+    feasigns, live, rows = index.scan(0, _SCAN_BUCKETS)
+    entries = []
+    row = iter(rows)
+    for feasign, is_live in zip(feasigns[:count], live[:count], strict=True):
+        entries.append(Entry(int(feasign), _shown(index.info, next(row)) if is_live else None, bool(is_live)))
+    return entries
+
+
+def _shown(info: _native.CubeInfo, row: NDArray[Any]) -> list[float] | bytes:
+    if info.encoding == "raw":
+        return row.tobytes()
+    values = _native.decode_rows(np.ascontiguousarray(row).reshape(1, -1), info.encoding, info.dim)
+    return [float(value) for value in values[0]]
