@@ -515,36 +515,6 @@ def exact_auc(
     weights: Annotated[NDArray[numpy.float32], dict(shape=(None,), order="C", device="cpu", writable=False)]
     | None = None,
 ) -> float: ...
-
-class CubeServer:
-    def __init__(
-        self,
-        data: str,
-        host: str,
-        ports: Sequence[int],
-        unix_path: str,
-        in_memory: bool,
-        check_all: bool,
-        threads: int,
-        token: str,
-        shard: int,
-        shards: int,
-        activate_newest: bool,
-        max_connections: int,
-        max_buffered_bytes: int,
-        request_timeout_s: int,
-        busy_poll_us: int,
-    ) -> None: ...
-    def start(self) -> None: ...
-    def wait_started(self, timeout_s: float) -> bool: ...
-    def stop(self, drain_s: float) -> None: ...
-    @property
-    def ports(self) -> list[int]: ...
-    @property
-    def is_ready(self) -> bool: ...
-    def status(self) -> str:
-        """What GET /v1/status answers."""
-
 def encode_rows(
     values: Annotated[NDArray[numpy.float32], dict(shape=(None, None), order="C", device="cpu", writable=False)],
     encoding: str,
@@ -655,3 +625,32 @@ def lookup_cube_shards(
     feasigns: Annotated[NDArray[numpy.uint64], dict(shape=(None,), order="C", device="cpu", writable=False)],
     version: int,
 ) -> tuple[Any, ...]: ...
+
+class CubeServer:
+    def __init__(
+        self,
+        data: str,
+        host: str,
+        ports: Sequence[int],
+        unix_path: str,
+        in_memory: bool,
+        check_all: bool,
+        threads: int,
+        token: str,
+        shard: int,
+        shards: int,
+        activate_newest: bool,
+        max_connections: int,
+        max_buffered_bytes: int,
+        request_timeout_s: int,
+        busy_poll_us: int,
+    ) -> None: ...
+    def start(self) -> None: ...
+    def wait_started(self, timeout_s: float) -> bool: ...
+    def stop(self, drain_s: float) -> None: ...
+    @property
+    def ports(self) -> list[int]: ...
+    @property
+    def is_ready(self) -> bool: ...
+    def status(self) -> str:
+        """What GET /v1/status answers."""
