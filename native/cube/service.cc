@@ -14,6 +14,7 @@ Service::Service(const ServiceOptions& options)
   server_ = std::make_unique<net::Server>(options.net, this);
   facts_ = {&control_, &metrics_, server_.get(), net::NowNs()};
   wire_ = {&secret_, [this] { return StatusJson(facts_); }};
+  resp_ = {&secret_, facts_.started_ns, server_->ports().empty() ? uint16_t{0} : server_->ports()[0]};
   http_.secret = &secret_;
   http_.control = &control_;
   http_.facts = facts_;
@@ -43,7 +44,7 @@ std::unique_ptr<net::Session> Service::Open(net::Protocol protocol, net::Connect
     case net::Protocol::kHttp:
       return std::make_unique<HttpSession>(worker, &http_, id,
                                            net::HttpLimits{16 * 1024, options_.limits.max_body_bytes});
-    case net::Protocol::kResp:
+    case net::Protocol::kResp: return std::make_unique<RespSession>(worker, &resp_, id.serial);
     case net::Protocol::kUndecided:
     case net::Protocol::kUnknown: break;
   }

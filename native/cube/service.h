@@ -9,6 +9,7 @@
 #include "cube/service_control.h"
 #include "cube/service_http.h"
 #include "cube/service_metrics.h"
+#include "cube/service_resp.h"
 #include "cube/service_wire.h"
 #include "cube/service_worker.h"
 #include "cube/store.h"
@@ -60,6 +61,7 @@ class Service : public net::Application {
   Control control_;
   ServiceFacts facts_;
   WireContext wire_;
+  RespContext resp_;
   HttpContext http_;
   std::vector<std::unique_ptr<Worker>> workers_;
 };

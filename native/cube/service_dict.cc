@@ -94,7 +94,8 @@ HttpReply Seek(Worker* worker, const std::string& query, const std::string& body
     worker->CountMiss(target.cells, Speaks::kHttp, keys.size(), Miss::kWrongShard);
     throw Error(Code::kFailedPrecondition, "a key of another shard; check the order and number of shards");
   }
-  worker->Count(target.cells, Speaks::kHttp, keys.size(), hits);
+  worker->CountRequests(target.cells, Speaks::kHttp, 1, keys.size());
+  worker->CountKeys(target.cells, Speaks::kHttp, keys.size(), hits);
   HttpReply reply;
   reply.body = "{\"values\":[";
   reply.body.reserve(keys.size() * (row_bytes * 4 / 3 + 40) + 64);

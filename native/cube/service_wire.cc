@@ -193,7 +193,8 @@ bool WireSession::Lookup(const Frame& request, const uint8_t* body, uint64_t rec
   EncodeFixed32(head + 4, row_bytes);
   EncodeFixed64(head + 8, target.found.active);
   out->Commit(kHeaderBytes + body_bytes);
-  worker_->Count(target.cells, Speaks::kWire, keys, hits);
+  worker_->CountRequests(target.cells, Speaks::kWire, 1, keys);
+  worker_->CountKeys(target.cells, Speaks::kWire, keys, hits);
   return true;
 }
 

@@ -75,17 +75,19 @@ Miss Worker::Explain(const Catalog::Found& found, uint64_t version) const {
   return version == 0 ? Miss::kNothingActive : Miss::kNoVersion;
 }
 
-void Worker::Count(TableCells* cells, Speaks speaks, size_t keys, size_t hits) {
-  auto p = static_cast<size_t>(speaks);
-  cells->requests[p].Add(1);
-  cells->keys[p].Add(keys);
-  cells->hits.Add(hits);
-  if (hits != keys) cells->misses[static_cast<size_t>(Miss::kMissing)].Add(keys - hits);
+void Worker::CountRequests(TableCells* cells, Speaks speaks, size_t requests, size_t keys) {
+  cells->requests[static_cast<size_t>(speaks)].Add(requests);
   size_t b = 0;
   while (b < kBatchBounds.size() && static_cast<double>(keys) > kBatchBounds[b]) ++b;
-  cells_->batch[b].Add(1);
-  cells_->batch_keys.Add(keys);
-  ++unanswered_;
+  cells_->batch[b].Add(requests);
+  cells_->batch_keys.Add(requests * keys);
+  unanswered_ += requests;
+}
+
+void Worker::CountKeys(TableCells* cells, Speaks speaks, size_t keys, size_t hits) {
+  cells->keys[static_cast<size_t>(speaks)].Add(keys);
+  cells->hits.Add(hits);
+  if (hits != keys) cells->misses[static_cast<size_t>(Miss::kMissing)].Add(keys - hits);
 }
 
 void Worker::CountMiss(TableCells* cells, Speaks speaks, size_t keys, Miss miss) {

@@ -37,8 +37,10 @@ class Worker {
   const Target& Find(uint64_t table_hash, uint64_t version);
   // Why a target has no view. REQUIRES: found is what Find gave for this version last.
   Miss Explain(const Catalog::Found& found, uint64_t version) const;
-  // Counts a lookup of `keys` feasigns and how it went.
-  void Count(TableCells* cells, Speaks speaks, size_t keys, size_t hits);
+  // Counts lookups of `keys` feasigns each, and feasigns and how many of them were found.
+  void CountRequests(TableCells* cells, Speaks speaks, size_t requests, size_t keys);
+  void CountKeys(TableCells* cells, Speaks speaks, size_t keys, size_t hits);
+  // Counts a lookup that failed.
   void CountMiss(TableCells* cells, Speaks speaks, size_t keys, Miss miss);
   void OnAnswered(uint64_t received_ns);
 

@@ -1,0 +1,77 @@
+// Read-only Redis on one connection. A key is a feasign in decimal, in the table that SELECT chose (tables are numbered
+// in the order of "model/table"), or `model/table:feasign`; a value is the row's bytes. GETs that arrive together are
+// looked up together.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "cube/service_secret.h"
+#include "cube/service_worker.h"
+#include "net/resp.h"
+#include "net/session.h"
+
+namespace elasticctr::cube {
+
+struct RespContext {
+  const Secret* secret;
+  uint64_t started_ns;
+  uint16_t port;
+};
+
+class RespSession : public net::Session {
+ public:
+  RespSession(Worker* worker, const RespContext* context, uint64_t id)
+      : worker_(worker), context_(context), id_(id), is_trusted_(!context->secret->is_set()) {}
+
+  net::Step Consume(const uint8_t* data, size_t size, uint64_t received_ns, net::Buffer* out) override;
+  uint32_t idle_limit_s() const override { return is_trusted_ ? 0 : 60; }
+
+ private:
+  static constexpr size_t kNoTable = ~size_t{0};
+  static constexpr size_t kTogether = 256;  // feasigns looked up at once: their rows stay in a near cache
+
+  // False: the connection closes after what was answered.
+  bool Serve(net::Buffer* out);
+  bool ServeOther(std::string_view name, net::Buffer* out);
+  void ServeMget(net::Buffer* out);
+  void ServeExists(net::Buffer* out);
+  void ServeSelect(net::RespWriter* writer);
+  bool ServeAuth(net::RespWriter* writer);
+  void ServeHello(net::RespWriter* writer);
+  void ServeClient(net::RespWriter* writer);
+  void ServeConfig(net::RespWriter* writer);
+  void ServeCommandList(net::RespWriter* writer);
+  std::string Info();
+
+  // Looks up the GETs that wait.
+  void FlushGets(net::Buffer* out);
+  // Looks up at most kTogether keys of one table and appends their values; counts them, not the request.
+  std::optional<Miss> LookUp(size_t table, const uint64_t* keys, size_t n, net::Buffer* out);
+  std::optional<Miss> Search(size_t table, const uint64_t* keys, size_t n, uint8_t* found, const uint8_t** rows,
+                             size_t* row_bytes, size_t* hits);
+  // Which table a key is of, and its feasign. False: it is no key.
+  bool ParseKey(std::string_view key, size_t* table, uint64_t* feasign) const;
+  size_t FindTable(std::string_view name) const;
+  TableCells* CellsOf(size_t table);
+  void Fail(size_t table, size_t keys, Miss miss, net::Buffer* out);
+  void FailKey(std::string_view key, net::Buffer* out);
+
+  Worker* const worker_;
+  const RespContext* const context_;
+  const uint64_t id_;
+  net::RespReader reader_;
+  std::vector<uint64_t> gets_;  // GETs that wait to be looked up together
+  size_t gets_table_ = 0;
+  size_t selected_ = 0;
+  std::string name_;
+  int version_ = 2;
+  bool is_trusted_;
+};
+
+// Whether Redis would change something on this command. REQUIRES: upper case.
+bool IsWriteCommand(std::string_view name);
+
+}  // namespace elasticctr::cube
