@@ -1,0 +1,169 @@
+"""Redis' own clients against the server's Redis port: redis-py, redis-cli, redis-benchmark, and bytes by hand."""
+
+from __future__ import annotations
+
+import shutil
+import socket
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.unit.cube.serving import ServerProcess, feasigns_of, rows_of, write_version
+
+redis = pytest.importorskip("redis")
+
+FEASIGNS = feasigns_of(5_000)
+SMALL = np.arange(1, 1001, dtype=np.uint64)
+TOKEN = "open sesame"
+
+
+def value(version: int, feasign: int) -> bytes:
+    return rows_of(version, np.array([feasign], np.uint64)).tobytes()
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
+    data = tmp_path_factory.mktemp("redis") / "data"
+    write_version(data, 3, np.concatenate([SMALL, FEASIGNS]), tables=("embedding", "wide"))
+    write_version(data, 8, SMALL[:10], model="other", tables=("embedding",))
+    with ServerProcess(data, "--activate", "newest", token=TOKEN) as process:
+        yield process
+
+
+@pytest.fixture(params=[2, 3])
+def client(server: ServerProcess, request: pytest.FixtureRequest) -> Iterator[redis.Redis]:
+    with redis.Redis(port=server.port, password=TOKEN, protocol=request.param, socket_timeout=10) as client:
+        yield client
+
+
+def test_get_and_mget(client: redis.Redis) -> None:
+    assert client.ping()
+    assert client.get(int(FEASIGNS[0])) == value(3, int(FEASIGNS[0]))
+    assert client.get("0000000007") == value(3, 7)
+    assert client.get(2**63 + 5) is None
+    keys = [int(f) for f in FEASIGNS[:1000]]
+    keys[17] = 999_999_999_999
+    got = client.mget(keys)
+    assert got[17] is None
+    assert all(v == value(3, k) for k, v in zip(keys, got, strict=True) if k != 999_999_999_999)
+
+
+def test_tables_by_number_and_by_name(client: redis.Redis, server: ServerProcess) -> None:
+    assert client.mget(["ctr/wide:5", "other/embedding:5", "wide:6", "7"]) == [
+        value(3, 5), value(8, 5), value(3, 6), value(3, 7),
+    ]  # fmt: skip
+    with redis.Redis(port=server.port, password=TOKEN, db=2) as third:
+        assert third.get(5) == value(8, 5)
+        assert third.get(11) is None
+        assert third.dbsize() == 10
+    with pytest.raises(redis.ResponseError, match="out of range"):
+        client.execute_command("SELECT", 3)
+    with pytest.raises(redis.ResponseError, match="no key here"):
+        client.get("embedding:5")  # two models have one
+
+
+def test_what_clients_ask_around(client: redis.Redis) -> None:
+    assert client.exists("1", "2", "123456789") == 2
+    assert client.dbsize() == 6000
+    info = client.info()
+    assert info["redis_version"] and info["db2"]["keys"] == 10
+    assert client.echo("héllo") == "héllo".encode()
+    assert client.config_get("save") == {"save": ""}
+    assert client.client_setname("me") and client.client_getname() in ("me", b"me")
+    assert client.execute_command("COMMAND") == [] or client.execute_command("COMMAND") == {}
+    for write in (["SET", "1", "x"], ["DEL", "1"], ["FLUSHALL"], ["MSET", "1", "x"]):
+        with pytest.raises(redis.exceptions.ReadOnlyError):
+            client.execute_command(*write)
+    with pytest.raises(redis.ResponseError, match="unknown command"):
+        client.execute_command("NONSENSE")
+    with pytest.raises(redis.ResponseError, match="no key here"):
+        client.get("not a number")
+    with pytest.raises(redis.ResponseError, match="wrong number"):
+        client.execute_command("GET")
+
+
+def test_a_pipeline_keeps_its_order(client: redis.Redis) -> None:
+    pipe = client.pipeline(transaction=False)
+    for feasign in FEASIGNS[:600]:
+        pipe.get(int(feasign))
+    pipe.ping()
+    pipe.get("bad key")
+    pipe.mget(["1", "2"])
+    pipe.get(3)
+    got = pipe.execute(raise_on_error=False)
+    assert got[:600] == [value(3, int(f)) for f in FEASIGNS[:600]]
+    assert got[600] is True and isinstance(got[601], redis.ResponseError)
+    assert got[602:] == [[value(3, 1), value(3, 2)], value(3, 3)]
+
+
+def test_without_the_secret_nothing_is_told(server: ServerProcess) -> None:
+    with redis.Redis(port=server.port) as client, pytest.raises(redis.AuthenticationError):
+        client.get(1)
+    with redis.Redis(port=server.port, password="wrong") as client, pytest.raises(redis.AuthenticationError):
+        client.get(1)
+    with redis.Redis(port=server.port, username="anyone", password=TOKEN) as client:
+        assert client.get(1) == value(3, 1)
+
+
+def speak(port: int, *parts: bytes) -> bytes:
+    """Sends bytes, ends the sending side, and returns all that comes back."""
+    with socket.create_connection(("127.0.0.1", port), timeout=10) as connection:
+        for part in parts:
+            connection.sendall(part)
+        connection.sendall(b"QUIT\r\n")
+        got = b""
+        while part := connection.recv(65536):
+            got += part
+    return got
+
+
+def test_inline_commands_and_split_ones(server: ServerProcess) -> None:
+    auth = f"*2\r\n$4\r\nAUTH\r\n${len(TOKEN)}\r\n{TOKEN}\r\n".encode()
+    expected = b"+OK\r\n$40\r\n" + value(3, 7) + b"\r\n+PONG\r\n+OK\r\n"
+    assert speak(server.port, auth, b"GET 7\r\nPING\r\n") == expected
+    whole = auth + b"*2\r\n$3\r\nget\r\n$1\r\n7\r\n*1\r\n$4\r\nping\r\n"
+    assert speak(server.port, *(whole[i : i + 1] for i in range(len(whole)))) == expected
+    hello = b"HELLO 3 AUTH default " + TOKEN.replace(" ", "_").encode() + b"\r\n"
+    assert speak(server.port, hello).startswith(b"-WRONGPASS")
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [b"*99999999999\r\n", b"*2\r\n$3\r\nGET\r\n:1\r\n", b"*1\r\n$-5\r\n", b"*1\r\n$4294967296\r\n", b"*x\r\n", b"*1\r\n$3\r\nGETxx"],
+)  # fmt: skip
+def test_a_broken_command_costs_the_connection(server: ServerProcess, bad: bytes) -> None:
+    with socket.create_connection(("127.0.0.1", server.port), timeout=10) as connection:
+        connection.sendall(bad)
+        got = b""
+        while part := connection.recv(65536):
+            got += part
+    assert got.startswith(b"-ERR Protocol error")
+
+
+@pytest.mark.skipif(shutil.which("redis-cli") is None, reason="redis-cli is not installed")
+def test_redis_cli(server: ServerProcess) -> None:
+    command = ["redis-cli", "-p", str(server.port), "-a", TOKEN, "--no-auth-warning", "--no-raw"]
+    done = subprocess.run([*command, "-3", "EXISTS", "1"], capture_output=True, text=True, timeout=20, check=True)
+    assert done.stdout.strip() == "(integer) 1"
+    done = subprocess.run([*command, "GET", "123456789"], capture_output=True, text=True, timeout=20, check=True)
+    assert done.stdout.strip() == "(nil)"
+
+
+@pytest.mark.skipif(shutil.which("redis-benchmark") is None, reason="redis-benchmark is not installed")
+@pytest.mark.parametrize("what", [["-t", "get"], ["MGET", "__rand_int__", "__rand_int__"], ["GET", "__rand_int__"]])
+def test_redis_benchmark(server: ServerProcess, what: list[str]) -> None:
+    command = ["redis-benchmark", "-p", str(server.port), "-a", TOKEN, "-r", "1000", "-n", "2000", "-P", "8", "--csv"]
+    done = subprocess.run([*command, *what], capture_output=True, text=True, timeout=60, check=True)
+    assert "rps" in done.stdout and "rror" not in done.stdout + done.stderr
+
+
+def test_data_directory_is_a_path(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    data.mkdir()
+    with ServerProcess(data) as server, redis.Redis(port=server.port) as client:
+        assert client.ping()
+        with pytest.raises(redis.BusyLoadingError):
+            client.get(1)
