@@ -10,7 +10,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-
 from tests.unit.cube.serving import ServerProcess, feasigns_of, rows_of, write_version
 
 redis = pytest.importorskip("redis")
@@ -132,8 +131,15 @@ def test_inline_commands_and_split_ones(server: ServerProcess) -> None:
 
 @pytest.mark.parametrize(
     "bad",
-    [b"*99999999999\r\n", b"*2\r\n$3\r\nGET\r\n:1\r\n", b"*1\r\n$-5\r\n", b"*1\r\n$4294967296\r\n", b"*x\r\n", b"*1\r\n$3\r\nGETxx"],
-)  # fmt: skip
+    [
+        b"*99999999999\r\n",
+        b"*2\r\n$3\r\nGET\r\n:1\r\n",
+        b"*1\r\n$-5\r\n",
+        b"*1\r\n$4294967296\r\n",
+        b"*x\r\n",
+        b"*1\r\n$3\r\nGETxx",
+    ],
+)
 def test_a_broken_command_costs_the_connection(server: ServerProcess, bad: bytes) -> None:
     with socket.create_connection(("127.0.0.1", server.port), timeout=10) as connection:
         connection.sendall(bad)
