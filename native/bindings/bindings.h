@@ -15,6 +15,7 @@ void BindDense(nanobind::module_& m);
 void BindMetric(nanobind::module_& m);
 void BindCubeFiles(nanobind::module_& m);
 void BindCube(nanobind::module_& m);
+void BindCubeClient(nanobind::module_& m);
 void BindCubeServer(nanobind::module_& m);
 
 }  // namespace elasticctr

@@ -30,6 +30,9 @@ const char* PythonName(Code code) {
 void TranslateError(const std::exception_ptr& p, void*) {
   try {
     std::rethrow_exception(p);
+  } catch (const RetryLater& e) {
+    nb::object type = nb::module_::import_("elasticctr.errors").attr("Unavailable");
+    PyErr_SetObject(type.ptr(), type(e.what(), e.after_ms() / 1000.0).ptr());
   } catch (const Error& e) {
     nb::object type = nb::module_::import_("elasticctr.errors").attr(PythonName(e.code()));
     PyErr_SetString(type.ptr(), e.what());
@@ -51,5 +54,6 @@ NB_MODULE(_native, m) {
   elasticctr::BindMetric(m);
   elasticctr::BindCubeFiles(m);
   elasticctr::BindCube(m);
+  elasticctr::BindCubeClient(m);
   elasticctr::BindCubeServer(m);
 }

@@ -32,4 +32,14 @@ class Error : public std::runtime_error {
   Code code_;
 };
 
+// Unavailable, and known for how long.
+class RetryLater : public Error {
+ public:
+  RetryLater(const std::string& message, uint32_t after_ms) : Error(Code::kUnavailable, message), after_ms_(after_ms) {}
+  uint32_t after_ms() const { return after_ms_; }
+
+ private:
+  uint32_t after_ms_;
+};
+
 }  // namespace elasticctr

@@ -626,6 +626,40 @@ def lookup_cube_shards(
     version: int,
 ) -> tuple[Any, ...]: ...
 
+class CubeClient:
+    def __init__(
+        self,
+        *,
+        shards: Sequence[Sequence[str]],
+        sharding: str = "auto",
+        token: str = "",
+        timeout_ms: int = 200,
+        connect_ms: int = 100,
+        retries: int = 3,
+        backup_ms: int = 50,
+        load_balancer: str = "round_robin",
+        eject_after: int = 3,
+        eject_ms: int = 1000,
+        eject_max_ms: int = 30000,
+        idle_connections: int = 64,
+        cache_bytes: int = 0,
+        refresh_ms: int = 1000,
+    ) -> None: ...
+    def get(
+        self,
+        tables: Sequence[str],
+        feasigns: Sequence[
+            Annotated[NDArray[numpy.uint64], dict(shape=(None,), order="C", device="cpu", writable=False)]
+        ],
+        version: int = 0,
+        timeout_ms: int = 0,
+        degrade: bool = False,
+    ) -> tuple[Any, ...]: ...
+    def connect(self, timeout_ms: int) -> None: ...
+    def tables(self) -> list[str]: ...
+    def close_idle(self) -> None: ...
+    def stats(self) -> dict[str, Any]: ...
+
 class CubeServer:
     def __init__(
         self,

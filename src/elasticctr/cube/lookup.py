@@ -19,6 +19,8 @@ class Lookup:
     """[n]; whether the table has the feasign."""
     version: int
     """The version that answered."""
+    degraded: tuple[int, ...] = ()
+    """Shards that did not answer: their rows are zeros and not found. Empty unless the caller asked to degrade."""
 
     @property
     def misses(self) -> int:

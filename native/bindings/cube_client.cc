@@ -1,0 +1,156 @@
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include "bindings/bindings.h"
+#include "cube/client/client.h"
+#include "util/status.h"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+
+namespace elasticctr {
+namespace {
+
+using cube::Client;
+using Feasigns = nb::ndarray<const uint64_t, nb::shape<-1>, nb::c_contig, nb::device::cpu>;
+
+template <typename T>
+nb::object MoveToNumpy(std::unique_ptr<T[]> data, std::initializer_list<size_t> shape) {
+  T* values = data.release();
+  nb::capsule owner(values, [](void* p) noexcept { delete[] static_cast<T*>(p); });
+  return nb::cast(nb::ndarray<nb::numpy, T>(values, shape, owner));
+}
+
+nb::object RowsToNumpy(cube::TableRows& table, size_t count) {
+  if (table.shape.encoding == cube::Encoding::kRaw) {
+    return MoveToNumpy(std::move(table.rows), {count, table.shape.row_bytes});
+  }
+  uint8_t* bytes = table.rows.release();
+  nb::capsule owner(bytes, [](void* p) noexcept { delete[] static_cast<uint8_t*>(p); });
+  return nb::cast(nb::ndarray<nb::numpy, float>(reinterpret_cast<float*>(bytes), {count, table.shape.dim}, owner));
+}
+
+std::optional<cube::Sharding> ToSharding(const std::string& name) {
+  if (name == "auto") return std::nullopt;
+  if (name == "buckets") return cube::Sharding::kBuckets;
+  if (name == "modulo") return cube::Sharding::kModulo;
+  throw Error(Code::kConfig, "sharding '" + name + "' is none of auto, buckets, modulo");
+}
+
+cube::Balance ToBalance(const std::string& name) {
+  if (name == "round_robin") return cube::Balance::kRoundRobin;
+  if (name == "least_loaded") return cube::Balance::kLeastLoaded;
+  if (name == "random") return cube::Balance::kRandom;
+  throw Error(Code::kConfig, "load_balancer '" + name + "' is none of round_robin, least_loaded, random");
+}
+
+nb::tuple Get(Client& self, const std::vector<std::string>& tables, const std::vector<Feasigns>& feasigns,
+              uint64_t version, uint32_t timeout_ms, bool degrade) {
+  if (tables.empty() || tables.size() != feasigns.size()) {
+    throw Error(Code::kFailedPrecondition, "a lookup needs at least one table, and feasigns for each");
+  }
+  std::vector<cube::TableQuery> queries;
+  for (size_t i = 0; i < tables.size(); ++i) queries.push_back({tables[i], feasigns[i].data(), feasigns[i].size()});
+  cube::Answer answer;
+  {
+    nb::gil_scoped_release release;
+    answer = self.Get(queries, {version, timeout_ms, degrade});
+  }
+  nb::list rows;
+  for (size_t i = 0; i < tables.size(); ++i) {
+    const size_t count = queries[i].count;
+    rows.append(
+        nb::make_tuple(RowsToNumpy(answer.tables[i], count), MoveToNumpy(std::move(answer.tables[i].found), {count})));
+  }
+  return nb::make_tuple(rows, answer.version, nb::tuple(nb::cast(answer.degraded)));
+}
+
+nb::dict Stats(Client& self) {
+  nb::dict stats, errors;
+  cube::ClientCounters& counters = self.cluster().counters();
+  const auto set = [&stats](const char* name, const std::atomic<uint64_t>& counter) { stats[name] = counter.load(); };
+  set("calls", counters.calls);
+  set("keys", counters.keys);
+  set("missing", counters.missing);
+  set("repeated", counters.repeated);
+  set("sent_keys", counters.sent_keys);
+  set("cache_hits", counters.cache_hits);
+  set("cache_misses", counters.cache_misses);
+  set("retries", counters.retries);
+  set("backups", counters.backups);
+  set("backups_won", counters.backups_won);
+  set("ejections", counters.ejections);
+  set("returns", counters.returns);
+  set("version_changes", counters.version_changes);
+  set("versions_gone", counters.versions_gone);
+  set("describes", counters.describes);
+  set("degraded_calls", counters.degraded_calls);
+  set("degraded_keys", counters.degraded_keys);
+  static constexpr const char* kCodes[] = {"ConfigError",      "DataError",          "NotFound",     "AlreadyExists",
+                                           "Corruption",       "FailedPrecondition", "Unauthorized", "Unavailable",
+                                           "DeadlineExceeded", "InternalError"};
+  for (size_t i = 0; i < counters.errors.size(); ++i) {
+    if (const uint64_t n = counters.errors[i]; n > 0) errors[kCodes[i]] = n;
+  }
+  stats["errors"] = errors;
+  stats["cache_bytes"] = self.cache() != nullptr ? self.cache()->bytes() : 0;
+  stats["cache_entries"] = self.cache() != nullptr ? self.cache()->entries() : 0;
+  nb::list replicas;
+  for (uint32_t s = 0; s < self.cluster().shards(); ++s) {
+    for (size_t k = 0; k < self.cluster().shard(s).size(); ++k) {
+      const cube::ReplicaStats one = self.cluster().shard(s)[k].stats();
+      nb::dict replica;
+      replica["address"] = one.address;
+      replica["shard"] = one.shard;
+      replica["ejected"] = one.is_ejected;
+      replica["in_flight"] = one.in_flight;
+      replica["requests"] = one.requests;
+      replica["failures"] = one.failures;
+      replica["ejections"] = one.ejections;
+      replica["connections"] = one.connections;
+      replicas.append(replica);
+    }
+  }
+  stats["replicas"] = replicas;
+  return stats;
+}
+
+}  // namespace
+
+void BindCubeClient(nb::module_& m) {
+  nb::class_<Client>(m, "CubeClient")
+      .def(
+          "__init__",
+          [](Client* self, std::vector<std::vector<std::string>> shards, const std::string& sharding, std::string token,
+             uint32_t timeout_ms, uint32_t connect_ms, uint32_t retries, uint32_t backup_ms,
+             const std::string& load_balancer, uint32_t eject_after, uint32_t eject_ms, uint32_t eject_max_ms,
+             uint32_t idle_connections, uint64_t cache_bytes, uint32_t refresh_ms) {
+            cube::ClientSettings settings{std::move(shards), ToSharding(sharding),
+                                          std::move(token),  timeout_ms,
+                                          connect_ms,        retries,
+                                          backup_ms,         ToBalance(load_balancer),
+                                          eject_after,       eject_ms,
+                                          eject_max_ms,      idle_connections,
+                                          cache_bytes,       refresh_ms};
+            nb::gil_scoped_release release;
+            new (self) Client(std::move(settings));
+          },
+          nb::kw_only(), "shards"_a, "sharding"_a = "auto", "token"_a = "", "timeout_ms"_a = 200, "connect_ms"_a = 100,
+          "retries"_a = 3, "backup_ms"_a = 50, "load_balancer"_a = "round_robin", "eject_after"_a = 3,
+          "eject_ms"_a = 1000, "eject_max_ms"_a = 30000, "idle_connections"_a = 64, "cache_bytes"_a = 0,
+          "refresh_ms"_a = 1000)
+      .def("get", &Get, "tables"_a, "feasigns"_a, "version"_a = 0, "timeout_ms"_a = 0, "degrade"_a = false)
+      .def("connect", &Client::Connect, "timeout_ms"_a, nb::call_guard<nb::gil_scoped_release>())
+      .def("tables", [](Client& self) { return self.directory().tables(); })
+      .def("close_idle",
+           [](Client& self) {
+             for (uint32_t s = 0; s < self.cluster().shards(); ++s) {
+               for (size_t k = 0; k < self.cluster().shard(s).size(); ++k) self.cluster().shard(s)[k].CloseIdle();
+             }
+           })
+      .def("stats", &Stats, nb::sig("def stats(self) -> dict[str, Any]"));
+}
+
+}  // namespace elasticctr

@@ -1,0 +1,60 @@
+// The servers a client talks to, its counters, and the thread that looks whether ejected replicas came back.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "cube/client/replica.h"
+
+namespace elasticctr::cube {
+
+struct ClientCounters {
+  std::atomic<uint64_t> calls{0}, keys{0}, missing{0}, repeated{0}, sent_keys{0};
+  std::atomic<uint64_t> cache_hits{0}, cache_misses{0};
+  std::atomic<uint64_t> retries{0}, backups{0}, backups_won{0}, ejections{0}, returns{0};
+  std::atomic<uint64_t> version_changes{0}, versions_gone{0}, describes{0};
+  std::atomic<uint64_t> degraded_calls{0}, degraded_keys{0};
+  std::array<std::atomic<uint64_t>, 10> errors{};  // by Code - Code::kConfig
+};
+
+class Cluster {
+ public:
+  // Throws ConfigError.
+  explicit Cluster(ClientSettings settings);
+  ~Cluster();
+  Cluster(const Cluster&) = delete;
+  Cluster& operator=(const Cluster&) = delete;
+
+  const ClientSettings& settings() const { return settings_; }
+  uint32_t shards() const { return static_cast<uint32_t>(shards_.size()); }
+  ReplicaSet& shard(size_t i) { return *shards_[i]; }
+  ClientCounters& counters() { return counters_; }
+  uint64_t NextId() { return next_id_.fetch_add(1, std::memory_order_relaxed); }
+
+  // A replica was taken out: the prober starts, or wakes.
+  void WakeProber();
+
+ private:
+  void Probe();
+  // Asks those that are due; when the next one is.
+  Clock::time_point ProbeDue();
+
+  const ClientSettings settings_;
+  std::vector<std::unique_ptr<ReplicaSet>> shards_;
+  ClientCounters counters_;
+  std::atomic<uint64_t> next_id_;
+
+  std::mutex mutex_;  // guards all below
+  std::condition_variable wake_;
+  bool stopping_ = false;
+  bool woken_ = false;
+  std::thread prober_;
+  uint64_t prober_generation_ = 0;  // of forks: a child has no prober until it needs one
+};
+
+}  // namespace elasticctr::cube

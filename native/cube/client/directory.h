@@ -1,0 +1,88 @@
+// What the servers of a cluster said they hold: tables, their rows' shape in each version, and which version of each
+// model a call should name.
+//
+// The version to name. A replica's word for "active" is news only when it differs from what the same replica said
+// before: during an activation the first one to switch is followed, those that have not switched yet do not pull the
+// client back. A replica whose word merely differs raises a doubt; doubts are settled by asking everybody (Update with
+// settle), where the version that all shards hold and most replicas call active wins.
+//
+// Threads: any.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <shared_mutex>
+#include <span>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "cube/client/cluster.h"
+#include "cube/client/gather.h"
+#include "cube/client/report.h"
+
+namespace elasticctr::cube {
+
+struct ModelState {
+  std::string name;
+  size_t index;
+  std::atomic<uint64_t> active{0};  // 0: not known
+  std::atomic<bool> is_doubtful{false};
+  // Since the clock's epoch:
+  std::atomic<Clock::duration> heard_at{};    // when a server last spoke of it
+  std::atomic<Clock::duration> settled_at{};  // when everybody was last asked
+};
+
+struct TableState {
+  std::string name;  // model/table
+  uint64_t hash;
+  ModelState* model;
+  std::atomic<uint32_t> unmerged_calls{0};  // left before repeats are looked for again
+};
+
+class Directory {
+ public:
+  explicit Directory(Cluster& cluster) : cluster_(cluster) {}
+
+  // One replica's description of itself.
+  struct Source {
+    Replica* replica;
+    std::vector<ModelReport> models;
+  };
+  // Takes in what replicas said, all at about the same time. settle: the version to name is chosen anew even if the
+  // one known so far would do.
+  void Update(std::span<const Source> sources, bool settle);
+
+  // Null if no server has ever named it. States live as long as the directory.
+  TableState* Find(const std::string& table);
+  // False: no server holds the table in that version. Throws FailedPrecondition if the servers contradict the settings
+  // or each other about it.
+  bool FindShape(const TableState& table, uint64_t version, RowShape* shape) const;
+  std::vector<uint64_t> VersionsOf(const TableState& table) const;
+  std::vector<std::string> tables() const;
+
+  // What a lookup's answer said.
+  void Hear(ModelState& model, Replica& replica, uint64_t active);
+
+ private:
+  struct Known {
+    RowShape shape;
+    std::string conflict;  // not empty: why no lookup may be answered
+  };
+
+  ModelState& ModelOf(const std::string& name);                      // REQUIRES: mutex_ held exclusively
+  TableState& TableOf(const std::string& table, ModelState& model);  // the same
+  void Learn(const Replica& replica, const ModelState& model, const VersionReport& version);  // the same
+  uint64_t Choose(std::span<const Source> sources, const ModelState& model, bool settle) const;
+
+  Cluster& cluster_;
+  mutable std::shared_mutex mutex_;  // guards all below
+  std::vector<std::unique_ptr<ModelState>> models_;
+  std::unordered_map<std::string, std::unique_ptr<TableState>> tables_;
+  std::map<std::pair<const TableState*, uint64_t>, Known> shapes_;
+};
+
+}  // namespace elasticctr::cube

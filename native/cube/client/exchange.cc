@@ -1,0 +1,430 @@
+#include "cube/client/exchange.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <ctime>
+
+#include "cube/client/report.h"
+
+namespace elasticctr::cube {
+
+namespace wire = net::wire;
+using std::chrono::milliseconds;
+
+struct Exchange::Attempt {
+  enum class Phase : uint8_t { kClosed, kConnecting, kSending, kReceiving };
+
+  Phase phase = Phase::kClosed;
+  size_t leg = 0;
+  int number = 0;  // of the replica in its set
+  Replica* replica = nullptr;
+  std::unique_ptr<Connection> connection;
+  bool is_reused = false;  // the connection was idle: it may have died since
+  bool is_backup = false;
+  bool is_hello = false;      // the frame under way
+  bool is_direct = false;     // rows go where the leg wants them
+  bool has_answered = false;  // at least one byte of the answer to the request came
+  Clock::time_point started;
+  uint8_t head[wire::kHeaderBytes];
+  iovec out[2];
+  size_t sent = 0, to_send = 0;
+  AnswerReader reader;
+};
+
+struct Exchange::LegState {
+  bool is_open = true;
+  bool is_direct_taken = false;
+  bool saw_no_version = false;
+  uint32_t attempts = 0, in_flight = 0, rounds = 0;
+  uint64_t tried = 0;
+  Clock::time_point last_start, retry_at = Clock::time_point::max();
+  Failure last{Code::kUnavailable, Retry::kOtherReplica, false, wire::Detail::kNone, 0, ""};
+  std::string notes;
+};
+
+namespace {
+
+constexpr auto kFirstBackoff = milliseconds(5);
+constexpr auto kPatience = milliseconds(20);  // silence shorter than this is never held against a replica
+
+std::string Trimmed(std::string_view text) {
+  constexpr size_t kMost = 300;
+  std::string out(text.substr(0, kMost));
+  for (char& c : out) {
+    if (static_cast<unsigned char>(c) < 0x20) c = ' ';
+  }
+  return out;
+}
+
+int64_t MsBetween(Clock::time_point from, Clock::time_point to) {
+  return std::chrono::duration_cast<milliseconds>(to - from).count();
+}
+
+}  // namespace
+
+Exchange::Exchange(Cluster& cluster) : cluster_(cluster) {}
+
+Exchange::~Exchange() {
+  for (size_t i = 0; i < used_; ++i) Close(*attempts_[i]);
+}
+
+void Exchange::Run(std::span<Leg> legs, Clock::time_point deadline) {
+  for (size_t i = 0; i < used_; ++i) Close(*attempts_[i]);
+  used_ = 0;
+  legs_ = legs;
+  deadline_ = deadline;
+  now_ = Clock::now();
+  open_legs_ = legs.size();
+  states_.assign(legs.size(), LegState{});
+  for (size_t i = 0; i < legs.size(); ++i) Start(i, false);
+  while (open_legs_ > 0) {
+    polled_.clear();
+    polled_attempts_.clear();
+    for (size_t i = 0; i < used_; ++i) {
+      Attempt& attempt = *attempts_[i];
+      if (attempt.phase == Attempt::Phase::kClosed) continue;
+      const short events = attempt.phase == Attempt::Phase::kReceiving ? POLLIN : POLLOUT;
+      polled_.push_back({attempt.connection->fd(), events, 0});
+      polled_attempts_.push_back(&attempt);
+    }
+    const auto wait = std::max(Clock::duration::zero(), NextEvent() - now_);
+    const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(wait);
+    timespec time{seconds.count(), std::chrono::nanoseconds(wait - seconds).count()};
+    const int ready = ppoll(polled_.data(), polled_.size(), &time, nullptr);
+    now_ = Clock::now();
+    for (size_t i = 0; ready > 0 && i < polled_.size(); ++i) {
+      // An attempt may have been closed by another one's answer in this round.
+      if (polled_[i].revents != 0 && polled_attempts_[i]->phase != Attempt::Phase::kClosed)
+        Advance(*polled_attempts_[i]);
+    }
+    if (open_legs_ > 0) WakeDue();
+  }
+}
+
+Exchange::Attempt& Exchange::NewAttempt() {
+  if (used_ == attempts_.size()) attempts_.push_back(std::make_unique<Attempt>());
+  return *attempts_[used_++];
+}
+
+void Exchange::Start(size_t leg, bool as_backup) {
+  LegState& state = states_[leg];
+  state.retry_at = Clock::time_point::max();
+  const ReplicaSet& set = cluster_.shard(legs_[leg].shard);
+  const bool is_pinned = legs_[leg].replica >= 0;
+  const int replica = is_pinned ? legs_[leg].replica : set.Pick(state.tried, !as_backup);
+  if (replica >= 0) return StartOn(leg, replica, false, as_backup);
+  if (as_backup) {
+    state.last_start = now_;  // nobody else to ask: look again in a while
+    return;
+  }
+  // All were tried: once more from the start, after a pause.
+  const auto pause = std::max<Clock::duration>(kFirstBackoff * (1 << std::min(state.rounds, 6u)),
+                                               milliseconds(state.last.retry_after_ms));
+  ++state.rounds;
+  state.tried = 0;
+  state.retry_at = now_ + pause;
+  if (state.retry_at >= deadline_) GiveUp(leg);
+}
+
+void Exchange::StartOn(size_t leg, int replica, bool fresh, bool as_backup) {
+  LegState& state = states_[leg];
+  Attempt& attempt = NewAttempt();
+  attempt.leg = leg;
+  attempt.number = replica;
+  attempt.replica = &cluster_.shard(legs_[leg].shard)[static_cast<size_t>(replica)];
+  attempt.is_backup = as_backup;
+  attempt.is_direct = attempt.is_reused = attempt.has_answered = false;
+  attempt.started = now_;
+  state.tried |= uint64_t{1} << replica;
+  state.last_start = now_;
+  if (state.attempts++ > 0 && !as_backup) cluster_.counters().retries.fetch_add(1, std::memory_order_relaxed);
+  if (as_backup) cluster_.counters().backups.fetch_add(1, std::memory_order_relaxed);
+  try {
+    attempt.connection = attempt.replica->Take(fresh);
+    ++state.in_flight;
+    attempt.is_reused = attempt.connection->greeted();
+    if (!attempt.is_reused) {
+      attempt.phase = Attempt::Phase::kConnecting;
+      return;
+    }
+    PrepareRequest(attempt);
+    Transmit(attempt);
+  } catch (const Error& e) {
+    Fail(attempt, {e.code(), Retry::kOtherReplica, true, wire::Detail::kNone, 0, e.what()});
+  }
+}
+
+void Exchange::Advance(Attempt& attempt) {
+  try {
+    switch (attempt.phase) {
+      case Attempt::Phase::kConnecting:
+        attempt.connection->FinishConnecting();
+        PrepareHello(attempt);
+        return Transmit(attempt);
+      case Attempt::Phase::kSending: return Transmit(attempt);
+      case Attempt::Phase::kReceiving: return Receive(attempt);
+      case Attempt::Phase::kClosed: return;
+    }
+  } catch (const Error& e) {
+    // Rows of another width are a wrong setting, the same on every replica; all else may be this one's trouble alone.
+    const bool stop = e.code() == Code::kFailedPrecondition;
+    Fail(attempt, {e.code(), stop ? Retry::kStop : Retry::kOtherReplica, !stop, wire::Detail::kNone, 0, e.what()});
+  }
+}
+
+void Exchange::PrepareHello(Attempt& attempt) {
+  const std::string& token = cluster_.settings().token;
+  wire::Header header;
+  header.id = cluster_.NextId();
+  header.opcode = static_cast<uint8_t>(wire::Opcode::kHello);
+  header.body_bytes = static_cast<uint32_t>(token.size());
+  wire::EncodeHeader(attempt.head, header);
+  attempt.out[0] = {attempt.head, wire::kHeaderBytes};
+  attempt.out[1] = {const_cast<char*>(token.data()), token.size()};
+  attempt.sent = 0;
+  attempt.to_send = wire::kHeaderBytes + token.size();
+  attempt.is_hello = true;
+  attempt.reader.Start({wire::Opcode::kHello, header.id, 0, 0});
+}
+
+void Exchange::PrepareRequest(Attempt& attempt) {
+  Leg& leg = legs_[attempt.leg];
+  LegState& state = states_[attempt.leg];
+  wire::Header header;
+  header.id = cluster_.NextId();
+  header.version = leg.version;
+  header.table = leg.table;
+  header.opcode = static_cast<uint8_t>(leg.opcode);
+  header.time_ms = static_cast<uint32_t>(std::clamp<int64_t>(MsBetween(now_, deadline_), 1, UINT32_MAX));
+  header.body_bytes = static_cast<uint32_t>(leg.count * sizeof(uint64_t));
+  wire::EncodeHeader(attempt.head, header);
+  attempt.out[0] = {attempt.head, wire::kHeaderBytes};
+  attempt.out[1] = {const_cast<uint64_t*>(leg.keys), header.body_bytes};
+  attempt.sent = 0;
+  attempt.to_send = wire::kHeaderBytes + header.body_bytes;
+  attempt.is_hello = false;
+  // Two attempts must never write rows to one place; the second keeps its own.
+  if (leg.rows != nullptr && !state.is_direct_taken) attempt.is_direct = state.is_direct_taken = true;
+  attempt.reader.Start({leg.opcode, header.id, leg.table, leg.version, leg.count, leg.row_bytes,
+                        attempt.is_direct ? leg.rows : nullptr});
+}
+
+void Exchange::Transmit(Attempt& attempt) {
+  attempt.phase = Attempt::Phase::kSending;
+  iovec rest[2];
+  int n = 0;
+  size_t skip = attempt.sent;
+  for (const iovec& part : attempt.out) {
+    if (skip < part.iov_len) rest[n++] = {static_cast<uint8_t*>(part.iov_base) + skip, part.iov_len - skip};
+    skip -= std::min(skip, part.iov_len);
+  }
+  attempt.sent += attempt.connection->Send(rest, n);
+  if (attempt.sent == attempt.to_send) attempt.phase = Attempt::Phase::kReceiving;
+}
+
+void Exchange::Receive(Attempt& attempt) {
+  // Bounded, so that one fast sender cannot keep the others waiting.
+  for (int turn = 0; turn < 16; ++turn) {
+    iovec buffers[2];
+    const int n = attempt.reader.Buffers(buffers);
+    const size_t received = attempt.connection->Receive(buffers, n);
+    if (received == 0) return;
+    if (!attempt.is_hello) attempt.has_answered = true;
+    if (!attempt.reader.Consume(received)) continue;
+    if (attempt.reader.header().status != 0) return Fail(attempt, ToFailure(attempt.reader));
+    if (!attempt.is_hello) return Succeed(attempt);
+    CheckHello(attempt);
+    PrepareRequest(attempt);
+    return Transmit(attempt);
+  }
+}
+
+void Exchange::CheckHello(Attempt& attempt) {
+  const Hello hello = ParseHello(attempt.reader.text());
+  if (hello.protocol != 1) {
+    throw Error(Code::kFailedPrecondition,
+                "speaks protocol " + std::to_string(hello.protocol) + " where this client speaks 1");
+  }
+  attempt.replica->SetLimits(hello.max_body, hello.max_keys);
+  attempt.connection->set_greeted();
+}
+
+Exchange::Failure Exchange::ToFailure(const AnswerReader& answer) const {
+  const wire::Header& header = answer.header();
+  Failure failure{Code::kInternal,
+                  Retry::kOtherReplica,
+                  true,
+                  static_cast<wire::Detail>(header.detail),
+                  0,
+                  "says: " + Trimmed(answer.text())};
+  if (header.status >= static_cast<uint8_t>(Code::kConfig) && header.status <= static_cast<uint8_t>(Code::kInternal)) {
+    failure.code = static_cast<Code>(header.status);
+  }
+  switch (failure.code) {
+    case Code::kConfig:
+    case Code::kData:
+    case Code::kAlreadyExists:
+    case Code::kFailedPrecondition:
+    case Code::kUnauthorized:
+      failure.retry = Retry::kStop;
+      failure.is_replicas_fault = false;
+      break;
+    // It is well, but does not have what was asked, or no time for it: another replica may.
+    case Code::kNotFound:
+    case Code::kDeadlineExceeded:
+    case Code::kUnavailable:
+      failure.is_replicas_fault = false;
+      failure.retry_after_ms = failure.code == Code::kUnavailable ? header.time_ms : 0;
+      break;
+    case Code::kCorruption:
+    case Code::kInternal: break;
+  }
+  return failure;
+}
+
+void Exchange::Succeed(Attempt& attempt) {
+  Leg& leg = legs_[attempt.leg];
+  LegState& state = states_[attempt.leg];
+  leg.answer = &attempt.reader;
+  leg.answered_by = attempt.replica;
+  state.is_open = false;
+  --open_legs_;
+  if (attempt.is_backup) cluster_.counters().backups_won.fetch_add(1, std::memory_order_relaxed);
+  attempt.replica->RecordSuccess();
+  attempt.replica->Give(Detach(attempt));
+  for (size_t i = 0; i < used_ && state.in_flight > 0; ++i) {
+    Attempt& other = *attempts_[i];
+    if (other.leg != attempt.leg || other.phase == Attempt::Phase::kClosed) continue;
+    // Overtaken by one that started later: it is slow or hangs.
+    if (other.started < attempt.started) Blame(*other.replica);
+    Close(other);
+  }
+}
+
+void Exchange::Blame(Replica& replica) {
+  if (!replica.RecordFailure()) return;
+  cluster_.counters().ejections.fetch_add(1, std::memory_order_relaxed);
+  cluster_.WakeProber();
+}
+
+void Exchange::Fail(Attempt& attempt, const Failure& failure) {
+  LegState& state = states_[attempt.leg];
+  const size_t leg = attempt.leg;
+  Replica& replica = *attempt.replica;
+  const bool is_answer = attempt.has_answered && attempt.phase != Attempt::Phase::kClosed &&
+                         attempt.reader.header().status != 0 && failure.retry != Retry::kStop &&
+                         failure.code != Code::kCorruption;
+  // An idle connection may have died with the server's last life; that says nothing of this one.
+  if (attempt.is_reused && !attempt.has_answered && failure.code == Code::kUnavailable) {
+    const bool is_backup = attempt.is_backup;
+    const int number = attempt.number;
+    Close(attempt);
+    --state.attempts;
+    return StartOn(leg, number, true, is_backup);
+  }
+  state.notes += (state.notes.empty() ? "" : "; ") + replica.address() + " " + failure.message;
+  state.saw_no_version |= failure.detail == wire::Detail::kNoVersion;
+  state.last = failure;
+  if (failure.is_replicas_fault) Blame(replica);
+  if (is_answer) {
+    replica.Give(Detach(attempt));
+  } else {
+    Close(attempt);
+  }
+  if (legs_[leg].replica >= 0 || failure.retry == Retry::kStop) return GiveUp(leg);
+  if (state.in_flight > 0) return;
+  if (state.attempts > cluster_.settings().retries) return GiveUp(leg);
+  Start(leg, false);
+}
+
+std::unique_ptr<Connection> Exchange::Detach(Attempt& attempt) {
+  LegState& state = states_[attempt.leg];
+  if (attempt.is_direct) state.is_direct_taken = attempt.is_direct = false;
+  attempt.phase = Attempt::Phase::kClosed;
+  --state.in_flight;
+  return std::move(attempt.connection);
+}
+
+void Exchange::Close(Attempt& attempt) {
+  if (attempt.connection != nullptr) attempt.replica->Drop(Detach(attempt));
+}
+
+void Exchange::GiveUp(size_t leg) {
+  LegState& state = states_[leg];
+  LegError& error = legs_[leg].error;
+  error.code = state.last.code;
+  error.detail = state.last.detail;
+  error.retry_after_ms = state.last.retry_after_ms;
+  for (size_t i = 0; i < used_; ++i) {
+    Attempt& attempt = *attempts_[i];
+    if (attempt.leg != leg || attempt.phase == Attempt::Phase::kClosed) continue;
+    if (now_ >= deadline_) {
+      state.notes += (state.notes.empty() ? "" : "; ") + attempt.replica->address() + " did not answer in " +
+                     std::to_string(MsBetween(attempt.started, now_)) + " ms";
+      error.code = Code::kDeadlineExceeded;
+      error.detail = wire::Detail::kNone;
+      if (now_ - attempt.started >= kPatience) Blame(*attempt.replica);
+    }
+    Close(attempt);
+  }
+  if (state.saw_no_version && state.last.retry != Retry::kStop) {
+    error.code = Code::kNotFound;
+    error.detail = wire::Detail::kNoVersion;
+  }
+  if (state.notes.empty()) state.notes = "no time was left to ask";
+  error.message =
+      "shard " + std::to_string(legs_[leg].shard) + " of " + std::to_string(cluster_.shards()) + ": " + state.notes;
+  state.is_open = false;
+  --open_legs_;
+}
+
+void Exchange::WakeDue() {
+  const ClientSettings& settings = cluster_.settings();
+  const auto connect_time = milliseconds(settings.connect_ms);
+  for (size_t i = 0; i < used_; ++i) {
+    Attempt& attempt = *attempts_[i];
+    const bool is_new =
+        attempt.phase == Attempt::Phase::kConnecting || (attempt.phase != Attempt::Phase::kClosed && attempt.is_hello);
+    if (is_new && now_ - attempt.started >= connect_time) {
+      Fail(attempt, {Code::kUnavailable, Retry::kOtherReplica, true, wire::Detail::kNone, 0,
+                     "gave no connection in " + std::to_string(settings.connect_ms) + " ms"});
+    }
+  }
+  for (size_t leg = 0; leg < legs_.size(); ++leg) {
+    LegState& state = states_[leg];
+    if (!state.is_open) continue;
+    if (now_ >= deadline_) {
+      GiveUp(leg);
+    } else if (now_ >= state.retry_at) {
+      Start(leg, false);
+    } else if (WantsBackup(leg) && now_ >= state.last_start + milliseconds(settings.backup_ms)) {
+      Start(leg, true);
+    }
+  }
+}
+
+bool Exchange::WantsBackup(size_t leg) const {
+  const LegState& state = states_[leg];
+  return cluster_.settings().backup_ms > 0 && state.in_flight > 0 && legs_[leg].replica < 0 &&
+         state.attempts <= cluster_.settings().retries && cluster_.shard(legs_[leg].shard).size() > 1;
+}
+
+Clock::time_point Exchange::NextEvent() const {
+  const ClientSettings& settings = cluster_.settings();
+  Clock::time_point next = deadline_;
+  for (size_t i = 0; i < used_; ++i) {
+    const Attempt& attempt = *attempts_[i];
+    if (attempt.phase != Attempt::Phase::kClosed &&
+        (attempt.phase == Attempt::Phase::kConnecting || attempt.is_hello)) {
+      next = std::min(next, attempt.started + milliseconds(settings.connect_ms));
+    }
+  }
+  for (size_t leg = 0; leg < states_.size(); ++leg) {
+    if (!states_[leg].is_open) continue;
+    next = std::min(next, states_[leg].retry_at);
+    if (WantsBackup(leg)) next = std::min(next, states_[leg].last_start + milliseconds(settings.backup_ms));
+  }
+  return next;
+}
+
+}  // namespace elasticctr::cube

@@ -1,0 +1,102 @@
+// Frames to several shards at once, and their answers, within one deadline: attempts on replicas, retries on others,
+// backup requests. One Exchange is one thread's: it waits in poll, no other thread works for it.
+//
+// An attempt ends in one of three ways, and what follows is a type: an answer; a failure another replica may not have
+// (kOtherReplica: refused, cut, garbage, overloaded, its own trouble); a failure they all share (kStop: wrong token,
+// wrong shard, malformed).
+#pragma once
+
+#include <poll.h>
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "cube/client/answer.h"
+#include "cube/client/cluster.h"
+
+namespace elasticctr::cube {
+
+struct LegError {
+  Code code = Code::kUnavailable;
+  net::wire::Detail detail = net::wire::Detail::kNone;
+  uint32_t retry_after_ms = 0;
+  std::string message;  // names the shard and every replica tried
+};
+
+// One frame to one shard.
+struct Leg {
+  net::wire::Opcode opcode = net::wire::Opcode::kLookup;
+  uint32_t shard = 0;
+  int replica = -1;  // this one only and once; -1: as it comes
+  uint64_t table = 0;
+  uint64_t version = 0;
+  const uint64_t* keys = nullptr;  // must stay until Run returns
+  size_t count = 0;
+  uint32_t row_bytes = 0;
+  uint8_t* rows = nullptr;  // where the rows should go; they may end elsewhere (answer->rows() says)
+
+  // Set by Run: exactly one of `answer` and `error`. The answer lives as long as the Exchange or until its next Run.
+  const AnswerReader* answer = nullptr;
+  Replica* answered_by = nullptr;
+  LegError error;
+};
+
+class Exchange {
+ public:
+  explicit Exchange(Cluster& cluster);
+  ~Exchange();
+  Exchange(const Exchange&) = delete;
+  Exchange& operator=(const Exchange&) = delete;
+
+  // Returns when every leg has an answer or an error.
+  void Run(std::span<Leg> legs, Clock::time_point deadline);
+
+ private:
+  struct Attempt;
+  struct LegState;
+  enum class Retry : uint8_t { kOtherReplica, kStop };
+  struct Failure {
+    Code code;
+    Retry retry = Retry::kOtherReplica;
+    bool is_replicas_fault = true;  // counts towards its ejection
+    net::wire::Detail detail = net::wire::Detail::kNone;
+    uint32_t retry_after_ms = 0;
+    std::string message;
+  };
+
+  void Start(size_t leg, bool as_backup);
+  void StartOn(size_t leg, int replica, bool fresh, bool as_backup);
+  void Advance(Attempt& attempt);
+  void Transmit(Attempt& attempt);
+  void Receive(Attempt& attempt);
+  void PrepareHello(Attempt& attempt);
+  void PrepareRequest(Attempt& attempt);
+  void CheckHello(Attempt& attempt);
+  Failure ToFailure(const AnswerReader& answer) const;
+  void Succeed(Attempt& attempt);
+  void Fail(Attempt& attempt, const Failure& failure);
+  std::unique_ptr<Connection> Detach(Attempt& attempt);
+  void Close(Attempt& attempt);
+  void Blame(Replica& replica);
+  void GiveUp(size_t leg);
+  void WakeDue();
+  bool WantsBackup(size_t leg) const;
+  Clock::time_point NextEvent() const;
+  Attempt& NewAttempt();
+
+  Cluster& cluster_;
+  std::span<Leg> legs_;
+  Clock::time_point deadline_, now_;
+  size_t open_legs_ = 0;
+  std::vector<LegState> states_;
+  std::vector<std::unique_ptr<Attempt>> attempts_;  // kept for their buffers; the first used_ are of this run
+  size_t used_ = 0;
+  std::vector<pollfd> polled_;
+  std::vector<Attempt*> polled_attempts_;
+};
+
+}  // namespace elasticctr::cube

@@ -1,0 +1,45 @@
+// Rows asked for often, kept in the client: bounded bytes, found by (table, version, feasign). Rows of a version never
+// change, so an entry is right for ever; those of versions no longer asked for are the first to go.
+//
+// Each part keeps two generations of entries. New entries, and old ones that are asked for again, go to the young one;
+// when that is full it becomes the old one and what was old is forgotten, in one step and without a search.
+//
+// Threads: any; each part has its own lock.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+namespace elasticctr::cube {
+
+struct CacheKey {
+  uint64_t version;
+  uint64_t feasign;
+  uint64_t table;
+  bool operator==(const CacheKey&) const = default;
+};
+
+class HotCache {
+ public:
+  // Takes at most `bytes` in all, index included; too few bytes for some entries of a few hundred bytes keep nothing.
+  explicit HotCache(uint64_t bytes);
+  ~HotCache();
+
+  enum class Result : uint8_t { kUnknown, kFound, kMissing };
+  // kFound: the row is copied to `row` (REQUIRES: room for row_bytes). kMissing: the version does not have the feasign.
+  Result Get(const CacheKey& key, uint8_t* row, uint32_t row_bytes);
+  // row null: the version does not have the feasign.
+  void Put(const CacheKey& key, const uint8_t* row, uint32_t row_bytes);
+
+  uint64_t bytes() const;  // taken from the machine
+  uint64_t entries() const;
+
+ private:
+  class Part;
+  std::vector<std::unique_ptr<Part>> parts_;
+};
+
+}  // namespace elasticctr::cube

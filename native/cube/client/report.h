@@ -1,0 +1,42 @@
+// What servers say about themselves, as JSON: the answers to hello and describe. Sent by anyone, so nothing in it is
+// believed before it is checked; all parsers throw Corruption.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "cube/index.h"
+
+namespace elasticctr::cube {
+
+struct Hello {
+  uint64_t protocol;
+  uint64_t max_body;
+  uint64_t max_keys;
+};
+
+struct TableReport {
+  std::string name;  // without its model
+  Encoding encoding;
+  Sharding sharding;
+  uint32_t dim, row_bytes, shard, shards;
+};
+
+struct VersionReport {
+  uint64_t version;
+  bool is_ready;
+  std::vector<TableReport> tables;
+};
+
+struct ModelReport {
+  std::string name;
+  uint64_t active;  // 0: none
+  std::vector<VersionReport> versions;
+};
+
+Hello ParseHello(std::string_view text);
+std::vector<ModelReport> ParseReport(std::string_view text);
+
+}  // namespace elasticctr::cube

@@ -1,0 +1,33 @@
+// What a client of one group of cube servers is told. src/elasticctr/cube/conf.py documents the same keys for users.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cube/index.h"
+
+namespace elasticctr::cube {
+
+// Which replica of a shard is asked first.
+enum class Balance : uint8_t { kRoundRobin, kLeastLoaded, kRandom };
+
+struct ClientSettings {
+  std::vector<std::vector<std::string>> shards;  // in shard order, the replicas of each: host:port or unix:/path
+  std::optional<Sharding> sharding;              // none: what the servers say
+  std::string token;
+  uint32_t timeout_ms = 200;  // over a whole call, retries and all
+  uint32_t connect_ms = 100;  // for one connection and its hello
+  uint32_t retries = 3;       // attempts per shard after the first, backup requests included
+  uint32_t backup_ms = 50;    // without an answer for so long, another replica is asked too; 0: never
+  Balance balance = Balance::kRoundRobin;
+  uint32_t eject_after = 3;  // consecutive failures
+  uint32_t eject_ms = 1000;  // first time out; doubles up to eject_max_ms
+  uint32_t eject_max_ms = 30000;
+  uint32_t idle_connections = 64;  // kept per replica
+  uint64_t cache_bytes = 0;
+  uint32_t refresh_ms = 1000;  // with a cache: how old the knowledge of the active version may get
+};
+
+}  // namespace elasticctr::cube
