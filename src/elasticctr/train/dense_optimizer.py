@@ -24,19 +24,20 @@ class DenseAdam(torch.optim.Adam):
         if closure is not None or not all(_is_plain(group) for group in self.param_groups):
             return cast("float | None", super().step(closure))
         for group in self.param_groups:
-            parameters = [p for p in group["params"] if p.grad is not None]
-            if parameters:
-                self._step_group(group, parameters)
+            pairs = [(p, gradient) for p in group["params"] if (gradient := p.grad) is not None]
+            if pairs:
+                self._step_group(group, pairs)
         return None
 
     step.hooked = True  # type: ignore[attr-defined]  # torch would wrap it in a profiler's range, for 1 % of a small step
 
-    def _step_group(self, group: dict[str, Any], parameters: list[Tensor]) -> None:
+    def _step_group(self, group: dict[str, Any], pairs: list[tuple[Tensor, Tensor]]) -> None:
+        parameters = [p for p, _ in pairs]
         states = [self._state_of(p) for p in parameters]
         beta1, beta2 = group["betas"]
         _native.adam_step(
             [p.data_ptr() for p in parameters],
-            [p.grad.data_ptr() for p in parameters if p.grad is not None],
+            [gradient.data_ptr() for _, gradient in pairs],
             [s["exp_avg"].data_ptr() for s in states],
             [s["exp_avg_sq"].data_ptr() for s in states],
             [s["step"].data_ptr() for s in states],
@@ -47,8 +48,9 @@ class DenseAdam(torch.optim.Adam):
             group["eps"],
             group["weight_decay"],
         )
-        for p in parameters:
-            torch._C._autograd._unsafe_set_version_counter((p,), (p._version + 1,))
+        torch._C._autograd._unsafe_set_version_counter(
+            tuple(parameters), tuple([p._version + 1 for p in parameters])
+        )
 
     def _state_of(self, parameter: Tensor) -> dict[str, Tensor]:
         state: dict[str, Tensor] = self.state[parameter]

@@ -36,16 +36,28 @@ class TowerStep:
         self._parameters = [*self._weights, *self._biases, *self._linear]
         # Kept from step to step: each is written in full.
         self._gradients = [torch.empty_like(p) for p in self._parameters]
+        self._gradient_addresses = [g.data_ptr() for g in self._gradients]
+        self._checked: list[int] = []  # addresses of parameters that were found fit for a native tower
 
     def can_run(self, inputs: Inputs) -> bool:
         return (
             len(inputs.flat) > 0
             and self._deep.has_native_form()
-            and native_tower.can_run(inputs.flat, self._parameters)
+            and native_tower.can_run(inputs.flat, ())
             and inputs.flat.is_contiguous()
-            and all(p.requires_grad for p in self._parameters)
+            and all([p.requires_grad for p in self._parameters])
+            and self._are_parameters_fit(inputs.flat)
             and not torch.is_autocast_enabled("cpu")
         )
+
+    def _are_parameters_fit(self, x: Tensor) -> bool:
+        # Another type, device or layout comes with other memory.
+        addresses = [p.data_ptr() for p in self._parameters]
+        if addresses != self._checked:
+            if not native_tower.can_run(x, self._parameters):
+                return False
+            self._checked = addresses
+        return True
 
     def run(self, inputs: Inputs, labels: Tensor, weights: Tensor) -> tuple[float, Tensor]:
         """The mean binary cross-entropy and the logits; gradients go to `grad` of the parameters and of `flat`.
@@ -56,24 +68,24 @@ class TowerStep:
         rows, columns = x.shape
         logits, dx = torch.empty(rows), torch.empty(rows, columns)
         layers = len(self._weights)
-        addresses = [g.data_ptr() for g in self._gradients]
+        addresses, gradients = self._checked, self._gradient_addresses
         tower = native_tower.tower_for(self._deep.widths, False, native_tower.tower_precision())
         loss = tower.step(
             x.data_ptr(),
             columns,
             rows,
-            [w.data_ptr() for w in self._weights],
-            [b.data_ptr() for b in self._biases],
+            addresses[:layers],
+            addresses[layers : 2 * layers],
             inputs.spec.pooled_width,
             inputs.spec.dense_dim if self._linear else 0,
-            [*(p.data_ptr() for p in self._linear), *addresses[2 * layers :]],
+            addresses[2 * layers :] + gradients[2 * layers :],
             labels.data_ptr(),
             labels.stride(0),
             weights.data_ptr(),
             logits.data_ptr(),
             dx.data_ptr(),
-            addresses[:layers],
-            addresses[layers : 2 * layers],
+            gradients[:layers],
+            gradients[layers : 2 * layers],
         )
         for parameter, gradient in zip(self._parameters, self._gradients, strict=True):
             parameter.grad = gradient
