@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "dense/backward_order.h"
 #include "util/status.h"
 #include "util/thread_pool.h"
 
@@ -153,82 +154,84 @@ void Tower::Backward(Rows dy, const float* const* weights, MutableRows dx, float
   if (rows == 0) throw Error(Code::kFailedPrecondition, "this tower has no forward pass to go back through");
   workspace.rows = 0;
   Pack(weights, nullptr, workspace);
-  const size_t step = std::min(kStepRows, rows);
-  workspace.gradients.resize(layers());
-  for (size_t l = 0; l < layers(); ++l) {
-    workspace.gradients[l].Reserve(Panels(widths_[l + 1]) * kernels_.panel_bytes(step));
-  }
-  for (size_t first = 0; first < rows; first += step) {
-    const size_t last = std::min(first + step, rows);
-    BackwardRows(rows, first, last, dy, dx, workspace);
-    AddWeightGradients(rows, first, last, weight_gradients, bias_gradients, workspace);
-  }
-}
-
-void Tower::BackwardRows(size_t rows, size_t begin, size_t end, Rows dy, MutableRows dx, Workspace& workspace) const {
-  ThreadPool& pool = ThreadPool::Default();
-  const size_t here = end - begin, block_rows = BlockRows(here, pool.size());
-  pool.Run((here + block_rows - 1) / block_rows, [&](size_t i) {
-    const KernelScope scope(kernels_);
-    const size_t local = i * block_rows, count = std::min(block_rows, here - local), first = begin + local;
-    const auto gradient = [&](size_t l) {  // of what layer l writes
-      Block block = Slice(workspace.gradients[l], here, local, count);
-      if (block.rows == nullptr) {
-        const size_t panel_bytes = kernels_.panel_bytes(count);
-        block.rows = Scratch(l, Panels(widths_[l + 1]) * panel_bytes).data();
-        block.rows_stride = panel_bytes;
-      }
-      return block;
-    };
-    Block out = gradient(layers() - 1), output;
-    if (relu_last_) output = Slice(workspace.activations[layers()], rows, first, count);
-    kernels_.load(dy.data + first * dy.stride, dy.stride, widths_.back(), relu_last_ ? &output : nullptr, out);
-    for (size_t l = layers(); l-- > 0;) {
-      Epilogue epilogue;
-      epilogue.count = count;
-      Block in, mask;
-      if (l > 0) {
-        in = gradient(l - 1);
-        mask = Slice(workspace.activations[l], rows, first, count);
-        epilogue.mask = &mask;
-        epilogue.panels = &in;
-      } else if (dx.data != nullptr) {
-        epilogue.dense = dx.data + first * dx.stride;
-        epilogue.dense_stride = dx.stride;
-      } else {
-        break;
-      }
-      kernels_.multiply(out, widths_[l + 1], workspace.packed[l].data(), widths_[l], epilogue);
-      out = in;
+  const size_t step = std::min(kStepRows, rows), steps = (rows + step - 1) / step;
+  for (size_t half = 0; half < std::min<size_t>(steps, 2); ++half) {
+    workspace.gradients[half].resize(layers());
+    for (size_t l = 0; l < layers(); ++l) {
+      workspace.gradients[half][l].Reserve(Panels(widths_[l + 1]) * kernels_.panel_bytes(step));
     }
+  }
+  ThreadPool& pool = ThreadPool::Default();
+  const std::vector<Piece> pieces = GradientPieces(pool.size());
+  const size_t block_rows = BlockRows(step, pool.size()), blocks = (step + block_rows - 1) / block_rows;
+  BackwardOrder order(steps, blocks, pieces.size());
+  // One step ahead of the weight gradients, so that a thread held up by the rest of the machine seldom has others wait.
+  pool.Run(order.tasks(), [&](size_t i) {
+    const KernelScope scope(kernels_);
+    const BackwardOrder::Turn turn(order, i);
+    if (!turn.Wait()) return;
+    const size_t begin = turn.step * step, end = std::min(begin + step, rows);
+    if (turn.is_block) {
+      const size_t first = begin + turn.index * block_rows;
+      if (first < end) BackwardBlock(rows, begin, end, first, std::min(first + block_rows, end), dy, dx, workspace);
+    } else {
+      const auto& [l, first, last, work] = pieces[turn.index];
+      const Block gradient = Slice(workspace.gradients[turn.step % 2][l], end - begin, 0, end - begin);
+      const Block x = Slice(workspace.activations[l], rows, begin, end - begin);
+      kernels_.weight_gradient(gradient, x, widths_[l], first, last, begin > 0, weight_gradients[l], bias_gradients[l]);
+    }
+    turn.Finish();
   });
 }
 
-// Ranges of output rows, the most work first so that no thread is left with a long task at the end.
-void Tower::AddWeightGradients(size_t rows, size_t begin, size_t end, float* const* weight_gradients,
-                               float* const* bias_gradients, const Workspace& workspace) const {
-  struct Piece {
-    size_t layer, first, last;
-    size_t work;
+void Tower::BackwardBlock(size_t rows, size_t begin, size_t end, size_t first, size_t last, Rows dy, MutableRows dx,
+                          Workspace& workspace) const {
+  const size_t count = last - first;
+  const auto gradient = [&](size_t l) {  // of what layer l writes
+    Block block = Slice(workspace.gradients[begin / kStepRows % 2][l], end - begin, first - begin, count);
+    if (block.rows == nullptr) {
+      const size_t panel_bytes = kernels_.panel_bytes(count);
+      block.rows = Scratch(l, Panels(widths_[l + 1]) * panel_bytes).data();
+      block.rows_stride = panel_bytes;
+    }
+    return block;
   };
-  ThreadPool& pool = ThreadPool::Default();
+  Block out = gradient(layers() - 1), output;
+  if (relu_last_) output = Slice(workspace.activations[layers()], rows, first, count);
+  kernels_.load(dy.data + first * dy.stride, dy.stride, widths_.back(), relu_last_ ? &output : nullptr, out);
+  for (size_t l = layers(); l-- > 0;) {
+    Epilogue epilogue;
+    epilogue.count = count;
+    Block in, mask;
+    if (l > 0) {
+      in = gradient(l - 1);
+      mask = Slice(workspace.activations[l], rows, first, count);
+      epilogue.mask = &mask;
+      epilogue.panels = &in;
+    } else if (dx.data != nullptr) {
+      epilogue.dense = dx.data + first * dx.stride;
+      epilogue.dense_stride = dx.stride;
+    } else {
+      break;
+    }
+    kernels_.multiply(out, widths_[l + 1], workspace.packed[l].data(), widths_[l], epilogue);
+    out = in;
+  }
+}
+
+// Ranges of output rows, the most work first so that no thread is left with a long task at the end.
+std::vector<Tower::Piece> Tower::GradientPieces(size_t threads) const {
   std::vector<Piece> pieces;
   for (size_t l = 0; l < layers(); ++l) {
     const size_t out = widths_[l + 1];
-    const size_t step = std::max<size_t>(kPanel, RoundUp((out + 2 * pool.size() - 1) / (2 * pool.size()), kPanel));
+    const size_t step = std::max<size_t>(kPanel, RoundUp((out + 2 * threads - 1) / (2 * threads), kPanel));
     for (size_t n = 0; n < out; n += step) {
       const size_t last = std::min(n + step, out);
       pieces.push_back({l, n, last, (last - n) * widths_[l]});
     }
   }
   std::stable_sort(pieces.begin(), pieces.end(), [](const Piece& a, const Piece& b) { return a.work > b.work; });
-  pool.Run(pieces.size(), [&](size_t i) {
-    const KernelScope scope(kernels_);
-    const auto& [l, first, last, work] = pieces[i];
-    const Block dy = Slice(workspace.gradients[l], end - begin, 0, end - begin);
-    const Block x = Slice(workspace.activations[l], rows, begin, end - begin);
-    kernels_.weight_gradient(dy, x, widths_[l], first, last, begin > 0, weight_gradients[l], bias_gradients[l]);
-  });
+  return pieces;
 }
 
 }  // namespace elasticctr::dense

@@ -19,10 +19,10 @@ namespace elasticctr::dense {
 
 // What a forward pass leaves for its backward pass. Reusable for any number of steps, by one tower.
 struct Workspace {
-  size_t rows = 0;                  // of the forward pass that filled it; 0 when it holds none
-  std::vector<Buffer> activations;  // what each layer reads, then the output where it has a ReLU
-  std::vector<Buffer> gradients;    // of what each layer writes, for some rows at a time
-  std::vector<Buffer> packed;       // weights, and after them the padded biases
+  size_t rows = 0;                   // of the forward pass that filled it; 0 when it holds none
+  std::vector<Buffer> activations;   // what each layer reads, then the output where it has a ReLU
+  std::vector<Buffer> gradients[2];  // of what each layer writes, for some rows at a time, in turn
+  std::vector<Buffer> packed;        // weights, and after them the padded biases
 };
 
 // A row-major matrix of floats; `stride` floats from one row to the next.
@@ -60,10 +60,15 @@ class Tower {
 
  private:
   void Pack(const float* const* weights, const float* const* biases, Workspace& workspace) const;
-  // Of rows [begin, end) of the batch: back through the layers, then weight gradients of what that left behind.
-  void BackwardRows(size_t rows, size_t begin, size_t end, Rows dy, MutableRows dx, Workspace& workspace) const;
-  void AddWeightGradients(size_t rows, size_t begin, size_t end, float* const* weight_gradients,
-                          float* const* bias_gradients, const Workspace& workspace) const;
+  // Rows [first, last), among the rows [begin, end) whose gradients are held together, back through the layers.
+  void BackwardBlock(size_t rows, size_t begin, size_t end, size_t first, size_t last, Rows dy, MutableRows dx,
+                     Workspace& workspace) const;
+  // A range of output rows of one layer's weight gradient.
+  struct Piece {
+    size_t layer, first, last;
+    size_t work;
+  };
+  std::vector<Piece> GradientPieces(size_t threads) const;
   Block Slice(const Buffer& buffer, size_t rows, size_t first, size_t count) const;
 
   std::vector<size_t> widths_;

@@ -195,6 +195,7 @@ int main() {
     TestTower(*kernels, 67, {33, 100, 32, 5});
     TestTower(*kernels, 300, {45, 70, 1});
     TestTower(*kernels, 1100, {9, 33, 2});
+    TestTower(*kernels, 2600, {5, 40, 3});
     std::printf("%s ok\n", kernels->name);
   }
   TestAdam();

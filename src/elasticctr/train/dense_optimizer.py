@@ -48,9 +48,7 @@ class DenseAdam(torch.optim.Adam):
             group["eps"],
             group["weight_decay"],
         )
-        torch._C._autograd._unsafe_set_version_counter(
-            tuple(parameters), tuple([p._version + 1 for p in parameters])
-        )
+        torch._C._autograd._unsafe_set_version_counter(tuple(parameters), tuple([p._version + 1 for p in parameters]))
 
     def _state_of(self, parameter: Tensor) -> dict[str, Tensor]:
         state: dict[str, Tensor] = self.state[parameter]

@@ -37,6 +37,7 @@ class TowerStep:
         # Kept from step to step: each is written in full.
         self._gradients = [torch.empty_like(p) for p in self._parameters]
         self._gradient_addresses = [g.data_ptr() for g in self._gradients]
+        self._dx = torch.empty(0, 0)
         self._checked: list[int] = []  # addresses of parameters that were found fit for a native tower
 
     def can_run(self, inputs: Inputs) -> bool:
@@ -45,7 +46,7 @@ class TowerStep:
             and self._deep.has_native_form()
             and native_tower.can_run(inputs.flat, ())
             and inputs.flat.is_contiguous()
-            and all([p.requires_grad for p in self._parameters])
+            and all(p.requires_grad for p in self._parameters)
             and self._are_parameters_fit(inputs.flat)
             and not torch.is_autocast_enabled("cpu")
         )
@@ -60,13 +61,16 @@ class TowerStep:
         return True
 
     def run(self, inputs: Inputs, labels: Tensor, weights: Tensor) -> tuple[float, Tensor]:
-        """The mean binary cross-entropy and the logits; gradients go to `grad` of the parameters and of `flat`.
+        """The mean binary cross-entropy and the logits; gradients go to `grad` of the parameters and of `flat`, and
+        are good until the next call.
 
         REQUIRES: `can_run`; labels [B] and contiguous weights [B], both float32.
         """
         x = inputs.flat
         rows, columns = x.shape
-        logits, dx = torch.empty(rows), torch.empty(rows, columns)
+        logits = torch.empty(rows)
+        if self._dx.shape != x.shape:
+            self._dx = torch.empty(rows, columns)
         layers = len(self._weights)
         addresses, gradients = self._checked, self._gradient_addresses
         tower = native_tower.tower_for(self._deep.widths, False, native_tower.tower_precision())
@@ -83,11 +87,11 @@ class TowerStep:
             labels.stride(0),
             weights.data_ptr(),
             logits.data_ptr(),
-            dx.data_ptr(),
+            self._dx.data_ptr(),
             gradients[:layers],
             gradients[layers : 2 * layers],
         )
         for parameter, gradient in zip(self._parameters, self._gradients, strict=True):
             parameter.grad = gradient
-        x.grad = dx
+        x.grad = self._dx
         return loss, logits

@@ -80,7 +80,7 @@ def test_results_do_not_depend_on_the_number_of_threads(kit, precision):
         inputs = kit.random_inputs(spec, batch=1500)
         loss, logits = take_step(model, inputs, labels, weights)
         gradients = [p.grad.clone() for p in model.parameters()]
-        results.append((torch.tensor(loss), logits, inputs.flat.grad, *gradients))
+        results.append((torch.tensor(loss), logits, inputs.flat.grad.clone(), *gradients))
     for other in results[1:]:
         assert all(torch.equal(a, b) for a, b in zip(results[0], other, strict=True))
 
