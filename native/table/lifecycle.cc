@@ -67,11 +67,12 @@ uint64_t Table::Export(uint32_t first, uint32_t last, size_t limit, uint64_t cur
 }
 
 uint8_t Table::StampOf(uint32_t row) const {
-  return layout_.has_counters() && RowLayout::IsTouched(Row(row)) ? marks_.code() : marks_.Get(row);
+  return is_touched_ && layout_.has_counters() && RowLayout::IsTouched(Row(row)) ? marks_.code() : marks_.Get(row);
 }
 
 void Table::FoldTouched() {
-  if (!layout_.has_counters() || !marks_.is_on()) return;
+  if (!layout_.has_counters() || !is_touched_) return;
+  is_touched_ = false;
   ThreadPool::Default().Run(kShards, [&](size_t s) {
     for (uint32_t local = 1; local <= shards_[s].rows.count(); ++local) {
       const uint32_t number = shards_[s].rows.Number(local);

@@ -223,6 +223,7 @@ void Table::Push(const Lookup& lookup, const Layout& layout, const std::vector<T
     work.slots.push_back(
         {target.data, target.sample_stride, target.value_stride, slot.columns.data(), slot.length, slot.pooling});
   }
+  is_touched_ = marks_.is_on();
   const uint32_t seen = samples.now | (marks_.is_on() ? RowLayout::kTouched : 0);
   const size_t width = layout_.weights_dim();
   const size_t block_size = std::clamp<size_t>(kBlockFloats / width, 1, kMaxBlock);

@@ -40,6 +40,7 @@ void Table::Clear() {
     shard.index.Rebuild(0, KeysOf(shard));
   }
   marks_.Clear();
+  is_touched_ = false;
   ++generation_;
 }
 

@@ -157,6 +157,7 @@ class Table {
   RowArena arena_;
   std::array<Shard, kShards> shards_;
   Marks marks_;
+  bool is_touched_ = false;  // some row may have its touched bit set
   uint64_t steps_ = 0;       // pushes so far
   uint64_t finds_ = 0;       // inserting finds so far: the stream admission by probability draws from
   uint64_t generation_ = 1;  // changes when row numbers lose their meaning

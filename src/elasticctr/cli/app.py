@@ -42,6 +42,8 @@ app.command()(train.predict)
 app.command()(train.report)
 app.command()(publish.publish)
 app.command()(publish.versions)
+app.command()(publish.verify)
+app.command()(publish.rollback)
 app.command()(demo)
 app.command()(doctor)
 

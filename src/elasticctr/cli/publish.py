@@ -1,17 +1,27 @@
-"""`elasticctr publish`, `versions`."""
+"""`elasticctr publish`, `versions`, `verify`, `rollback`."""
 
 from __future__ import annotations
 
+import json
 import time
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from elasticctr.cli.output import JsonOption, print_json, print_table
+from elasticctr.cli.output import JsonOption, print_json, print_pairs, print_table
+from elasticctr.errors import ConfigError, ElasticCTRError
+from elasticctr.obs.progress import Progress
 from elasticctr.publish import Manifest, Repository
 
 RepoArgument = Annotated[str, typer.Argument(metavar="REPO", help="Directory, s3:// or hdfs:// URL of a repository.")]
+
+
+class EncodingChoice(StrEnum):
+    FP32 = "fp32"
+    FP16 = "fp16"
+    INT8 = "int8"
 
 
 def publish(
@@ -19,63 +29,196 @@ def publish(
     to: Annotated[str, typer.Option("--to", metavar="REPO", help="Repository: directory, s3:// or hdfs:// URL.")],
     model: Annotated[str | None, typer.Option(help="Name of the model; default: the run directory's.")] = None,
     checkpoint: Annotated[str, typer.Option(help="best, last, or the step of a checkpoint.")] = "best",
+    base: Annotated[bool, typer.Option("--base", help="A complete version, even where a delta would do.")] = False,
+    delta: Annotated[bool, typer.Option("--delta", help="Only a delta; refused where it needs a base.")] = False,
+    encoding: Annotated[EncodingChoice, typer.Option(help="Of the rows.")] = EncodingChoice.FP32,
+    max_chain: Annotated[int, typer.Option(min=0, help="Deltas on one base before the next base.")] = 24,
+    keep: Annotated[
+        int | None, typer.Option(min=1, help="Remove older versions past this many, but none in use.")
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Publish a trained run as an immutable, numbered version.
+    """Publish a trained run as an immutable, numbered version, and make it live.
 
-    Example: `elasticctr publish runs/deepfm --to /srv/models --model ctr`
+    A delta holds the rows changed since the version published last from this run; without one it is a base.
+
+    Example: `elasticctr publish runs/deepfm --to /srv/models --model ctr --encoding fp16 --keep 5`
     """
+    if base and delta:
+        raise ConfigError("--base and --delta exclude each other")
     from elasticctr.models.cpu import prepare_torch
 
     prepare_torch()
-    from elasticctr.publish.publisher import publish_run
+    from elasticctr.publish.runs import publish_run
 
-    manifest = publish_run(run, to, model=model, checkpoint=checkpoint)
+    manifest, metrics = publish_run(
+        run,
+        to,
+        model=model,
+        checkpoint=checkpoint,
+        kind="base" if base else "delta" if delta else "auto",
+        encoding=encoding.value,
+        max_chain=max_chain,
+        keep=keep,
+    )
+    loss = metrics.get("encoding")
     if as_json:
-        print_json(_summary(manifest))
-    else:
-        typer.echo(
-            f"{manifest.model} version {manifest.version} ({manifest.kind}): {manifest.rows:,} rows, "
-            f"{manifest.bytes:,} bytes in {to}"
-        )
+        print_json({**_summary(manifest), "repository": to, "encoding_loss": loss})
+        return
+    on = f" on {manifest.parent}" if manifest.parent else ""
+    typer.echo(
+        f"{manifest.model} version {manifest.version} ({manifest.kind}{on}): {manifest.rows:,} rows, "
+        f"{manifest.gone:,} gone, {manifest.bytes:,} bytes"
+    )
+    if loss is not None:
+        print_pairs((name, f"{value:.7g}" if isinstance(value, float) else str(value)) for name, value in loss.items())
 
 
 def versions(
     repo: RepoArgument,
     model: Annotated[str | None, typer.Option(help="Only this model; default: all.")] = None,
+    prune: Annotated[
+        int | None, typer.Option("--prune", metavar="N", min=1, help="Keep the newest N and all in use; remove others.")
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """List the versions in a repository; the live one is marked.
 
-    Example: `elasticctr versions /srv/models`
+    Example: `elasticctr versions /srv/models --model ctr --prune 5`
     """
     repository = Repository(repo)
     names = [model] if model is not None else repository.models()
-    listed = []
-    for name in names:
-        live = repository.live(name).version
-        listed += [{**_summary(manifest), "live": manifest.version == live} for manifest in repository.versions(name)]
+    removed = []
+    if prune is not None:
+        from elasticctr.publish.retention import prune as prune_model
+
+        removed = [{"model": name, "version": gone} for name in names for gone in prune_model(repository, name, prune)]
+    listed = [row for name in names for row in _list(repository, name)]
     if as_json:
-        print_json({"versions": listed})
+        print_json({"versions": listed, "removed": removed})
         return
-    columns = ["model", "#version", "kind", "#parent", "#rows", "#gone", "#bytes", "created", "live"]
-    rows = [
-        [
-            v["model"],
-            str(v["version"]),
-            v["kind"],
-            str(v["parent"] or "-"),
-            f"{v['rows']:,}",
-            f"{v['gone']:,}",
-            f"{v['bytes']:,}",
-            time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(v["created"])),
-            "live" if v["live"] else "",
-        ]
-        for v in listed
+    for gone in removed:
+        typer.echo(f"removed {gone['model']} version {gone['version']}")
+    columns = ["model", "#version", "kind", "#parent", "#rows", "#gone", "#bytes", "#auc", "created", "state"]
+    print_table("versions", columns, [_row(version) for version in listed])
+
+
+def verify(
+    target: Annotated[str, typer.Argument(metavar="TARGET", help="REPO/MODEL/VERSION, REPO/MODEL, or a run.")],
+    as_json: JsonOption = False,
+) -> None:
+    """Check a version (REPO/MODEL: the live one) or a run: every digest, every row's place, and the scores of samples.
+
+    Example: `elasticctr verify /srv/models/ctr/7`
+    """
+    if Path(target, "job.yaml").exists():
+        result: dict[str, Any] = _verify_run(Path(target))
+    else:
+        from elasticctr.publish.verification import verify_version
+
+        repository, model, version = _open(target)
+        total = sum(manifest.bytes for manifest in repository.chain(model, version))
+        with Progress("verifying", total=total, unit="bytes") as progress:
+            checked = verify_version(repository, model, version, progress.advance)
+        result = {name: getattr(checked, name) for name in checked.__slots__} | {"chain": list(checked.chain)}
+    if as_json:
+        print_json(result)
+    else:
+        print_pairs((name, str(value)) for name, value in result.items())
+        typer.echo("all right")
+
+
+def rollback(
+    repo: RepoArgument,
+    model: Annotated[str, typer.Argument(metavar="MODEL", help="Name of the model.")],
+    version: Annotated[
+        int | None, typer.Argument(metavar="[VERSION]", help="Which one; default: the one live before.")
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Make an earlier version live again. Nothing is copied or removed.
+
+    Example: `elasticctr rollback /srv/models ctr 6`
+    """
+    from elasticctr.publish.rollback import rollback as roll_back
+
+    manifest = roll_back(Repository(repo), model, version)
+    if as_json:
+        print_json({**_summary(manifest), "live": True})
+    else:
+        typer.echo(f"{manifest.model} version {manifest.version} is live")
+
+
+def _list(repository: Repository, model: str) -> list[dict[str, Any]]:
+    live, pins = repository.live(model), repository.pinned(model)
+    return [
+        {
+            **_summary(manifest),
+            "auc": _auc(repository, manifest),
+            "live": manifest.version == live.version,
+            "pinned_by": pins.get(manifest.version, []),
+        }
+        for manifest in repository.versions(model)
     ]
-    print_table("versions", columns, rows)
+
+
+def _auc(repository: Repository, manifest: Manifest) -> float | None:
+    try:
+        metrics = json.loads(repository.read_file(manifest.model, manifest.version, "metrics.json"))
+    except (ElasticCTRError, ValueError):
+        return None
+    for found in (metrics.get("valid"), metrics.get("train"), (metrics.get("splits") or {}).get("train")):
+        if isinstance(found, dict) and isinstance(found.get("auc"), (int, float)):
+            return float(found["auc"])
+    return None
+
+
+def _row(version: dict[str, Any]) -> list[str]:
+    pins = [f"pinned by {name}" for name in version["pinned_by"]]
+    return [
+        version["model"],
+        str(version["version"]),
+        version["kind"],
+        str(version["parent"] or "-"),
+        f"{version['rows']:,}",
+        f"{version['gone']:,}",
+        f"{version['bytes']:,}",
+        "-" if version["auc"] is None else f"{version['auc']:.5f}",
+        time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(version["created"])),
+        ", ".join(["live"] * version["live"] + pins),
+    ]
 
 
 def _summary(manifest: Manifest) -> dict[str, Any]:
-    names = ("model", "version", "kind", "parent", "rows", "gone", "bytes", "created")
+    names = ("model", "version", "kind", "parent", "base", "rows", "gone", "bytes", "created")
     return {name: getattr(manifest, name) for name in names}
+
+
+def _open(target: str) -> tuple[Repository, str, int]:
+    """REPO/MODEL/VERSION or REPO/MODEL taken apart."""
+    parent, _, last = target.rstrip("/").rpartition("/")
+    if last.isdigit():
+        repo, _, model = parent.rpartition("/")
+        number: int | None = int(last)
+    else:
+        repo, model, number = parent, last, None
+    if not repo or not model:
+        raise ConfigError(f"{target}: name a version as REPO/MODEL/VERSION, or a run directory")
+    repository = Repository(repo)
+    return repository, model, repository.live(model).version if number is None else number
+
+
+def _verify_run(run: Path) -> dict[str, Any]:
+    """Every checkpoint of a run; the newest is loaded, which checks its tables' blocks."""
+    from elasticctr.models.cpu import prepare_torch
+
+    prepare_torch()
+    from elasticctr.train.checkpoint import list_checkpoints, open_checkpoint
+    from elasticctr.train.loading import load_learner
+
+    found = [open_checkpoint(path) for path in list_checkpoints(run / "checkpoints")]
+    rows = 0
+    for checkpoint in found:
+        learner, _ = load_learner(checkpoint.path)
+        rows = sum(len(table) for table in learner.sparse.tables)
+    return {"run": str(run), "checkpoints": [checkpoint.step for checkpoint in found], "rows": rows}

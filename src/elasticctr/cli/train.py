@@ -43,7 +43,7 @@ def train(
     if run_dir is not None:
         changes.append(f"run_dir={run_dir}")
     job = load_job(job_file, changes)
-    from elasticctr.train import train as run_job
+    from elasticctr.publish.stream import train as run_job
 
     result = run_job(job, resume=resume, quiet=as_json)
     summary: dict[str, Any] = {

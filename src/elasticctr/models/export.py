@@ -62,8 +62,11 @@ def input_names(spec: InputSpec) -> list[str]:
     return names
 
 
-def export_onnx(model: Model, path: str | Path) -> None:
-    """Writes `model` to `path` whole or not at all. The model is left as it was."""
+def export_onnx(model: Model, path: str | Path, *, optimize: bool = True) -> None:
+    """Writes `model` to `path` whole or not at all. The model is left as it was.
+
+    Without `optimize` every parameter stays an initializer of its own, named `model.` and its name in the state dict.
+    """
     path = Path(path)
     names = input_names(model.spec)
     with _told(path):
@@ -75,6 +78,7 @@ def export_onnx(model: Model, path: str | Path) -> None:
                 tuple(_examples(model.spec)),
                 dynamo=True,
                 verbose=False,
+                optimize=optimize,
                 input_names=names,
                 output_names=["logits", "scores"],
                 dynamic_shapes=(tuple({0: torch.export.Dim("batch")} for _ in names),),

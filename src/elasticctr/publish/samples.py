@@ -14,6 +14,7 @@ from elasticctr.errors import Corruption
 
 SAMPLES = "samples.json"
 FORMAT = 1
+TOLERANCE = 1e-6
 
 
 def format_samples(batch: Batch, scores: NDArray[np.float32], trainer_scores: NDArray[np.float32]) -> bytes:
@@ -32,7 +33,7 @@ def format_samples(batch: Batch, scores: NDArray[np.float32], trainer_scores: ND
         }
         samples.append(json.dumps(sample, separators=(",", ":")))
     body = ",\n".join(samples)
-    return f'{{"format": {FORMAT}, "tolerance": 1e-6, "samples": [\n{body}\n]}}\n'.encode()
+    return f'{{"format": {FORMAT}, "tolerance": {TOLERANCE:g}, "samples": [\n{body}\n]}}\n'.encode()
 
 
 def parse_samples(data: bytes, schema: Schema, where: str) -> tuple[Batch, NDArray[np.float32]]:

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from elasticctr import __version__, _native
 from elasticctr.publish.donefile import DONEFILE, Event
 from elasticctr.publish.encoding import row_bytes
+from elasticctr.publish.lease import Lease
 from elasticctr.publish.manifest import FORMAT, MANIFEST, Encoding, FileEntry, Kind, Manifest, Segment, TableEntry
 from elasticctr.publish.repository import Repository
 from elasticctr.publish.sparse import Chunk, write_gone, write_rows
@@ -32,8 +33,9 @@ class RowsByBucket(Protocol):
 
 
 class VersionWriter:
-    def __init__(self, repository: Repository, model: str, version: int) -> None:
+    def __init__(self, repository: Repository, model: str, version: int, lease: Lease) -> None:
         self.version = version
+        self._lease = lease
         self._repository = repository
         self._model = model
         self._prefix = f"{model}/{version}"
@@ -67,6 +69,7 @@ class VersionWriter:
         if len(gone):
             entry = write_gone(self._repository.store, self._prefix, f"sparse/{name}/gone-00000.arrow", gone)
             self._files.append(entry)
+        self._lease.renew()
         self._tables[name] = TableEntry(
             encoding=encoding, dim=dim, row_bytes=width, segments=segments, rows=written, gone=len(gone)
         )
@@ -87,6 +90,7 @@ class VersionWriter:
             tables=self._tables,
             files=tuple(self._files),
         )
+        self._lease.renew()
         data = json.dumps(manifest.model_dump(mode="json"), indent=1).encode() + b"\n"
         self._repository.store.write_bytes(f"{self._prefix}/{MANIFEST}", data)
         self._digest = hashlib.sha256(data).hexdigest()
@@ -94,6 +98,7 @@ class VersionWriter:
 
     def announce(self, manifest: Manifest) -> None:
         """Appends the donefile line: from here on the version is the live one."""
+        self._lease.renew()
         append_event(
             self._repository,
             self._model,

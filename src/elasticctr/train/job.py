@@ -103,6 +103,17 @@ class TrainSettings(Settings):
     log_every: int = Field(100, ge=1, description="batches between lines in events.jsonl")
 
 
+class PublishSettings(Settings):
+    """Publish while training: a version every so many batches and at the end of each epoch."""
+
+    to: str = Field(min_length=1, description="repository: directory, s3:// or hdfs:// URL")
+    model: str | None = Field(None, description="name of the model; default: the run directory's")
+    every_steps: int | None = Field(None, ge=1, description="batches between versions; default: each epoch's end only")
+    encoding: Literal["fp32", "fp16", "int8"] = Field("fp32", description="of the rows")
+    max_chain: int = Field(24, ge=0, description="deltas on one base before the next base; 0: bases only")
+    keep: int | None = Field(None, ge=1, description="versions kept, beside those in use; default: all")
+
+
 class ModelSettings(Settings):
     """A model by name or by the path of your own, and its settings."""
 
@@ -127,6 +138,7 @@ class Job(Settings):
     dense: DenseSettings = Field(DenseSettings(), description="optimizer of the dense parameters")
     loss: LossSettings = Field(LossSettings(), description="what training makes small")
     train: TrainSettings = Field(TrainSettings(), description="the course of training")
+    publish: PublishSettings | None = Field(None, description="where versions go while training; default: nowhere")
 
     model_config = Settings.model_config | {"populate_by_name": True}
 

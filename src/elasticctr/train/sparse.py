@@ -6,6 +6,7 @@ model wants one, and an embedding.
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -19,12 +20,13 @@ from elasticctr.data.schema import Pooling, Schema, SparseSlot
 from elasticctr.errors import ConfigError
 from elasticctr.models.inputs import Inputs, InputSpec, Sequence, SequenceSpec
 from elasticctr.models.model import InputNeeds
-from elasticctr.table import Layout, Lookup, SegmentSettings, SlotTarget, Table, TableSettings
+from elasticctr.table import Layout, Lookup, Mark, SegmentSettings, SlotTarget, Table, TableSettings
 from elasticctr.train.checkpoint import Checkpoint
 from elasticctr.train.job import SparseSettings
 from elasticctr.train.reading import Item
 
 _SECONDS_PER_DAY = 86400
+_MARKS = "marks.json"
 
 
 def make_input_spec(schema: Schema, needs: InputNeeds) -> InputSpec:
@@ -76,6 +78,7 @@ class SparseInputs:
 
     def __init__(self, schema: Schema, spec: InputSpec, settings: SparseSettings, *, seed: int) -> None:
         self.spec = spec
+        self.marks: dict[str, Mark] = {}  # of each table, when it was last marked, saved or loaded
         self.places: list[SlotPlace] = []
         self._groups: list[_Group] = []
         columns = dict(zip(spec.slots, _columns(spec), strict=True))
@@ -149,13 +152,26 @@ class SparseInputs:
                 lookup, group.layout, gradients, batch.labels[:, 0], batch.shows, now=today, rate_scale=rate_scale
             )
 
+    def mark(self) -> dict[str, Mark]:
+        """Marks this moment in every table, so that what changes from here on can be told."""
+        self.marks = {table.settings.name: table.mark() for table in self.tables}
+        return self.marks
+
     def save(self, directory: Path) -> None:
+        """Marks the tables and writes them: a version published from these files can be a delta's parent."""
+        marks = self.mark()
         for table in self.tables:
             table.save(directory / f"{table.settings.name}.table")
+        text = json.dumps({name: str(mark) for name, mark in marks.items()})
+        (directory / _MARKS).write_text(text, encoding="utf-8")
 
     def load(self, checkpoint: Checkpoint) -> None:
         for table in self.tables:
             table.load(checkpoint.table(table.settings.name))
+        # Checkpoints of older versions have none.
+        path = checkpoint.path / _MARKS
+        found = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+        self.marks = {name: Mark.parse(text) for name, text in found.items()}
 
 
 def _gradient(tensor: Tensor) -> Tensor:

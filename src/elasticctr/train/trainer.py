@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 import time
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -61,9 +61,21 @@ class _Position:
     data: dict[str, Any] | None = field(default=None)
 
 
+# Called after every step and at each epoch's end with the learner, the step and whether an epoch ends.
+StepHook = Callable[[Learner, int, bool], None]
+
+
 class Trainer:
-    def __init__(self, job: Job, *, model_class: type[Model] | None = None, quiet: bool = False) -> None:
+    def __init__(
+        self,
+        job: Job,
+        *,
+        model_class: type[Model] | None = None,
+        quiet: bool = False,
+        on_step: StepHook | None = None,
+    ) -> None:
         self._job = job
+        self._on_step = on_step
         self._quiet = quiet
         self._learner = Learner(job, model_class)
         self._schedule = Schedule(job.train)
@@ -114,6 +126,8 @@ class Trainer:
                 self._at.epoch_samples += n
                 self._at.data = item.position
                 window.add(n, loss)
+                if self._on_step is not None:
+                    self._on_step(learner, self._at.step, False)
                 if self._at.step % settings.log_every == 0 or self._progress.is_due:
                     window = self._log(window, scale)
                 if settings.eval_every and self._at.step % settings.eval_every == 0:
@@ -130,6 +144,8 @@ class Trainer:
         if window.samples:
             self._log(window, self._schedule.lr_scale(self._at.step))
         self._end_epoch()
+        if self._on_step is not None:
+            self._on_step(learner, self._at.step, True)
 
     def _end_epoch(self) -> None:
         self._note_data(self._train_data, "train")

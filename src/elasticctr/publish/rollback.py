@@ -1,0 +1,27 @@
+"""Going back to an earlier version: one more line in the donefile, no file touched."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+
+from elasticctr.errors import FailedPrecondition
+from elasticctr.publish.lease import Lease
+from elasticctr.publish.manifest import Manifest
+from elasticctr.publish.repository import Repository
+from elasticctr.publish.writer import append_event
+
+
+def rollback(repository: Repository, model: str, version: int | None = None) -> Manifest:
+    """Makes `version`, or else the one live before the present one, live again."""
+    live = repository.live(model)
+    target = live.previous if version is None else version
+    if target == 0:
+        raise FailedPrecondition(f"{repository.url}/{model}: version {live.version} is the only one there is")
+    if target == live.version:
+        raise FailedPrecondition(f"{repository.url}/{model}: version {target} is live already")
+    with Lease(repository.store, model):
+        manifest = repository.chain(model, target)[-1]
+        event = next(event for event in reversed(repository.events(model)) if event.version == target)
+        append_event(repository, model, dataclasses.replace(event, event="rollback", time=time.time()))
+    return manifest
