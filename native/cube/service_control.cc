@@ -161,6 +161,7 @@ LoadState Control::RequestLoad(const std::string& model, uint64_t version) {
 }
 
 void Control::LoadNow(const std::string& model, uint64_t version) {
+  if (version == 0) throw Error(Code::kConfig, "versions are whole numbers from 1");
   std::lock_guard one_at_a_time(load_mutex_);
   auto started = std::chrono::steady_clock::now();
   try {

@@ -1,0 +1,241 @@
+"""Peers that mean harm, or mean well and fail: each costs itself the connection and nobody else anything."""
+
+from __future__ import annotations
+
+import random
+import resource
+import socket
+import struct
+import time
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+from tests.unit.cube.serving import (
+    HEADER,
+    LOOKUP,
+    MAGIC,
+    PING,
+    ServerProcess,
+    Wire,
+    feasigns_of,
+    rows_of,
+    write_version,
+)
+
+FEASIGNS = feasigns_of(50_000)
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
+    data = tmp_path_factory.mktemp("hostile") / "data"
+    write_version(data, 1, FEASIGNS)
+    arguments = ["--activate", "newest", "--request-timeout", "2", "--max-connections", "15000", "--max-buffered", "64"]
+    with ServerProcess(data, *arguments) as process:
+        yield process
+
+
+@pytest.fixture(autouse=True)
+def others_go_on(server: ServerProcess) -> Iterator[None]:
+    """A well-behaved connection, opened before, gets the right rows after."""
+    wire = server.wire()
+    yield
+    rows, found = wire.lookup(FEASIGNS[:1000]).rows()
+    assert found.all()
+    np.testing.assert_array_equal(rows, rows_of(1, FEASIGNS[:1000]))
+    wire.close()
+
+
+def header(**fields: int) -> bytes:
+    names = ("body", "id", "version", "table", "time", "opcode", "status", "detail")
+    return HEADER.pack(MAGIC, *(fields.get(name, 0) for name in names))
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [
+        header(body=0xFFFFFFFF, opcode=LOOKUP),
+        header(body=(16 << 20) + 8, opcode=LOOKUP),
+        header(opcode=99),
+        header(opcode=0),
+        header(body=65, opcode=PING) + bytes(65),
+        header(body=8 * 1_000_001, opcode=LOOKUP) + bytes(8 * 1_000_001),
+    ],
+    ids=["4 GB", "over the limit", "unknown opcode", "opcode 0", "long ping", "too many feasigns"],
+)
+def test_a_frame_over_the_limits_is_told_and_ends_the_connection(server: ServerProcess, frame: bytes) -> None:
+    wire = server.wire()
+    wire.socket.sendall(frame)
+    answer = wire.receive()
+    assert (answer.status, answer.detail) == (11, 7) and answer.body
+    assert wire.is_closed()
+
+
+def test_bytes_that_are_no_frame_end_the_connection(server: ServerProcess) -> None:
+    wire = server.wire()
+    wire.socket.sendall(MAGIC[:1] + b"garbage" * 20)
+    assert wire.receive().status == 11
+    assert wire.is_closed()
+
+
+def test_random_bytes(server: ServerProcess) -> None:
+    rng = random.Random(1)
+    for i in range(300):
+        first = [MAGIC, b"*3\r\n", b"GET /", b"POST /v1/load HTTP/1.1\r\n", b""][i % 5]
+        with socket.create_connection(("127.0.0.1", server.port), timeout=5) as connection:
+            try:
+                connection.sendall(first + rng.randbytes(rng.randrange(1, 400)))
+                connection.shutdown(socket.SHUT_WR)
+                while connection.recv(65536):
+                    pass
+            except OSError:
+                pass
+
+
+def test_half_a_frame_is_waited_for_but_not_for_ever(server: ServerProcess) -> None:
+    wire = server.wire()
+    whole = header(body=800, opcode=LOOKUP, id=7) + FEASIGNS[:100].tobytes()
+    wire.socket.sendall(whole[:500])
+    started = time.monotonic()
+    assert wire.is_closed(8)
+    assert 1.5 < time.monotonic() - started < 6
+
+
+@pytest.mark.parametrize("opening", [b"", MAGIC, b"*2\r\n$3\r\nGET\r\n$5\r\n", b"GET /healthz HTTP/1.1\r\nX: "])
+def test_slow_loris(server: ServerProcess, opening: bytes) -> None:
+    """A byte now and then does not keep half a request alive."""
+    if not opening:
+        opening = b"G"
+    with socket.create_connection(("127.0.0.1", server.port), timeout=10) as connection:
+        connection.sendall(opening)
+        started = time.monotonic()
+        try:
+            while time.monotonic() - started < 8:
+                connection.sendall(b"1")
+                connection.settimeout(0.3)
+                try:
+                    if connection.recv(100) == b"":
+                        break
+                except TimeoutError:
+                    continue
+        except OSError:
+            pass
+        assert time.monotonic() - started < 7
+
+
+def test_who_does_not_read_is_not_read_from(server: ServerProcess) -> None:
+    """Answers stay in the server up to what one turn makes, and the connection ends when they do not move."""
+    before = server.rss_bytes()
+    wires = [server.wire() for _ in range(20)]
+    for wire in wires:
+        wire.socket.setblocking(False)
+        frame = header(body=8 * 10_000, opcode=LOOKUP, table=_table()) + FEASIGNS[:10_000].tobytes()
+        try:
+            for _ in range(200):
+                wire.socket.sendall(frame)
+        except BlockingIOError:
+            pass
+    time.sleep(0.5)
+    assert server.rss_bytes() - before < 100 << 20
+    deadline = time.monotonic() + 10
+    while server.http("GET", "/v1/status")[1]["connections"] > 2 and time.monotonic() < deadline:
+        time.sleep(0.2)
+    assert server.http("GET", "/v1/status")[1]["connections"] <= 2
+    assert "cube_connections_timed_out_total" in server.http("GET", "/metrics")[1]
+
+
+def test_overload_is_an_answer(server: ServerProcess) -> None:
+    """64 MiB may wait; whoever asks for more than is left is told so and may try again."""
+    asked = np.resize(FEASIGNS, 1_000_000)
+    wire = server.wire()
+    answer = wire.lookup(asked[:800_000])
+    assert (answer.status, answer.detail) == (0, 0)
+    # 40 MB for one that does not read, so that 40 MB more do not fit.
+    greedy = server.wire()
+    greedy.send(LOOKUP, asked.tobytes(), table="ctr/embedding")
+    time.sleep(0.5)
+    answer = wire.lookup(asked)
+    assert (answer.status, answer.detail) == (17, 4) and answer.time_ms > 0
+    assert wire.lookup(asked[:1000]).status == 0, "what fits is served"
+    rows, found = greedy.receive().rows()
+    assert found.all() and len(rows) == 1_000_000
+    assert wire.lookup(asked).status == 0
+    text = server.http("GET", "/metrics")[1]
+    assert 'cube_misses_total{table="ctr/embedding",kind="overloaded"} 1000000' in text
+
+
+def test_deadline_that_passed(server: ServerProcess) -> None:
+    """A slow lookup in front makes the next one late."""
+    wire = server.wire()
+    big = np.resize(FEASIGNS, 900_000).tobytes()
+    wire.send(LOOKUP, big, table="ctr/embedding")
+    frames = b"".join(
+        HEADER.pack(MAGIC, 80, i, 0, _table(), 1, LOOKUP, 0, 0) + FEASIGNS[:10].tobytes() for i in range(3)
+    )
+    wire.socket.sendall(frames)
+    time.sleep(0.1)
+    assert wire.receive().status == 0
+    statuses = {(a.status, a.detail) for a in (wire.receive() for _ in range(3))}
+    assert statuses <= {(0, 0), (18, 6)}
+
+
+def test_wrong_token(tmp_path_factory: pytest.TempPathFactory) -> None:
+    data = tmp_path_factory.mktemp("token") / "data"
+    write_version(data, 1, FEASIGNS[:100])
+    with ServerProcess(data, "--activate", "newest", token="secret") as server:
+        for opcode, body in [(LOOKUP, FEASIGNS[:1].tobytes()), (PING, b""), (4, b""), (1, b"secreT"), (1, b"")]:
+            wire = Wire(server.port)
+            answer = wire.ask(opcode, body)
+            assert answer.status == 16
+            assert wire.is_closed()
+        assert server.wire().lookup(FEASIGNS[:1]).status == 0
+        assert server.http("GET", "/healthz", headers={"Authorization": "none"})[0] == 200
+        for path in ("/v1/status", "/metrics", "/nothing"):
+            status, answer = server.http("GET", path, headers={"Authorization": "Bearer wrong"})
+            assert (status, answer["error"]["code"]) == (401, "Unauthorized")
+        assert server.http("POST", "/v1/load", "x" * 100_000, headers={"Authorization": "Bearer no"})[0] == 401
+        assert "cube_unauthorized_total 9" in server.http("GET", "/metrics")[1]
+
+
+def open_idle(port: int, count: int) -> list[socket.socket]:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(hard, count + 1000)), hard))
+    return [socket.create_connection(("127.0.0.1", port), timeout=20) for _ in range(count)]
+
+
+@pytest.mark.parametrize("count", [1_000, pytest.param(10_000, marks=pytest.mark.slow)])
+def test_idle_connections_cost_little(server: ServerProcess, count: int) -> None:
+    before = server.rss_bytes()
+    idle = open_idle(server.port, count)
+    try:
+        for connection in idle[::10]:
+            connection.sendall(header(opcode=PING, body=4) + b"ping")
+            assert len(connection.recv(100)) == 44
+        used_s = server.cpu_s()
+        assert (server.rss_bytes() - before) / count < 2048
+        rows, _ = server.wire().lookup(FEASIGNS[:100]).rows()
+        np.testing.assert_array_equal(rows, rows_of(1, FEASIGNS[:100]))
+        time.sleep(1)
+        assert server.cpu_s() - used_s < 0.2
+    finally:
+        for connection in idle:
+            connection.close()
+
+
+def test_connections_over_the_limit_are_closed(tmp_path_factory: pytest.TempPathFactory) -> None:
+    data = tmp_path_factory.mktemp("limit") / "data"
+    write_version(data, 1, FEASIGNS[:100])
+    with ServerProcess(data, "--activate", "newest", "--max-connections", "5") as server:
+        held = [server.wire() for _ in range(5)]
+        for wire in held:
+            wire.ask(PING)
+        assert Wire(server.port).is_closed()
+        held.pop().close()
+        time.sleep(0.2)
+        assert server.wire().ask(PING, b"again").body == b"again"
+
+
+def _table() -> int:
+    from elasticctr import _native
+
+    return int(struct.unpack("<Q", struct.pack("<Q", _native.xxh64(b"ctr/embedding")))[0])
