@@ -215,6 +215,10 @@ class Cluster:
         for instance in self.instances:
             instance.start_server()
             instance.start_agent()
+        self.wait_instances()
+
+    def wait_instances(self) -> None:
+        """Until every server and agent answers."""
         for instance in self.instances:
             wait_until(
                 lambda one=instance: self.answers(one.server, one.server_url), f"server {instance.name}", START_S

@@ -20,6 +20,7 @@ class Held:
     """One version on one replica. `state`: stored (on disk only), loading, ready, failed."""
 
     version: int
+    parent: int  # as it is held: 0 if it was sent as a base
     state: str
     identity: str | None
     is_stored: bool
@@ -37,6 +38,13 @@ class Holding:
     def has(self, version: int, identity: str) -> bool:
         found = self.versions.get(version)
         return found is not None and found.is_stored and found.identity == identity and found.state != "failed"
+
+    def depth(self, version: int) -> int:
+        """How many deltas it stands on, as it is held."""
+        count, found = 0, self.versions.get(version)
+        while found is not None and found.parent:
+            count, found = count + 1, self.versions.get(found.parent)
+        return count
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +126,9 @@ def _parse_model(model: dict[str, Any]) -> Holding:
     versions = {}
     for one in model["versions"]:
         number = int(one["version"])
-        versions[number] = Held(number, str(one["state"]), one["identity"], bool(one["stored"]), bool(one["retired"]))
+        versions[number] = Held(
+            number, int(one["parent"]), str(one["state"]), one["identity"], bool(one["stored"]), bool(one["retired"])
+        )
     return Holding(int(model["active"]), int(model["previous"]), versions)
 
 

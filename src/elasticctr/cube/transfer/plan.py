@@ -26,10 +26,10 @@ def choose_forms(
     missing = links[floor + 1 :]
     if not missing:
         return [] if holdings else [(links[-1], "published" if len(links) == 1 else "compacted")]
-    if len(links) > 1 and (
-        len(links) - 1 > max_chain or (floor < 0 and not all(one.version in built for one in links))
-    ):
-        # Nobody has what the deltas stand on, or they have become many: one base instead.
+    deltas = len(missing) - 1 if floor < 0 else len(missing) + max(one.depth(links[floor].version) for one in holdings)
+    is_unbuilt = floor < 0 and not all(link.version in built for link in links)
+    if len(links) > 1 and (deltas > max_chain or is_unbuilt):
+        # The deltas have become many, or nobody has what they stand on: one base instead.
         return [(links[-1], "compacted")]
     return [(link, "published") for link in missing]
 

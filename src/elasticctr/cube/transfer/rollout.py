@@ -17,6 +17,7 @@ from elasticctr.cube.transfer.journal import Journal, JournalFile, Outcome, Reas
 from elasticctr.cube.transfer.mending import Mending
 from elasticctr.cube.transfer.preparation import Preparation
 from elasticctr.errors import (
+    AlreadyExists,
     ConfigError,
     Corruption,
     DataError,
@@ -27,7 +28,7 @@ from elasticctr.errors import (
 )
 
 # What will be so again at the next attempt: the version is at fault.
-_LASTING = (Corruption, DataError, ConfigError)
+_LASTING = (AlreadyExists, Corruption, DataError, ConfigError)
 # A rollout that gets nowhere for this long gives way to a newer version.
 _GIVE_WAY_S = 10.0
 
@@ -81,7 +82,7 @@ class ModelRollout:
         return {"model": self.model, "version": version, "reason": reason}
 
     def pause(self, paused: bool) -> dict[str, Any]:
-        """No new rollout begins while paused; one under way is finished."""
+        """Nothing published begins while paused; what is under way is finished, and orders are carried out."""
         self._change(lambda journal: setattr(journal, "paused", paused))
         self._woken.set()
         return {"model": self.model, "paused": paused}
@@ -101,13 +102,13 @@ class ModelRollout:
 
     def _begin(self) -> None:
         journal, wanted = self.journal, self._context.feed.wanted(self.model)
-        if journal.paused:
-            self.trouble = "paused"
-            return
         request = journal.request
         if request is not None and request["not_before"] <= time.time():
             key = journal.handled if wanted is None else wanted.key
             self._start(request["version"], request["identity"], request["reason"], key, asked=True)
+            return
+        if journal.paused:
+            self.trouble = "paused"
             return
         if wanted is None or wanted.key == journal.handled:
             self.trouble = "" if wanted is not None else "nothing published yet"

@@ -26,7 +26,7 @@ def test_a_published_version_reaches_every_replica(bed: Bed) -> None:
 
 
 def test_no_server_changes_before_every_shard_is_ready(bed: Bed) -> None:
-    _, rollout = bed.transfer(patience={"prepare_s": 1.0})
+    _, rollout = bed.transfer()
     bed.feed.publish(1)
     rollout.turn()
     for server in bed.servers[2:]:
@@ -86,15 +86,16 @@ def test_a_replica_down_for_the_whole_rollout_is_brought_up_when_it_returns(bed:
 
 
 def test_a_shard_down_for_the_whole_rollout_postpones_it_until_the_shard_returns(bed: Bed) -> None:
-    _, rollout = bed.transfer(patience={"prepare_s": 0.5, "longest_pause_s": 0.2})
+    _, rollout = bed.transfer(patience={"prepare_s": 2.0, "longest_pause_s": 0.2})
     bed.feed.publish(1)
-    rollout.turn()
+    bed.turn_until(rollout, lambda: bed.active() == [1] * 4)
+    tries = len(rollout.journal.history)
     for server in bed.servers[2:]:
         server.is_down = True
     time.sleep(0.3)
     bed.feed.publish(2)
-    bed.turn_until(rollout, lambda: len(rollout.journal.history) > 2)
-    assert {one["outcome"] for one in rollout.journal.history[1:]} == {"postponed"}
+    bed.turn_until(rollout, lambda: len(rollout.journal.history) > tries + 1)
+    assert {one["outcome"] for one in rollout.journal.history[tries:]} == {"postponed"}
     assert bed.active() == [1, 1, 1, 1]
     for server in bed.servers[2:]:
         server.is_down = False
@@ -171,7 +172,7 @@ def test_long_chains_are_compacted(bed: Bed) -> None:
     for version in (2, 3, 4, 5):
         bed.feed.publish(version, parent=version - 1)
         rollout.turn()
-    assert bed.builder.built == [(1, False), (2, False), (3, False), (4, True), (5, True)]
+    assert bed.builder.built == [(1, False), (2, False), (3, False), (4, True), (5, False)]
     assert bed.active() == [5] * 4
 
 

@@ -1,0 +1,88 @@
+"""HTTPS with a certificate made here: accepted with its authority, refused without."""
+
+from __future__ import annotations
+
+import datetime
+import ipaddress
+from pathlib import Path
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from tests.cluster.fakes import TOKEN, Serving
+
+from elasticctr.cube.control.peer import Peer
+from elasticctr.cube.control.web import WebServer, get, make_app, read_token
+from elasticctr.errors import ConfigError, Unavailable
+
+
+@pytest.fixture(scope="module")
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    folder = tmp_path_factory.mktemp("tls")
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "cube test")])
+    now = datetime.datetime.now(datetime.UTC)
+    made = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(1)
+        .not_valid_before(now - datetime.timedelta(days=1))
+        .not_valid_after(now + datetime.timedelta(days=1))
+        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]), False)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=None), True)
+        .sign(key, hashes.SHA256())
+    )
+    (folder / "cert.pem").write_bytes(made.public_bytes(serialization.Encoding.PEM))
+    private = key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
+    (folder / "key.pem").write_bytes(private)
+    return folder / "cert.pem", folder / "key.pem"
+
+
+def test_a_peer_talks_tls_and_checks_who_answers(certificate: tuple[Path, Path]) -> None:
+    cert, key = certificate
+    serving = Serving(make_app([get("/v1/status", lambda _: {"a": 1})], TOKEN), tls_cert=cert, tls_key=key)
+    try:
+        assert serving.url.startswith("https://")
+        assert Peer(serving.url, TOKEN, tls_ca=cert).get("/v1/status") == {"a": 1}
+        with pytest.raises(Unavailable, match="CERTIFICATE_VERIFY_FAILED"):
+            Peer(serving.url, TOKEN).get("/v1/status")
+        with pytest.raises(Unavailable):
+            Peer(serving.url.replace("https", "http"), TOKEN).get("/v1/status")
+    finally:
+        serving.stop()
+
+
+def test_bad_certificates_are_told(certificate: tuple[Path, Path], tmp_path: Path) -> None:
+    cert, key = certificate
+    app = make_app([], None)
+    with pytest.raises(ConfigError, match="go together"):
+        WebServer(app, "127.0.0.1", 0, tls_cert=cert)
+    with pytest.raises(ConfigError, match="not a usable certificate"):
+        WebServer(app, "127.0.0.1", 0, tls_cert=key, tls_key=cert)
+    (tmp_path / "empty").write_text("")
+    with pytest.raises(ConfigError, match="certificates of an authority"):
+        Peer("https://127.0.0.1", tls_ca=tmp_path / "empty")
+
+
+def test_a_token_file_must_hold_a_secret(tmp_path: Path) -> None:
+    path = tmp_path / "token"
+    with pytest.raises(ConfigError):
+        read_token(path)
+    for text in ("", "\n", "short\n", "schlüssel-ist-lang\n"):
+        path.write_text(text)
+        with pytest.raises(ConfigError):
+            read_token(path)
+    path.write_text("long enough secret\nsecond line\n")
+    assert read_token(path) == "long enough secret"
+    assert read_token(None) is None
+
+
+def test_a_port_in_use_is_told(certificate: tuple[Path, Path]) -> None:
+    first = WebServer(make_app([], None), "127.0.0.1", 0)
+    with pytest.raises(Unavailable, match="cannot listen"):
+        WebServer(make_app([], None), "127.0.0.1", first.port)

@@ -1,0 +1,91 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.cluster.fakes import make_build
+
+from elasticctr.cube.control.watch import Watch
+from elasticctr.cube.transfer.builder import run_builder
+from elasticctr.cube.transfer.builds import Builds
+from elasticctr.cube.transfer.feed import Link
+from elasticctr.errors import ConfigError, Corruption, DeadlineExceeded, NotFound
+
+LINK = Link(3, 2, "ab" * 32, 10)
+
+
+class Builder:
+    def __init__(self) -> None:
+        self.calls = 0
+        self.fails = False
+        self.version = 3
+
+    def build(self, model: str, link: Link, out: Path, *, compact: bool, watch: Any) -> None:
+        self.calls += 1
+        make_build(out, model, self.version, parent=0 if compact else 2, bytes_each=1000)
+        if self.fails:
+            raise Corruption("half way")
+
+
+@pytest.fixture
+def builder() -> Builder:
+    return Builder()
+
+
+@pytest.fixture
+def builds(tmp_path: Path, builder: Builder) -> Builds:
+    return Builds(tmp_path, builder, 2)
+
+
+def test_a_build_is_made_once(builds: Builds, builder: Builder) -> None:
+    step = builds.ensure("ctr", LINK, "published", Watch(5))
+    assert (step["version"], step["kind"], step["parent"], step["identity"]) == (3, "delta", 2, LINK.identity)
+    assert len(step["sha256"]) == 2
+    assert builds.ensure("ctr", LINK, "published", Watch(5)) == step
+    assert builder.calls == 1
+    assert builds.ensure("ctr", LINK, "compacted", Watch(5))["kind"] == "base"
+
+
+def test_a_failed_build_leaves_nothing(builds: Builds, builder: Builder, tmp_path: Path) -> None:
+    builder.fails = True
+    with pytest.raises(Corruption):
+        builds.ensure("ctr", LINK, "published", Watch(5))
+    assert builds.find("ctr", 3, "published") is None
+    assert not list(tmp_path.rglob("*.cube"))
+    builder.fails = False
+    assert builds.ensure("ctr", LINK, "published", Watch(5))["version"] == 3
+
+
+def test_a_build_of_something_else_is_refused(builds: Builds, builder: Builder) -> None:
+    builder.version = 4
+    with pytest.raises(NotFound):
+        builds.ensure("ctr", LINK, "published", Watch(5))
+
+
+@pytest.mark.parametrize("name", ["build.json", "shard-0001-of-0002/shard.json", "shard-0000-of-0002/embedding.cube"])
+def test_a_damaged_build_is_made_again(builds: Builds, builder: Builder, name: str) -> None:
+    builds.ensure("ctr", LINK, "published", Watch(5))
+    path = builds.folder("ctr", 3, "published") / name
+    path.write_bytes(path.read_bytes()[:-5])
+    assert builds.find("ctr", 3, "published") is None
+    builds.ensure("ctr", LINK, "published", Watch(5))
+    assert builder.calls == 2
+
+
+def test_pruning_keeps_what_is_named(builds: Builds) -> None:
+    builds.ensure("ctr", LINK, "published", Watch(5))
+    builds.ensure("ctr", LINK, "compacted", Watch(5))
+    assert builds.prune("ctr", {3}) == []
+    assert sorted(builds.prune("ctr", {4})) == ["compacted/3", "published/3"]
+    assert builds.versions("ctr") == []
+
+
+def test_the_builders_own_error_comes_back(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="is no published version"):
+        run_builder(["cube", "build", str(tmp_path / "none"), "--out", str(tmp_path), "--json"], Watch(60))
+
+
+def test_a_build_process_is_killed_when_its_time_is_over(tmp_path: Path) -> None:
+    with pytest.raises(DeadlineExceeded):
+        run_builder(["cube", "build", str(tmp_path), "--out", str(tmp_path), "--json"], Watch(0.05))

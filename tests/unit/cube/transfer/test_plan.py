@@ -1,0 +1,67 @@
+from __future__ import annotations
+
+from elasticctr.cube.transfer.feed import Link
+from elasticctr.cube.transfer.instance import Held, Holding
+from elasticctr.cube.transfer.plan import choose_forms
+
+
+def chain(*versions: int) -> list[Link]:
+    return [Link(v, p, f"id{v}", 1) for v, p in zip(versions, (0, *versions), strict=False)]
+
+
+def holding(*versions: int, parents: dict[int, int] | None = None, state: str = "ready") -> Holding:
+    held = {v: Held(v, (parents or {}).get(v, 0), state, f"id{v}", True, False) for v in versions}
+    return Holding(versions[-1] if versions else 0, 0, held)
+
+
+def forms(
+    links: list[Link], *holdings: Holding, built: set[int] = frozenset(), most: int = 16
+) -> list[tuple[int, str]]:  # type: ignore[assignment]
+    return [(link.version, form) for link, form in choose_forms(links, holdings, set(built), most)]
+
+
+def test_a_base_is_sent_as_published() -> None:
+    assert forms(chain(1), holding()) == [(1, "published")]
+
+
+def test_a_delta_goes_alone_to_those_who_hold_its_parent() -> None:
+    assert forms(chain(1, 2), holding(1), holding(1)) == [(2, "published")]
+
+
+def test_the_newest_link_all_hold_decides() -> None:
+    assert forms(chain(1, 2, 3, 4), holding(1, 2, 3), holding(1, 2)) == [(3, "published"), (4, "published")]
+
+
+def test_without_a_common_link_one_base_is_sent() -> None:
+    assert forms(chain(1, 2, 3), holding(), holding(1, 2)) == [(3, "compacted")]
+
+
+def test_a_chain_that_is_built_already_is_sent_as_it_is() -> None:
+    assert forms(chain(1, 2), holding(), built={1, 2}) == [(1, "published"), (2, "published")]
+
+
+def test_what_all_hold_takes_nothing() -> None:
+    assert forms(chain(1, 2), holding(1, 2), holding(2)) == []
+
+
+def test_other_contents_under_the_same_number_do_not_count() -> None:
+    other = Holding(1, 0, {1: Held(1, 0, "ready", "another", True, False)})
+    assert forms(chain(1, 2), other) == [(2, "compacted")]
+
+
+def test_a_version_that_failed_or_has_no_files_does_not_count() -> None:
+    assert forms(chain(1, 2), holding(1, state="failed")) == [(2, "compacted")]
+    unstored = Holding(1, 0, {1: Held(1, 0, "ready", "id1", False, False)})
+    assert forms(chain(1, 2), unstored) == [(2, "compacted")]
+
+
+def test_deltas_are_counted_from_the_base_a_replica_really_has() -> None:
+    deep = holding(1, 2, 3, parents={2: 1, 3: 2})
+    assert forms(chain(1, 2, 3, 4), deep, most=3) == [(4, "published")]
+    assert forms(chain(1, 2, 3, 4), deep, most=2) == [(4, "compacted")]
+    assert forms(chain(1, 2, 3, 4), holding(3), most=2) == [(4, "published")]
+
+
+def test_with_nobody_there_something_complete_is_built() -> None:
+    assert forms(chain(1, 2)) == [(2, "compacted")]
+    assert forms(chain(1)) == [(1, "published")]
