@@ -20,7 +20,7 @@ import numpy as np
 
 from elasticctr import _native
 from elasticctr.cube.control.files import explain_write
-from elasticctr.cube.control.names import check_model, check_version, shard_directory
+from elasticctr.cube.control.names import MAX_SHARDS, check_model, check_version, shard_directory
 from elasticctr.cube.version_source import ChainSource
 from elasticctr.cube.workspace import building
 from elasticctr.errors import ConfigError, FailedPrecondition
@@ -42,6 +42,10 @@ class BuildOptions:
     encoding: Encoding | None = None  # None: as the rows come
     memory_bytes: int = 1 << 30
     threads: int = field(default_factory=lambda: len(os.sched_getaffinity(0)))
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.shards <= MAX_SHARDS:
+            raise ConfigError(f"{self.shards} shards; there are 1 to {MAX_SHARDS}")
 
 
 @dataclass(frozen=True, slots=True)
