@@ -168,11 +168,15 @@ VersionFiles Directory::Read(const std::string& model, uint64_t version) const {
   Require(Text(shard, "model", path) == model, path, "it is of another model");
   Require(Number(shard, "version", path) == version, path, "it is of another version");
   VersionFiles result{model, version, Number(shard, "parent", path), {}};
+  uint64_t number = Number(shard, "shard", path), count = Number(shard, "shards", path);
+  Require(count >= 1 && count <= 4096 && number < count, path, "its shard is not one of 1 to 4096");
+  result.shard = static_cast<uint32_t>(number);
+  result.shards = static_cast<uint32_t>(count);
   bool is_delta = Text(shard, "kind", path) == "delta";
   Require(is_delta == (result.parent != 0) && result.parent < version, path,
           "its parent does not fit its kind and version");
   if (shards_ != 0) {
-    Require(Number(shard, "shard", path) == shard_ && Number(shard, "shards", path) == shards_, path,
+    Require(number == shard_ && count == shards_, path,
             "it is not shard " + std::to_string(shard_) + "/" + std::to_string(shards_) +
                 ", which this server was started for");
   }

@@ -35,6 +35,10 @@ void CheckFile(const Index& index, const VersionFiles& files, const VersionFiles
   if (info.parent != files.parent) {
     fail("over version " + std::to_string(info.parent), "over version " + std::to_string(files.parent));
   }
+  if (files.shards != 0 && (info.shard != files.shard || info.shards != files.shards)) {
+    fail("shard " + std::to_string(info.shard) + " of " + std::to_string(info.shards),
+         "shard " + std::to_string(files.shard) + " of " + std::to_string(files.shards));
+  }
 }
 
 void CheckLike(const IndexInfo& info, const IndexInfo& other, const std::string& path, const std::string& what) {

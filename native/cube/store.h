@@ -75,6 +75,8 @@ struct VersionFiles {
     std::string path;
   };
   std::vector<File> files;
+  uint32_t shard = 0;
+  uint32_t shards = 0;  // 0: whichever the files are of
 };
 
 class Store {
