@@ -220,7 +220,7 @@ def test_a_full_disk_is_said_and_leaves_nothing(tmp_path: Path) -> None:
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, before[1]))
     try:
-        with pytest.raises(InternalError, match="cannot be written|disk is full"):
+        with pytest.raises(InternalError, match=r"cannot be written|disk is full"):
             build(tmp_path, 1, feasigns)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)

@@ -185,7 +185,7 @@ def test_a_listing_that_was_changed_is_refused(tmp_path: Path) -> None:
     result = build(tmp_path, 1, KEYS)
     listing = result.directory / "shard-0000-of-0001" / "shard.json"
     listing.write_text(listing.read_text().replace('"rows": 100', '"rows": 101'))
-    with pytest.raises(Corruption, match="not what build.json lists"):
+    with pytest.raises(Corruption, match=r"not what build\.json lists"):
         LocalCube(tmp_path)
 
 
