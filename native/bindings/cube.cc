@@ -84,13 +84,13 @@ void BindStore(nb::module_& m) {
       .def(
           "load",
           [](Store& self, std::string model, uint64_t version, uint64_t parent,
-             const std::vector<std::pair<std::string, std::string>>& files) {
-            VersionFiles given{std::move(model), version, parent, {}};
+             const std::vector<std::pair<std::string, std::string>>& files, uint32_t shard, uint32_t shards) {
+            VersionFiles given{std::move(model), version, parent, {}, shard, shards};
             for (const auto& [table, path] : files) given.files.push_back({table, path});
             nb::gil_scoped_release release;
             self.Load(given);
           },
-          "model"_a, "version"_a, "parent"_a, "files"_a)
+          "model"_a, "version"_a, "parent"_a, "files"_a, "shard"_a = 0, "shards"_a = 0)
       .def("activate", &Store::Activate, "model"_a, "version"_a, nb::call_guard<nb::gil_scoped_release>())
       .def("retire", &Store::Retire, "model"_a, "version"_a, nb::call_guard<nb::gil_scoped_release>())
       .def_prop_ro("generation", &Store::generation)

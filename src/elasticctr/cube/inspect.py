@@ -73,8 +73,7 @@ def inspect_directory(
     for shard_directory, listing in read_version(Path(directory).resolve()).shards:
         for file in listing.files:
             path = shard_directory / file.name
-            one = inspect_file(path, verify=verify, sample=sample, digest=file.sha256)
-            info = one.info
+            info = _native.CubeIndex.open(str(path)).info
             if (info.name, info.version, info.parent, info.shard, info.shards) != (
                 f"{listing.model}/{file.table}",
                 listing.version,
@@ -84,7 +83,8 @@ def inspect_directory(
             ):
                 raise Corruption(f"{path}: is {info.name} version {info.version}, not what its shard.json says")
             owned = [key for key in keys if _owns(info, key)]
-            found.append(inspect_file(path, keys=owned) if owned else one)
+            shown = 0 if keys else sample
+            found.append(inspect_file(path, verify=verify, keys=owned, sample=shown, digest=file.sha256))
     return found
 
 

@@ -96,8 +96,9 @@ class LocalCube:
                         f"{built.directory}: has {len(built.shards)} shards, versions loaded before have "
                         f"{len(of.stores)}; open it as a LocalCube of its own"
                     )
-                for shard, store in enumerate(of.stores):
-                    store.load(built.model, built.version, built.parent, built.files(shard))
+                for number, (store, (_, listing)) in enumerate(zip(of.stores, built.shards, strict=True)):
+                    files = built.files(number)
+                    store.load(built.model, built.version, built.parent, files, listing.shard, listing.shards)
                 of.loaded = sorted([*of.loaded, built.version])
             self._note_layouts(of, version)
 
