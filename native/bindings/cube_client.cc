@@ -5,6 +5,7 @@
 
 #include "bindings/bindings.h"
 #include "cube/client/client.h"
+#include "cube/client/load.h"
 #include "util/status.h"
 
 namespace nb = nanobind;
@@ -67,8 +68,20 @@ nb::tuple Get(Client& self, const std::vector<std::string>& tables, const std::v
   return nb::make_tuple(rows, answer.version, nb::tuple(nb::cast(answer.degraded)));
 }
 
+template <typename Counts>
+nb::dict ErrorsByName(const Counts& counts) {
+  static constexpr const char* kNames[] = {"ConfigError",      "DataError",          "NotFound",     "AlreadyExists",
+                                           "Corruption",       "FailedPrecondition", "Unauthorized", "Unavailable",
+                                           "DeadlineExceeded", "InternalError"};
+  nb::dict errors;
+  for (size_t i = 0; i < counts.size(); ++i) {
+    if (const uint64_t n = counts[i]; n > 0) errors[kNames[i]] = n;
+  }
+  return errors;
+}
+
 nb::dict Stats(Client& self) {
-  nb::dict stats, errors;
+  nb::dict stats;
   cube::ClientCounters& counters = self.cluster().counters();
   const auto set = [&stats](const char* name, const std::atomic<uint64_t>& counter) { stats[name] = counter.load(); };
   set("calls", counters.calls);
@@ -88,13 +101,7 @@ nb::dict Stats(Client& self) {
   set("describes", counters.describes);
   set("degraded_calls", counters.degraded_calls);
   set("degraded_keys", counters.degraded_keys);
-  static constexpr const char* kCodes[] = {"ConfigError",      "DataError",          "NotFound",     "AlreadyExists",
-                                           "Corruption",       "FailedPrecondition", "Unauthorized", "Unavailable",
-                                           "DeadlineExceeded", "InternalError"};
-  for (size_t i = 0; i < counters.errors.size(); ++i) {
-    if (const uint64_t n = counters.errors[i]; n > 0) errors[kCodes[i]] = n;
-  }
-  stats["errors"] = errors;
+  stats["errors"] = ErrorsByName(counters.errors);
   stats["cache_bytes"] = self.cache() != nullptr ? self.cache()->bytes() : 0;
   stats["cache_entries"] = self.cache() != nullptr ? self.cache()->entries() : 0;
   nb::list replicas;
@@ -115,6 +122,48 @@ nb::dict Stats(Client& self) {
   }
   stats["replicas"] = replicas;
   return stats;
+}
+
+nb::dict FinishLoad(cube::Load& self) {
+  cube::LoadResult result;
+  {
+    nb::gil_scoped_release release;
+    result = self.Finish();
+  }
+  nb::dict out, versions;
+  for (const auto& [version, calls] : result.versions) versions[nb::int_(version)] = calls;
+  out["seconds"] = result.seconds;
+  out["calls"] = result.calls;
+  out["keys"] = result.keys;
+  out["missing"] = result.missing;
+  out["degraded"] = result.degraded;
+  for (const auto& [name, share] :
+       {std::pair("p50_us", 0.5), {"p80_us", 0.8}, {"p90_us", 0.9}, {"p99_us", 0.99}, {"p99_9_us", 0.999}}) {
+    out[name] = static_cast<double>(std::min(result.times.Percentile(share), result.max_ns)) / 1000.0;
+  }
+  out["max_us"] = static_cast<double>(result.max_ns) / 1000.0;
+  out["errors"] = ErrorsByName(result.errors);
+  out["first_error"] = result.first_error;
+  out["versions"] = versions;
+  return out;
+}
+
+void BindLoad(nb::module_& m) {
+  nb::class_<cube::Load>(m, "CubeLoad")
+      .def(
+          "__init__",
+          [](cube::Load* self, Client& client, std::string table, Feasigns feasigns, size_t batch, uint32_t threads,
+             double seconds, double rate, uint64_t version, uint32_t timeout_ms, bool degrade) {
+            std::vector<uint64_t> keys(feasigns.data(), feasigns.data() + feasigns.size());
+            new (self) cube::Load(client, std::move(table), std::move(keys),
+                                  {batch, threads, seconds, rate, {version, timeout_ms, degrade}});
+          },
+          "client"_a, "table"_a, "feasigns"_a, nb::kw_only(), "batch"_a = 100, "threads"_a = 1, "seconds"_a = 5.0,
+          "rate"_a = 0.0, "version"_a = 0, "timeout_ms"_a = 0, "degrade"_a = false, nb::keep_alive<1, 2>())
+      .def_prop_ro("calls", &cube::Load::calls)
+      .def_prop_ro("is_done", &cube::Load::is_done)
+      .def("stop", &cube::Load::Stop)
+      .def("finish", &FinishLoad, nb::sig("def finish(self) -> dict[str, Any]"));
 }
 
 }  // namespace
@@ -151,6 +200,7 @@ void BindCubeClient(nb::module_& m) {
              }
            })
       .def("stats", &Stats, nb::sig("def stats(self) -> dict[str, Any]"));
+  BindLoad(m);
 }
 
 }  // namespace elasticctr

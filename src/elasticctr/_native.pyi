@@ -662,6 +662,28 @@ class CubeClient:
     def close_idle(self) -> None: ...
     def stats(self) -> dict[str, Any]: ...
 
+class CubeLoad:
+    def __init__(
+        self,
+        client: CubeClient,
+        table: str,
+        feasigns: Annotated[NDArray[numpy.uint64], dict(shape=(None,), order="C", device="cpu", writable=False)],
+        *,
+        batch: int = 100,
+        threads: int = 1,
+        seconds: float = 5.0,
+        rate: float = 0.0,
+        version: int = 0,
+        timeout_ms: int = 0,
+        degrade: bool = False,
+    ) -> None: ...
+    @property
+    def calls(self) -> int: ...
+    @property
+    def is_done(self) -> bool: ...
+    def stop(self) -> None: ...
+    def finish(self) -> dict[str, Any]: ...
+
 class CubeServer:
     def __init__(
         self,

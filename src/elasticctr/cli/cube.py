@@ -5,8 +5,10 @@ from __future__ import annotations
 import typer
 
 from elasticctr.cli.cube_agent import agent
+from elasticctr.cli.cube_bench import bench
 from elasticctr.cli.cube_build import build, compact
 from elasticctr.cli.cube_export import export
+from elasticctr.cli.cube_get import get
 from elasticctr.cli.cube_inspect import inspect
 from elasticctr.cli.cube_server import server
 from elasticctr.cli.cube_status import status
@@ -27,3 +29,5 @@ app.command("agent")(agent)
 app.command("server")(server)
 app.command("transfer")(transfer)
 app.command("status")(status)
+app.command("get")(get)
+app.command("bench")(bench)

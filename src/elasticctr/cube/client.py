@@ -111,6 +111,33 @@ class Client:
         lookups = [Lookup(rows, is_found, answered, degraded) for rows, is_found in parts]
         return dict(zip(feasigns, lookups, strict=True))
 
+    def start_load(
+        self,
+        table: str,
+        feasigns: ArrayLike,
+        *,
+        batch: int,
+        threads: int,
+        seconds: float,
+        rate: float = 0.0,
+        version: int | None = None,
+        timeout_s: float | None = None,
+    ) -> _native.CubeLoad:
+        """Lookups for measuring, in native threads: `rate` per second (0: as fast as answers come) for `seconds`."""
+        cluster, name = self._find(table)
+        return _native.CubeLoad(
+            cluster.native,
+            name,
+            as_feasigns(feasigns),
+            batch=batch,
+            threads=threads,
+            seconds=seconds,
+            rate=rate,
+            version=_version(version),
+            timeout_ms=_milliseconds(timeout_s),
+            degrade=cluster.degrade,
+        )
+
     def stats(self) -> dict[str, Any]:
         """Counters since the client was made: calls, keys, misses, retries, backups, ejections, cache, errors by kind,
         and the state of each replica."""

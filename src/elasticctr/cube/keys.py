@@ -1,0 +1,57 @@
+"""Feasigns for tools: from a file, or made up to look like traffic."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from elasticctr.errors import ConfigError, DataError, NotFound
+
+MOST = (1 << 64) - 1
+
+
+def parse_feasign(text: str) -> int:
+    """A whole number, decimal or 0x hexadecimal; negative ones are 64-bit patterns printed signed."""
+    try:
+        value = int(text, 0)
+    except ValueError:
+        raise DataError(f"{text!r} is not a feasign: a whole number from 0 to 2⁶⁴ - 1") from None
+    if value < 0:
+        value += MOST + 1
+    if not 0 <= value <= MOST:
+        raise DataError(f"{text} is not a feasign: it does not fit into 64 bits")
+    return value
+
+
+def read_feasigns(path: Path) -> NDArray[np.uint64]:
+    """One feasign per line, as the older cube-cli read them; blank lines do not count."""
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except FileNotFoundError:
+        raise NotFound(f"{path}: no such file") from None
+    except (OSError, UnicodeDecodeError) as e:
+        raise DataError(f"cannot be read as text: {e}", path) from None
+    values = []
+    for number, line in enumerate(lines, 1):
+        if line.strip():
+            try:
+                values.append(parse_feasign(line.strip()))
+            except DataError as e:
+                raise DataError(str(e), path, number) from None
+    return np.array(values, dtype=np.uint64)
+
+
+def draw_feasigns(among: int, count: int, zipf: float | None = None, seed: int = 1) -> NDArray[np.uint64]:
+    """`count` feasigns of 0 … among - 1, all equally often or, with `zipf` (an exponent over 1), few of them mostly."""
+    if among < 1 or count < 1:
+        raise ConfigError("feasigns are drawn from at least one, and at least one is drawn")
+    if zipf is not None and not zipf > 1:
+        raise ConfigError(f"a zipf exponent is over 1, for example 1.1; not {zipf}")
+    rng = np.random.default_rng(seed)
+    if zipf is None:
+        return rng.integers(0, among, count, dtype=np.uint64)
+    ranks = rng.zipf(zipf, count).astype(np.uint64) % np.uint64(among)
+    # Which feasigns are the frequent ones has nothing to do with their size.
+    return (ranks * np.uint64(0x9E3779B97F4A7C15)) % np.uint64(among)
