@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from rich.console import Console
 
 from elasticctr.cli.output import JsonOption, print_json, print_pairs, print_table
 from elasticctr.errors import ConfigError, ElasticCTRError
@@ -51,16 +52,18 @@ def publish(
     prepare_torch()
     from elasticctr.publish.runs import publish_run
 
-    manifest, metrics = publish_run(
-        run,
-        to,
-        model=model,
-        checkpoint=checkpoint,
-        kind="base" if base else "delta" if delta else "auto",
-        encoding=encoding.value,
-        max_chain=max_chain,
-        keep=keep,
-    )
+    with Progress("publishing", unit="rows", console=Console(quiet=True) if as_json else None) as progress:
+        manifest, metrics = publish_run(
+            run,
+            to,
+            model=model,
+            checkpoint=checkpoint,
+            kind="base" if base else "delta" if delta else "auto",
+            encoding=encoding.value,
+            max_chain=max_chain,
+            keep=keep,
+            advance=progress.advance,
+        )
     loss = metrics.get("encoding")
     if as_json:
         print_json({**_summary(manifest), "repository": to, "encoding_loss": loss})
@@ -118,7 +121,9 @@ def verify(
 
         repository, model, version = _open(target)
         total = sum(manifest.bytes for manifest in repository.chain(model, version))
-        with Progress("verifying", total=total, unit="bytes") as progress:
+        with Progress(
+            "verifying", total=total, unit="bytes", console=Console(quiet=True) if as_json else None
+        ) as progress:
             checked = verify_version(repository, model, version, progress.advance)
         result = {name: getattr(checked, name) for name in checked.__slots__} | {"chain": list(checked.chain)}
     if as_json:

@@ -56,6 +56,7 @@ class _Rows:
 
     table: Table
     since: Mark | None
+    advance: Callable[[int], None]
 
     @property
     def estimate(self) -> int:
@@ -67,13 +68,14 @@ class _Rows:
     def read(self, buckets: tuple[int, int]) -> Iterator[Chunk]:
         for rows in self.table.rows(buckets=buckets, since=self.since):
             yield rows.feasigns, rows.weights
+            self.advance(len(rows))
 
 
 class Publisher:
     """Publishes one model into one repository.
 
     With `reuse_graph` the dense graph is exported once and only its parameters are replaced afterwards: for a process
-    that publishes again and again.
+    that publishes again and again. `advance` is told of rows as they are written.
     """
 
     def __init__(
@@ -201,8 +203,7 @@ class Publisher:
             since = None if parent is None else Mark.parse(parent.run["marks"][name])
             segments = tuple(Segment(name=s.name, dim=s.dim) for s in table.settings.segments)
             gone = np.zeros(0, dtype=np.uint64) if since is None else table.gone(since)
-            writer.add_table(name, segments, self._encoding, _Rows(table, since), gone)
-            self._advance(1)
+            writer.add_table(name, segments, self._encoding, _Rows(table, since, self._advance), gone)
 
     def _next_version(self) -> int:
         announced = [event.version for event in self.repository.events(self.model)]

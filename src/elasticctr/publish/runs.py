@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,7 @@ def publish_run(
     encoding: Encoding = "fp32",
     max_chain: int = MAX_CHAIN,
     keep: int | None = None,
+    advance: Callable[[int], None] = lambda count: None,
 ) -> tuple[Manifest, dict[str, Any]]:
     """The new version, and its metrics. `checkpoint` is best, last or a step; `model` defaults to the run's name."""
     if keep is not None and keep < 1:
@@ -38,7 +40,9 @@ def publish_run(
     chosen = choose_checkpoint(directory.path, checkpoint)
     learner = Learner(job)
     learner.load(chosen)
-    publisher = Publisher(to, model or directory.path.resolve().name, encoding=encoding, max_chain=max_chain, keep=keep)
+    publisher = Publisher(
+        to, model or directory.path.resolve().name, encoding=encoding, max_chain=max_chain, keep=keep, advance=advance
+    )
     batch = pick_samples(job, learner)
     metrics: dict[str, Any] = {"valid": _plain(chosen.trainer.get("valid")), "splits": _read_metrics(directory)}
     if encoding != "fp32":

@@ -1,0 +1,106 @@
+"""What every store promises: the local disk, S3 (a real moto server) and fsspec's memory."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from elasticctr.data.sources import Store, open_store
+from elasticctr.errors import ConfigError, NotFound
+
+
+@pytest.fixture(scope="module")
+def bucket() -> Iterator[str]:
+    import boto3
+    from moto.server import ThreadedMotoServer
+
+    server = ThreadedMotoServer("127.0.0.1", 0, verbose=False)
+    server.start()
+    url = "http://{}:{}".format(*server.get_host_and_port())
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in {
+            "AWS_ENDPOINT_URL": url,
+            "AWS_ACCESS_KEY_ID": "key",
+            "AWS_SECRET_ACCESS_KEY": "secret",
+            "AWS_DEFAULT_REGION": "us-east-1",
+        }.items():
+            patch.setenv(name, value)
+        boto3.client("s3", endpoint_url=url).create_bucket(Bucket="models")
+        yield "s3://models"
+    server.stop()
+
+
+@pytest.fixture(params=["local", "file", "memory", "s3"])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
+    match request.param:
+        case "local":
+            return open_store(str(tmp_path / "repo"))
+        case "file":
+            return open_store(f"file://{tmp_path}/repo/")
+        case "memory":
+            return open_store(f"memory://{uuid.uuid4().hex}")
+        case _:
+            return open_store(f"{request.getfixturevalue('bucket')}/{uuid.uuid4().hex}")
+
+
+def test_files_are_written_read_listed_and_removed(store: Store):
+    assert store.list() == [] and not store.exists("a/b") and store.list("a") == []
+    store.write_bytes("a/b", b"one")
+    store.write_bytes("a/b", b"three")
+    store.write_bytes("a/c/d", b"x" * 100_000)
+    assert store.read_bytes("a/b") == b"three" and store.size("a/b") == 5 and store.exists("a/b")
+    assert store.list() == ["a/"] and store.list("a") == ["b", "c/"]
+    with store.open("a/c/d") as file:
+        file.seek(99_990)
+        assert file.read() == b"x" * 10
+    store.delete("a/b")
+    store.delete("a/b")
+    assert store.list("a") == ["c/"]
+    store.delete_tree("a")
+    store.delete_tree("a")
+    assert store.list("a") == [] and not store.exists("a/c/d")
+
+
+def test_a_missing_file_is_not_found(store: Store):
+    for ask in (store.read_bytes, store.size, store.open):
+        with pytest.raises(NotFound):
+            ask("no/such")
+
+
+def test_created_files_appear_whole_or_not_at_all(store: Store):
+    with store.create("a/b") as file:
+        file.write(b"first ")
+        file.write(b"second")
+        assert not store.exists("a/b")
+    assert store.read_bytes("a/b") == b"first second"
+    with pytest.raises(ZeroDivisionError), store.create("a/b") as file:
+        file.write(b"half")
+        raise ZeroDivisionError
+    assert store.read_bytes("a/b") == b"first second" and store.list("a") == ["b"]
+
+
+def test_a_new_file_is_made_once(store: Store):
+    assert store.write_new("lock", b"me")
+    assert not store.write_new("lock", b"you")
+    assert store.read_bytes("lock") == b"me" and store.list() == ["lock"]
+
+
+def test_appending_adds_to_the_end(store: Store):
+    store.append("log", b"one\n")
+    store.append("log", b"two\n")
+    assert store.read_bytes("log") == b"one\ntwo\n"
+
+
+@pytest.mark.parametrize("name", ["", "/etc/passwd", "../x", "a/../../x", "a//b", "a/.", "a\\b", "a\0b"])
+def test_names_stay_below_the_store(store: Store, name: str):
+    with pytest.raises(ConfigError):
+        store.write_bytes(name, b"")
+
+
+@pytest.mark.parametrize("url", ["", " ", "http://host/x", "nosuch://x"])
+def test_places_that_cannot_be_written(url: str):
+    with pytest.raises(ConfigError):
+        open_store(url)
