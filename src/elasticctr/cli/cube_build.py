@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from elasticctr.cli.output import JsonOption, print_json, print_pairs
 from elasticctr.cli.sizes import parse_size
-from elasticctr.cube.build import BuildOptions, BuildResult, Encoding, Sharding, Target
-from elasticctr.cube.builds import build_files, build_version, find_version, next_version
-from elasticctr.cube.compact import compact as compact_chain
+from elasticctr.cube.layout import Encoding, Sharding
 from elasticctr.cube.live import write_live
 from elasticctr.errors import ConfigError
 from elasticctr.obs.progress import Progress
+
+if TYPE_CHECKING:
+    from elasticctr.cube.build import BuildResult
 
 OutOption = Annotated[Path, typer.Option("--out", help="Directory that gets MODEL/VERSION/.")]
 
@@ -60,6 +61,10 @@ def build(
 
     Example: `elasticctr cube build repo/ctr/7 --out builds --shards 2`
     """
+    # Here and not above: what reads columnar files takes its time, and every command of the group would wait for it.
+    from elasticctr.cube.build import BuildOptions, Target
+    from elasticctr.cube.builds import build_files, build_version, find_version, next_version
+
     if activate and shards != 1:
         raise ConfigError("--activate is for one shard; with more, each server has a directory and a LIVE of its own")
     options = BuildOptions(shards, sharding, encoding, parse_size(memory))
@@ -89,6 +94,8 @@ def compact(
 
     Example: `elasticctr cube compact builds --version 9 --out compacted`
     """
+    from elasticctr.cube.compact import compact as compact_chain
+
     show_build(compact_chain(builds, model, version, out, as_version), json)
 
 

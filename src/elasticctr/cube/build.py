@@ -15,24 +15,19 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
 from elasticctr import _native
 from elasticctr.cube.control.files import explain_write
 from elasticctr.cube.control.names import MAX_SHARDS, check_model, check_version, shard_directory
+from elasticctr.cube.layout import BUILD, FORMAT, SHARD, Encoding, Kind, Sharding
 from elasticctr.cube.version_source import ChainSource
 from elasticctr.cube.workspace import building
 from elasticctr.errors import ConfigError, FailedPrecondition
 from elasticctr.publish.interchange.rows import Block, RowInfo, RowSource
 
-FORMAT = 1
-BUILD = "build.json"
-SHARD = "shard.json"
-
-Sharding = Literal["buckets", "modulo"]
-Encoding = Literal["raw", "fp32", "fp16", "int8"]
 Advance = Callable[[int], None]
 
 
@@ -58,7 +53,7 @@ class Target:
     parent: int = 0
 
     @property
-    def kind(self) -> Literal["base", "delta"]:
+    def kind(self) -> Kind:
         return "delta" if self.parent else "base"
 
 
