@@ -1,7 +1,8 @@
 // Load on a lookup server, from one thread: the cube wire, or MGET in the Redis protocol. Requests are made beforehand;
 // every answer's length is checked, and the rows of every 64th answer byte for byte.
 //
-// kv_load fill HOST PORT KEYS ROW_BYTES                      writes the rows into a Redis
+// kv_load fill HOST PORT KEYS ROW_BYTES random|small         writes the rows into a Redis; small: with the keys that
+//                                                            redis-benchmark asks for
 // kv_load run  PROTOCOL HOST PORT KEYS ROW_BYTES CONNECTIONS PIPELINE BATCH uniform|zipf RATE WARM_S SECONDS
 //   PROTOCOL  wire, or redis (keys of 8 bytes), or redis-decimal (keys of 20 digits)
 //   RATE      requests per second in all, sent on time whatever comes back; 0: as many as are answered
@@ -316,17 +317,19 @@ class Load {
   size_t turn_ = 0, done_ = 0, checked_ = 0, wrong_ = 0;
 };
 
-int Fill(const char* host, int port, size_t keys, size_t row_bytes) {
+int Fill(const char* host, int port, size_t keys, size_t row_bytes, bool small) {
   int fd = Connect(host, port);
   std::vector<char> row(row_bytes), answers(1 << 16);
-  std::string head = "*3\r\n$3\r\nSET\r\n$8\r\n", middle = "\r\n$" + std::to_string(row_bytes) + "\r\n";
+  std::string middle = "\r\n$" + std::to_string(row_bytes) + "\r\n";
   size_t waiting = 0;
   std::string out;
   for (size_t i = 0; i < keys; ++i) {
-    uint64_t feasign = FeasignOf(i);
+    uint64_t feasign = small ? i : FeasignOf(i);
     WriteRow(feasign, row_bytes, row.data());
-    out += head;
-    out.append(reinterpret_cast<const char*>(&feasign), 8);
+    char text[16];
+    std::snprintf(text, sizeof text, "%012zu", i);
+    out += small ? "*3\r\n$3\r\nSET\r\n$12\r\n" : "*3\r\n$3\r\nSET\r\n$8\r\n";
+    out.append(small ? text : reinterpret_cast<const char*>(&feasign), small ? 12 : 8);
     out += middle;
     out.append(row.data(), row_bytes);
     out += "\r\n";
@@ -347,8 +350,10 @@ int Fill(const char* host, int port, size_t keys, size_t row_bytes) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (argc == 6 && std::strcmp(argv[1], "fill") == 0)
-    return Fill(argv[2], std::atoi(argv[3]), std::strtoull(argv[4], nullptr, 10), std::strtoull(argv[5], nullptr, 10));
+  if (argc == 7 && std::strcmp(argv[1], "fill") == 0) {
+    return Fill(argv[2], std::atoi(argv[3]), std::strtoull(argv[4], nullptr, 10), std::strtoull(argv[5], nullptr, 10),
+                std::strcmp(argv[6], "small") == 0);
+  }
   if (argc != 14 || std::strcmp(argv[1], "run") != 0) {
     std::fprintf(stderr, "see the head of kv_load.cc\n");
     return 2;
