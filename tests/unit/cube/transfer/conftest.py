@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -85,7 +86,7 @@ class Bed:
             data = root / f"data-{number}"
             data.mkdir()
             server = FakeServer(data)
-            options = AgentOptions(server.url, data, port=0, token=TOKEN, watch_s=0.2)
+            options = AgentOptions(server.url, data, port=0, token=TOKEN, watch_s=0.5)
             agent = AgentProcess(options)
             threading.Thread(target=agent.run, daemon=True).start()
             self.servers.append(server)
@@ -96,7 +97,7 @@ class Bed:
 
     def settings(self, state: str = "state", **changes: Any) -> TransferSettings:
         urls = [f"http://127.0.0.1:{agent.web.port}" for agent in self.agents]
-        patience = {"call_s": 5.0, "check_s": 0.2, "first_pause_s": 0.05, "prepare_s": 5.0, "activate_s": 1.0}
+        patience = {"call_s": 5.0, "check_s": 0.5, "first_pause_s": 0.05, "prepare_s": 5.0, "activate_s": 1.0}
         base: dict[str, Any] = {
             "repository": str(self.root),
             "models": ["ctr"],
@@ -156,3 +157,9 @@ def bed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bed]:
     made = Bed(tmp_path, monkeypatch)
     yield made
     made.stop()
+
+
+@pytest.fixture(autouse=True)
+def no_sync(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody pulls the plug in these tests, and on a busy disk most of their time would be waiting for it."""
+    monkeypatch.setattr(os, "fsync", lambda _: None)
