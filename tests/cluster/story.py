@@ -69,17 +69,12 @@ class Story:
     def catch(self, state: str, version: int, timeout_s: float = 20) -> None:
         """Returns while transfer is in this state of rolling `version` out, or once that is over."""
         deadline = time.monotonic() + timeout_s
+        path = self.cluster.state / "models" / MODEL / "journal.json"
         while time.monotonic() < deadline:
-            for path in self.cluster.state.rglob("*.json"):
-                try:
-                    journal = json.loads(path.read_bytes())
-                except (OSError, ValueError):
-                    continue
-                if journal.get("model") != MODEL:
-                    continue
-                rollout = journal.get("rollout") or {}
-                if (journal.get("state"), rollout.get("version")) == (state, version) or journal.get("live") == version:
-                    return
+            journal = json.loads(path.read_bytes()) if path.exists() else {}
+            rollout = journal.get("rollout") or {}
+            if (journal.get("state"), rollout.get("version")) == (state, version) or journal.get("live") == version:
+                return
             time.sleep(0.001)
         raise AssertionError(f"transfer was not seen {state} version {version} within {timeout_s:g} s")
 
