@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 
 from elasticctr.cli.app import app
 from elasticctr.publish.interchange import open_rows, parse_donefile
+from elasticctr.publish.lease import Lease
 from elasticctr.publish.manifest import Manifest, Segment
 from elasticctr.publish.repository import Repository
 from elasticctr.publish.writer import VersionWriter
@@ -38,11 +39,12 @@ class _Rows:
 
 
 def publish(repository: Repository, version: int, rows: dict[int, list[float]], parent: Manifest | None) -> Manifest:
-    writer = VersionWriter(repository, "ctr", version)
-    gone = np.array(GONE if parent else [], np.uint64)
-    writer.add_table("main", (Segment(name="embedding", dim=2),), "fp32", _Rows(rows), gone)
-    manifest = writer.commit("delta" if parent else "base", parent, {})
-    writer.announce(manifest)
+    with Lease(repository.store, "ctr") as lease:
+        writer = VersionWriter(repository, "ctr", version, lease)
+        gone = np.array(GONE if parent else [], np.uint64)
+        writer.add_table("main", (Segment(name="embedding", dim=2),), "fp32", _Rows(rows), gone)
+        manifest = writer.commit("delta" if parent else "base", parent, {})
+        writer.announce(manifest)
     return manifest
 
 
