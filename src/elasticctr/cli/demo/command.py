@@ -1,0 +1,56 @@
+"""The `demo` command itself: where it writes, and its two halves."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from elasticctr.cli.demo.shell import Shell
+from elasticctr.cli.demo.training import train_models
+from elasticctr.cli.output import JsonOption, print_json
+from elasticctr.errors import AlreadyExists, ConfigError
+
+_WRITTEN = ("log", "runs", "repo", "cube")
+
+
+def demo(
+    directory: Annotated[Path, typer.Option("--dir", help="Where everything is written.")] = Path("demo"),
+    rows: Annotated[int, typer.Option(min=10_000, help="Samples to make and learn from.")] = 400_000,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Remove what an earlier demo left in the directory.")
+    ] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Make a click log, learn from it, publish the model, serve its rows, and change versions under load.
+
+    Two models are trained and compared with the best attainable AUC. One is published; cube servers, agents and a
+    transfer are started as processes of their own, look-ups are compared with the trained table, and a delta is
+    published, activated and rolled back while a client keeps asking. Everything is stopped in the end.
+
+    Example: `elasticctr demo --rows 200000`
+    """
+    _prepare(directory, overwrite)
+    shell = Shell(as_json)
+    trained = train_models(shell, directory, rows)
+    from elasticctr.cli.demo.serving import serve_model
+
+    served = serve_model(shell, directory)
+    if as_json:
+        print_json({**trained, "serving": served})
+
+
+def _prepare(directory: Path, overwrite: bool) -> None:
+    if directory.exists() and not directory.is_dir():
+        raise ConfigError(f"{directory}: is a file; give the name of a directory with --dir")
+    if directory.exists() and any(directory.iterdir()):
+        if not overwrite:
+            raise AlreadyExists(f"{directory}: is not empty; add --overwrite to start anew, or give another --dir")
+        for name in _WRITTEN:
+            shutil.rmtree(directory / name, ignore_errors=True)
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+    except OSError as e:
+        raise ConfigError(f"{directory}: cannot be made: {e.strerror}; give another --dir") from None
