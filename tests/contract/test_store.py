@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -104,3 +105,22 @@ def test_names_stay_below_the_store(store: Store, name: str):
 def test_places_that_cannot_be_written(url: str):
     with pytest.raises(ConfigError):
         open_store(url)
+
+
+def test_sweeping_spares_files(store: Store):
+    store.write_bytes("a/b", b"stays")
+    store.sweep("a")
+    store.sweep("nothing")
+    assert store.list("a") == ["b"]
+
+
+def test_only_old_leftovers_are_swept(tmp_path: Path):
+    store = open_store(str(tmp_path))
+    store.write_bytes("a/b", b"stays")
+    old, young = tmp_path / "a" / ".writing-x", tmp_path / "a" / ".writing-y"
+    for path in (old, young):
+        path.write_bytes(b"half")
+    os.utime(old, (1, 1))
+    assert store.list("a") == ["b"]
+    store.sweep("a")
+    assert not old.exists() and young.exists() and store.read_bytes("a/b") == b"stays"

@@ -12,7 +12,7 @@ import typer
 from rich.console import Console
 
 from elasticctr.cli.output import JsonOption, print_json, print_pairs, print_table
-from elasticctr.errors import ConfigError, ElasticCTRError
+from elasticctr.errors import ConfigError, ElasticCTRError, NotFound
 from elasticctr.obs.progress import Progress
 from elasticctr.publish import Manifest, Repository
 
@@ -155,12 +155,16 @@ def rollback(
 
 
 def _list(repository: Repository, model: str) -> list[dict[str, Any]]:
-    live, pins = repository.live(model), repository.pinned(model)
+    pins = repository.pinned(model)
+    try:
+        live = repository.live(model).version
+    except NotFound:
+        live = 0
     return [
         {
             **_summary(manifest),
             "auc": _auc(repository, manifest),
-            "live": manifest.version == live.version,
+            "live": manifest.version == live,
             "pinned_by": pins.get(manifest.version, []),
         }
         for manifest in repository.versions(model)

@@ -42,6 +42,7 @@ def remove(repository: Repository, model: str, versions: list[int]) -> list[int]
 def clean(repository: Repository, model: str) -> list[int]:
     """Removes what killed publishers and removals left: directories nobody announced or without a manifest."""
     announced = {event.version for event in repository.events(model)}
+    repository.store.sweep(model)
     left = []
     for name in repository.store.list(model):
         if not name.endswith("/") or not name[:-1].isdigit():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import secrets
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import IO, Any, TypeVar
@@ -12,8 +13,8 @@ from typing import IO, Any, TypeVar
 import fsspec
 
 from elasticctr.data.sources.remote import open_client, translating
-from elasticctr.data.sources.store import TEMPORARY, check_name
-from elasticctr.errors import ConfigError
+from elasticctr.data.sources.store import LEFT_FOR_S, TEMPORARY, check_name
+from elasticctr.errors import ConfigError, NotFound
 
 T = TypeVar("T")
 
@@ -118,6 +119,23 @@ class RemoteStore:
                 self._client.rm(path, recursive=True)
 
         self._call(path, remove)
+
+    def sweep(self, name: str) -> None:
+        """Nothing is left where there is no renaming."""
+        if not self._renames:
+            return
+        path = self._path(name)
+
+        def remove() -> None:
+            for entry in self._client.ls(path, detail=True):
+                is_left = str(entry["name"]).rsplit("/", 1)[-1].startswith(TEMPORARY)
+                # HDFS counts in milliseconds; where no time is told, it stays.
+                written_s = float(entry.get("modification_time") or "inf") / 1000
+                if is_left and entry["type"] != "directory" and time.time() - written_s > LEFT_FOR_S:
+                    self._client.rm_file(entry["name"])
+
+        with contextlib.suppress(NotFound):
+            self._call(path, remove)
 
     def _upload(self, name: str, file: IO[bytes]) -> None:
         path = self._path(name)

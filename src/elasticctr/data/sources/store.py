@@ -15,6 +15,7 @@ import os
 import re
 import secrets
 import shutil
+import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
@@ -25,6 +26,7 @@ from elasticctr.errors import ConfigError, ElasticCTRError, InternalError, NotFo
 
 _PROTOCOL = re.compile(r"^([a-z][a-z0-9+.-]*)://", re.IGNORECASE)
 TEMPORARY = ".writing-"  # names that start so are nobody's files
+LEFT_FOR_S = 3600.0  # nobody is still writing one as old as this
 
 
 class Store(Protocol):
@@ -65,6 +67,10 @@ class Store(Protocol):
         ...
 
     def delete_tree(self, name: str) -> None: ...
+
+    def sweep(self, name: str) -> None:
+        """Removes what killed writers left directly below, once it is an hour old."""
+        ...
 
 
 def open_store(url: str) -> Store:
@@ -176,6 +182,12 @@ class LocalStore:
     def delete_tree(self, name: str) -> None:
         with _told(self._path(name)) as path, contextlib.suppress(FileNotFoundError):
             shutil.rmtree(path)
+
+    def sweep(self, name: str) -> None:
+        with contextlib.suppress(FileNotFoundError), _told(self._path(name)) as path:
+            for left in path.glob(f"{TEMPORARY}*") if path.is_dir() else ():
+                if left.is_file() and time.time() - left.stat().st_mtime > LEFT_FOR_S:
+                    left.unlink(missing_ok=True)
 
     def _path(self, name: str) -> Path:
         return self._root / check_name(name)

@@ -1,0 +1,58 @@
+"""A process that publishes made-up versions for ever: `python -m tests.cluster.publishing REPO`.
+
+Prints the number of each version once it is announced. Waits its turn when another publishes.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+
+import numpy as np
+
+from elasticctr.errors import FailedPrecondition, Unavailable
+from elasticctr.publish import Manifest, Repository, Segment
+from elasticctr.publish.lease import Lease
+from elasticctr.publish.retention import clean, removable, remove
+from elasticctr.publish.writer import VersionWriter
+from tests.unit.publish.synthetic import DIM, MadeRows
+
+MODEL = "ctr"
+ROWS = 2000
+
+
+def publish_next(repository: Repository) -> int:
+    """A base every fourth version, deltas on it between."""
+    with Lease(repository.store, MODEL) as lease:
+        clean(repository, MODEL)
+        found = repository.versions(MODEL)
+        last: Manifest | None = found[-1] if found else None
+        version = max([0, *(event.version for event in repository.events(MODEL))]) + 1
+        parent = last if last is not None and len(last.chain) < 3 else None
+        writer = VersionWriter(repository, MODEL, version, lease)
+        writer.add_file("schema.json", b"{}")
+        rows = list(range(ROWS)) if parent is None else list(range(version % 7, ROWS, 7))
+        writer.add_table(
+            "main",
+            (Segment(name="embedding", dim=DIM),),
+            "fp32",
+            MadeRows(version, rows),
+            np.array([] if parent is None else [ROWS + version], dtype=np.uint64),
+        )
+        manifest = writer.commit("base" if parent is None else "delta", parent, {})
+        writer.announce(manifest)
+        remove(repository, MODEL, removable(repository, MODEL, 6))
+    return version
+
+
+def main() -> None:
+    repository = Repository(sys.argv[1])
+    while True:
+        try:
+            print(publish_next(repository), flush=True)
+        except (Unavailable, FailedPrecondition):
+            time.sleep(0.002)
+
+
+if __name__ == "__main__":
+    main()
