@@ -44,8 +44,9 @@ class Story:
         if load:
             self.start_load(rate, **client)
 
-    def start_load(self, rate: float = 100, **client: Any) -> None:
-        self.load = Load(self.addresses(), TOKEN, count=len(self.truth.feasigns), rate=rate, client=PATIENT | client)
+    def start_load(self, rate: float = 100, keys: int = 50, **client: Any) -> None:
+        count = len(self.truth.feasigns)
+        self.load = Load(self.addresses(), TOKEN, count=count, rate=rate, keys=keys, client=PATIENT | client)
         for version, parent in self.truth.parents.items():
             self.load.define(version, parent)
         self.load.start()

@@ -1,0 +1,129 @@
+"""What a client notices while versions are swapped, and how soon a row pushed in the trainer is served.
+
+Real processes on this machine: two shards, an agent beside each, a transfer, and a client that asks at a constant rate
+and holds every row against the version its answer names. Swaps are bases and deltas, published one after the other and
+rolled out by transfer. For the last figure rows are pushed into a trainer's table and published as a delta; the clock
+runs from before the push until a lookup returns the new row.
+"""
+
+from __future__ import annotations
+
+import os
+import statistics
+import sys
+import tempfile
+import time
+from functools import partial
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from tests.cluster.harness import wait_until
+from tests.cluster.story import Story
+
+from measure import parse_arguments, print_result
+
+RATE, KEYS = 200, 100
+TRIES = 3
+
+
+def main() -> None:
+    arguments = parse_arguments(__doc__.splitlines()[0])
+    visible = see_pushed_rows(TRIES if arguments.quick else 3 * TRIES)
+    result = swap(4, 20, 50_000, 5.0) if arguments.quick else swap(20, 100, 200_000, 15.0)
+    print_result({**result, **visible})
+
+
+def swap(bases: int, deltas: int, count: int, quiet_s: float) -> dict[str, float]:
+    """`deltas` spread over `bases`, all under load."""
+    with tempfile.TemporaryDirectory(prefix="cube-swap-") as root, Story(Path(root), count=count, poll_s=0.05) as story:
+        _start(story)
+        story.base()
+        story.wait_live(1)
+        story.start_load(RATE, KEYS)
+        assert story.load is not None
+        time.sleep(1.0)
+        story.load.phase("before")
+        time.sleep(quiet_s)
+        story.load.phase("during")
+        live_s = []
+        for number in range(bases + deltas):
+            started = time.perf_counter()
+            version = story.base() if number % (1 + deltas // bases) == 0 else story.delta()
+            story.wait_live(version)
+            live_s.append(time.perf_counter() - started)
+        report = story.load.stop()
+        before, during = report.latency_ms["before"], report.latency_ms["during"]
+        print(
+            f"{bases} bases of {count:,} rows and {deltas} deltas of a tenth of it, {RATE} lookups/s of {KEYS} feasigns"
+        )
+        print(
+            f"published to live on all servers: median {statistics.median(live_s):.2f} s, longest {max(live_s):.2f} s"
+        )
+        print(
+            f"requests {report.requests:,}, rows checked {report.rows:,}, {len(set(report.versions))} versions answered"
+        )
+        print(f"errors {report.errors}, mixed {report.mixed}, wrong rows {report.wrong}")
+        for message in report.messages[:5]:
+            print(f"  {message}")
+        for name, figures in (("before", before), ("during", during)):
+            print(
+                f"latency {name}: p50 {figures['p50']:.2f} ms, p99 {figures['p99']:.2f} ms, max {figures['max']:.0f} ms"
+            )
+        return {
+            "errors": report.errors,
+            "mixed": report.mixed,
+            "wrong_rows": report.wrong,
+            "p99_ratio": during["p99"] / before["p99"],
+            "publish_live_s": statistics.median(live_s),
+        }
+
+
+def _start(story: Story) -> None:
+    """Servers first. Whatever else runs on this machine only because there is no other one gives way to them and to the
+    client: agents and transfer, and this process, which publishes."""
+    for instance in story.cluster.instances:
+        instance.start_server()
+    os.nice(10)
+    for instance in story.cluster.instances:
+        instance.start_agent()
+    for instance in story.cluster.instances:
+        for process, url in ((instance.server, instance.server_url), (instance.agent, instance.agent_url)):
+            wait_until(partial(story.cluster.answers, process, url), url)
+    story.cluster.start_transfer()
+
+
+def see_pushed_rows(tries: int) -> dict[str, float]:
+    from elasticctr.models.cpu import prepare_torch
+
+    prepare_torch()
+    from cube_swap_trainer import Trainer
+
+    with tempfile.TemporaryDirectory(prefix="cube-seen-") as root, Story(Path(root), poll_s=0.05) as story:
+        story.cluster.start()
+        trainer = Trainer(str(story.cluster.repository))
+        story.wait_live(trainer.publish())
+        seen_s = []
+        with story.client() as client:
+            for _ in range(tries):
+                started = time.perf_counter()
+                feasign, pushed_rows = trainer.push()
+                pushed_s = time.perf_counter() - started
+                version = trainer.publish()
+                published_s = time.perf_counter() - started
+                while True:
+                    answer = client.get(trainer.table, [feasign])
+                    if answer.version == version:
+                        break
+                    time.sleep(0.002)
+                seen_s.append(time.perf_counter() - started)
+                trainer.check(feasign, answer)
+                print(
+                    f"{pushed_rows:,} rows pushed after {pushed_s:.2f} s, published after {published_s:.2f} s, "
+                    f"served after {seen_s[-1]:.2f} s"
+                )
+    return {"delta_visible_s": statistics.median(seen_s)}
+
+
+if __name__ == "__main__":
+    main()
