@@ -248,10 +248,25 @@ void Control::Retire(const std::string& model, uint64_t version) {
   bool was_resident = IsResident(model, version);
   if (was_resident) store_->Retire(model, version);
   on_change_();
+  std::shared_ptr<const Catalog> catalog = store_->current();
   std::lock_guard lock(mutex_);
   bool was_recorded = state_.records[model].erase(version) != 0;
   state_.times[model].loaded_ns.erase(version);
+  ForgetOld(*catalog, model);
   if (!was_resident && !was_recorded) throw Error(Code::kNotFound, Named(model, version) + " is not loaded");
+}
+
+void Control::ForgetOld(const Catalog& catalog, const std::string& model) {
+  std::map<uint64_t, uint64_t>& parents = state_.times[model].parents;
+  std::map<uint64_t, uint64_t> needed;
+  if (const ModelEntry* entry = FindModel(catalog, model)) {
+    for (const auto& version : entry->versions) {
+      for (auto it = parents.find(version->version); it != parents.end() && needed.insert(*it).second;) {
+        it = parents.find(it->second);
+      }
+    }
+  }
+  parents.swap(needed);
 }
 
 bool Control::is_ready() const {

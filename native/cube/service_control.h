@@ -80,6 +80,8 @@ class Control {
   void Record(const std::string& model, uint64_t version, LoadRecord record);
   bool IsResident(const std::string& model, uint64_t version) const;
   Live ActivateInStore(const std::string& model, uint64_t version, bool writes_live);
+  // Drops what is known of versions that no resident one stands on. REQUIRES: mutex_ is held.
+  void ForgetOld(const Catalog& catalog, const std::string& model);
 
   const Directory directory_;
   Store* const store_;

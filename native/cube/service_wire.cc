@@ -13,6 +13,7 @@ using net::wire::Opcode;
 namespace {
 
 constexpr uint32_t kRetryAfterMs = 50;
+constexpr uint32_t kSmallRowBytes = 1024;  // longer rows are not worth a second copy
 
 struct Refusal {
   Code code;
@@ -46,6 +47,7 @@ Refusal RefusalOf(Miss miss) {
 
 net::Step WireSession::Consume(const uint8_t* data, size_t size, uint64_t received_ns, net::Buffer* out) {
   net::Step step;
+  worker_->small().Clear();  // a turn that ended by an exception may have left some
   while (true) {
     if (skip_ != 0) {
       auto n = static_cast<uint32_t>(std::min<size_t>(skip_, size - step.consumed));
@@ -57,12 +59,24 @@ net::Step WireSession::Consume(const uint8_t* data, size_t size, uint64_t receiv
     size_t left = size - step.consumed;
     const uint8_t* frame = data + step.consumed;
     if (left < kHeaderBytes) {
+      FlushSmall(received_ns, out);
       if (left >= sizeof net::wire::kMagic && !net::wire::HasMagic(frame)) break;
       step.need = kHeaderBytes;
       return step;
     }
     if (!net::wire::HasMagic(frame)) break;
     Frame request = net::wire::DecodeHeader(frame);
+    if (is_trusted_ && SmallLookups::IsSmall(request) && left >= kHeaderBytes + request.body_bytes) {
+      SmallLookups& small = worker_->small();
+      if (!small.Takes(request)) FlushSmall(received_ns, out);
+      small.Add(request, frame + kHeaderBytes);
+      step.consumed += kHeaderBytes + request.body_bytes;
+      if (out->size() < net::kFlushBytes) continue;
+      FlushSmall(received_ns, out);
+      step.next = net::Next::kFlush;
+      return step;
+    }
+    FlushSmall(received_ns, out);
     if (request.body_bytes > worker_->limits().max_body_bytes) {
       Refuse(request, Code::kData, Detail::kMalformed, "the body is over the limit that hello tells", out);
       step.next = net::Next::kClose;
@@ -90,6 +104,7 @@ net::Step WireSession::Consume(const uint8_t* data, size_t size, uint64_t receiv
       return step;
     }
   }
+  FlushSmall(received_ns, out);
   Frame nobody;
   Refuse(nobody, Code::kData, Detail::kMalformed, "not a frame of this protocol", out);
   step.next = net::Next::kClose;
@@ -194,6 +209,67 @@ bool WireSession::Lookup(const Frame& request, const uint8_t* body, uint64_t rec
   EncodeFixed64(head + 8, target.found.active);
   out->Commit(kHeaderBytes + body_bytes);
   worker_->CountRequests(target.cells, Speaks::kWire, 1, keys);
+  worker_->CountKeys(target.cells, Speaks::kWire, keys, hits);
+  return true;
+}
+
+void WireSession::FlushSmall(uint64_t received_ns, net::Buffer* out) {
+  SmallLookups& small = worker_->small();
+  if (small.count() == 0) return;
+  if (small.count() == 1 || !AnswerTogether(received_ns, out)) {
+    const uint64_t* feasigns = small.feasigns();
+    for (size_t i = 0; i < small.count(); ++i) {
+      Lookup(small.request(i), reinterpret_cast<const uint8_t*>(feasigns), received_ns, out);
+      feasigns += small.request(i).body_bytes / 8;
+    }
+  }
+  small.Clear();
+}
+
+bool WireSession::AnswerTogether(uint64_t received_ns, net::Buffer* out) {
+  const SmallLookups& small = worker_->small();
+  const Worker::Target& target = worker_->Find(small.request(0).table, small.request(0).version);
+  if (target.found.view == nullptr) return false;
+  const uint32_t row_bytes = target.found.view->info().row_bytes;
+  const size_t count = small.count(), keys = small.keys();
+  const size_t most = count * (kHeaderBytes + net::wire::kLookupHeadBytes + 8) + keys * row_bytes;
+  if (row_bytes > kSmallRowBytes || !worker_->budget().HasRoomFor(most)) return false;
+  const uint64_t waited_ns = net::NowNs() - received_ns;
+  for (size_t i = 0; i < count; ++i) {
+    uint32_t time_ms = small.request(i).time_ms;
+    if (time_ms != 0 && waited_ns > uint64_t{time_ms} * 1'000'000) return false;
+  }
+  uint8_t* rows = worker_->Scratch(keys * row_bytes);
+  uint8_t found[SmallLookups::kTogether / 8 + 8] = {};
+  size_t hits = 0;
+  try {
+    if (target.found.view->Lookup(small.feasigns(), keys, rows, found, &hits) != LookupResult::kOk) return false;
+  } catch (const Error&) {
+    return false;
+  }
+  uint8_t* to = out->Reserve(most);
+  size_t first = 0, written = 0;
+  for (size_t i = 0; i < count; ++i) {
+    Frame header = small.request(i);
+    const size_t its_keys = header.body_bytes / 8, found_bytes = its_keys == 0 ? 0 : 8;
+    header.body_bytes = static_cast<uint32_t>(net::wire::LookupBodyBytes(its_keys, row_bytes));
+    header.version = target.found.version;
+    header.time_ms = 0;
+    header.status = 0;
+    header.detail = 0;
+    uint8_t* answer = to + written;
+    net::wire::EncodeHeader(answer, header);
+    uint8_t* head = answer + kHeaderBytes;
+    EncodeFixed32(head, static_cast<uint32_t>(its_keys));
+    EncodeFixed32(head + 4, row_bytes);
+    EncodeFixed64(head + 8, target.found.active);
+    if (found_bytes != 0) EncodeFixed64(head + net::wire::kLookupHeadBytes, TakeBits(found, first, its_keys));
+    std::memcpy(head + net::wire::kLookupHeadBytes + found_bytes, rows + first * row_bytes, its_keys * row_bytes);
+    first += its_keys;
+    written += kHeaderBytes + header.body_bytes;
+    worker_->CountRequests(target.cells, Speaks::kWire, 1, its_keys);
+  }
+  out->Commit(written);
   worker_->CountKeys(target.cells, Speaks::kWire, keys, hits);
   return true;
 }

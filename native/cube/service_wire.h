@@ -33,6 +33,10 @@ class WireSession : public net::Session {
   // Both false: the connection is to be closed after what was answered.
   bool Answer(const Frame& request, const uint8_t* body, uint64_t received_ns, net::Buffer* out);
   bool Lookup(const Frame& request, const uint8_t* body, uint64_t received_ns, net::Buffer* out);
+  // Answers the small lookups that wait.
+  void FlushSmall(uint64_t received_ns, net::Buffer* out);
+  // False: they have to be answered one by one.
+  bool AnswerTogether(uint64_t received_ns, net::Buffer* out);
   void AnswerText(const Frame& request, std::string_view text, net::Buffer* out);
   void Fail(const Frame& request, Code code, net::wire::Detail detail, std::string_view message, net::Buffer* out,
             uint64_t version = 0);

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "cube/service_metrics.h"
+#include "cube/service_small.h"
 #include "cube/store.h"
 #include "net/session.h"
 
@@ -49,6 +50,7 @@ class Worker {
   uint64_t table_hash(size_t i) const { return table_hashes_[i]; }
 
   LoopCells& cells() { return *cells_; }
+  SmallLookups& small() { return small_; }
   const ServiceLimits& limits() const { return limits_; }
   net::Budget& budget() { return *budget_; }
   size_t loop() const { return loop_; }
@@ -76,6 +78,7 @@ class Worker {
   std::vector<std::string> tables_;
   std::vector<uint64_t> table_hashes_;
   std::vector<uint64_t> scratch_;
+  SmallLookups small_;
   uint64_t unanswered_ = 0;  // lookups since the last OnAnswered
 };
 

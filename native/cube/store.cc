@@ -81,7 +81,8 @@ class LocalStore final : public Store {
 
   const Residence residence_;
   const Check check_;
-  std::mutex change_mutex_;           // one Load, Activate or Retire at a time
+  std::mutex load_mutex_;             // one Load at a time; Activate and Retire do not wait for its files
+  std::mutex change_mutex_;           // one change of the catalog at a time
   mutable std::mutex current_mutex_;  // held only to copy or swap the pointer
   std::shared_ptr<const FixedCatalog> current_;
   std::atomic<uint64_t> generation_{1};
@@ -159,7 +160,7 @@ void LocalStore::CheckSame(const StoredVersion& there, const VersionFiles& files
 }
 
 void LocalStore::Load(const VersionFiles& files) {
-  std::lock_guard change(change_mutex_);
+  std::lock_guard loading(load_mutex_);
   if (files.version == 0) throw Error(Code::kConfig, files.model + ": versions start at 1");
   if (const StoredPtr there = FindVersion(files.model, files.version)) return CheckSame(*there, files);
   StoredPtr parent;
@@ -175,6 +176,7 @@ void LocalStore::Load(const VersionFiles& files) {
   }
   const StoredPtr version = Open(files, parent);
 
+  std::lock_guard change(change_mutex_);
   std::vector<ModelEntry> models = Current()->models();
   auto entry = std::lower_bound(models.begin(), models.end(), files.model,
                                 [](const ModelEntry& m, const std::string& name) { return m.name < name; });

@@ -18,6 +18,7 @@ constexpr size_t kKeptOutputBytes = 2 * kFlushBytes;
 constexpr int kEvents = 256;
 constexpr uint64_t kSecondNs = 1'000'000'000;
 constexpr uint64_t kLingerNs = kSecondNs;
+constexpr uint64_t kSlowestBytesPerS = 1'000'000;
 constexpr uint64_t kWakeTag = ~uint64_t{0};
 
 }  // namespace
@@ -31,7 +32,8 @@ struct Loop::Connection {
   size_t need = 0;
   size_t charged = 0;  // bytes counted in the budget
   uint64_t received_ns = 0;
-  uint64_t stalled_ns = 0;  // since when half a request or an unread answer waits; 0: neither does
+  uint64_t stalled_ns = 0;   // since when half a request or an unread answer waits; 0: neither does
+  uint64_t patience_ns = 0;  // how long it may
   uint32_t interest = EPOLLIN;
   bool is_waiting = false;
   bool is_closing = false;
@@ -293,7 +295,10 @@ void Loop::Settle(Connection& c, const Step& step, bool moved_on) {
   if (!is_half && c.out.empty()) {
     c.stalled_ns = 0;
   } else if (c.stalled_ns == 0 || moved_on) {
+    // Large requests and answers get longer, at a rate that any honest network has: a byte now and then is not enough.
     c.stalled_ns = now_ns_;
+    c.patience_ns =
+        limits_.request_timeout_s * kSecondNs + std::max(c.need, c.out.size()) * (kSecondNs / kSlowestBytesPerS);
   }
   budget_->Move(c.charged, c.in.size() + c.out.size());
   c.charged = c.in.size() + c.out.size();
@@ -328,7 +333,6 @@ bool Loop::FlushPending(Connection& c) {
       return false;
     }
     c.out.Consume(static_cast<size_t>(n));
-    c.stalled_ns = c.out.empty() ? 0 : now_ns_;
   }
   return true;
 }
@@ -399,7 +403,7 @@ void Loop::Sweep() {
       limit_ns = is_draining_ ? kLingerNs / 5 : kLingerNs;
       since_ns = c->stalled_ns;
     } else if (c->stalled_ns != 0) {
-      limit_ns = limits_.request_timeout_s * kSecondNs;
+      limit_ns = c->patience_ns;
       since_ns = c->stalled_ns;
     } else {
       uint32_t limit_s = c->session == nullptr ? application_->silent_limit_s() : c->session->idle_limit_s();

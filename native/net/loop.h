@@ -21,7 +21,7 @@
 namespace elasticctr::net {
 
 struct LoopLimits {
-  uint32_t request_timeout_s = 15;  // for a request to arrive whole, and for an answer to move on
+  uint32_t request_timeout_s = 15;  // for a request to arrive whole and for an answer to be read; more for large ones
   uint32_t busy_poll_us = 0;        // how long to look for work before sleeping
 };
 

@@ -76,6 +76,9 @@ def server(
         busy_poll_us=busy_poll,
     )
 
+    if token_file is None and host not in ("127.0.0.1", "::1", "localhost"):
+        typer.echo(f"cube server: no --token-file: whoever reaches {host} may ask and command", err=True)
+
     def announce(listening: Listening) -> None:
         if json:
             print_json(asdict(listening))

@@ -271,3 +271,24 @@ def test_a_taken_port_and_a_missing_directory_say_so(server: ServerProcess, tmp_
     assert taken.returncode == 17 and f":{server.port}" in taken.stderr
     missing = subprocess.run([*base, str(tmp_path / "none")], capture_output=True, text=True, timeout=20)
     assert missing.returncode == 12 and "none" in missing.stderr
+
+
+def test_small_lookups_in_one_packet(server: ServerProcess) -> None:
+    """They are searched together, and each gets its own answer, error and found bits."""
+    wire = server.wire()
+    rng = np.random.default_rng(5)
+    asked: dict[int, tuple[str, np.ndarray]] = {}
+    for _ in range(500):
+        table = str(rng.choice(["ctr/embedding", "ctr/embedding", "ctr/wide", "ctr/none"]))
+        some = rng.choice(np.concatenate([FEASIGNS[:500], ABSENT]), rng.integers(0, 20))
+        asked[wire.send(LOOKUP, some.tobytes(), table=table, time_ms=60_000)] = table, some
+    for _ in range(len(asked)):
+        answer = wire.receive()
+        table, some = asked.pop(answer.id)
+        if table == "ctr/none":
+            assert (answer.status, answer.detail) == (12, 1)
+            continue
+        rows, found = answer.rows()
+        np.testing.assert_array_equal(found, np.isin(some, FEASIGNS))
+        np.testing.assert_array_equal(rows[found], rows_of(1, some[found]))
+        assert not rows[~found].any() and answer.active == 1
