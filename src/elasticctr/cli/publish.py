@@ -97,9 +97,14 @@ def versions(
 
         removed = [{"model": name, "version": gone} for name in names for gone in prune_model(repository, name, prune)]
     listed = [row for name in names for row in _list(repository, name)]
+    if model is not None and not listed:
+        known = ", ".join(repository.models()) or "none"
+        raise NotFound(f"{repo}: no published version of {model!r}; it has models: {known}")
     if as_json:
         print_json({"versions": listed, "removed": removed})
         return
+    if not listed:
+        typer.echo(f"{repo}: no published model", err=True)
     for gone in removed:
         typer.echo(f"removed {gone['model']} version {gone['version']}")
     columns = ["model", "#version", "kind", "#parent", "#rows", "#gone", "#bytes", "#auc", "created", "state"]

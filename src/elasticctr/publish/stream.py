@@ -9,8 +9,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from elasticctr.errors import ElasticCTRError, InternalError, Unavailable
-from elasticctr.models.cpu import prepare_torch
+from elasticctr.data.batch import Batch
+from elasticctr.errors import ElasticCTRError, FailedPrecondition, InternalError, Unavailable
 from elasticctr.obs import console
 from elasticctr.train import train as train_job
 from elasticctr.train.job import Job, PublishSettings
@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from elasticctr.publish.manifest import Manifest
     from elasticctr.train.learner import Learner
     from elasticctr.train.trainer import Result
-
-prepare_torch()
 
 
 def train(job: Job, *, model_class: type[Model] | None = None, resume: bool = False, quiet: bool = False) -> Result:
@@ -40,7 +38,7 @@ class StreamPublisher:
         self._every = settings.every_steps
         self._quiet = quiet
         self._published = -1
-        self._batch: object = None
+        self._batch: Batch | None = None
         self._publisher = Publisher(
             settings.to,
             settings.model or Path(job.run_dir).resolve().name,
@@ -56,7 +54,7 @@ class StreamPublisher:
             return
         try:
             manifest = self.publish(learner, step)
-        except (Unavailable, InternalError) as e:
+        except (Unavailable, FailedPrecondition, InternalError) as e:
             # The first must work: a wrong address should not be found out after a night of training.
             if self._published < 0:
                 raise
@@ -67,11 +65,10 @@ class StreamPublisher:
 
     def publish(self, learner: Learner, step: int) -> Manifest:
         """Publishes the learner as it is now."""
-        from elasticctr.data.batch import Batch
         from elasticctr.publish.picking import pick_samples
         from elasticctr.publish.publisher import Snapshot
 
-        if not isinstance(self._batch, Batch):
+        if self._batch is None:
             self._batch = pick_samples(self._job, learner)
         snapshot = Snapshot(
             self._job.samples,
