@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from elasticctr.cube.control.peer import Peer
-from elasticctr.errors import DataError, ElasticCTRError, Unavailable
+from elasticctr.errors import DataError, Unavailable
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,8 +82,9 @@ class Instance:
             try:
                 before(self)
                 snapshot = parse_status(self._peer.get("/v1/status"), began_s)
-            except ElasticCTRError as e:
-                snapshot = Snapshot(f"{e.code}: {e}", at_s=began_s)
+            except Exception as e:
+                # Whatever an agent answers, the look at it goes on.
+                snapshot = Snapshot(f"{type(e).__name__}: {e}", at_s=began_s)
             with self._looked:
                 self.snapshot = snapshot
                 self._looked.notify_all()

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import hashlib
 import posixpath
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import quote, unquote, urlsplit
 
 from elasticctr.cube.build import BuildOptions, Target, build_tables
 from elasticctr.cube.control.watch import Watch
@@ -20,11 +21,15 @@ from elasticctr.cube.transfer.settings import BuildSettings
 from elasticctr.cube.version_source import ChainSource
 from elasticctr.data.settings import ReadOptions
 from elasticctr.data.sources.locations import Source, open_filesystem
-from elasticctr.errors import NotFound
+from elasticctr.errors import DataError, NotFound
 from elasticctr.publish.interchange import open_rows
 from elasticctr.publish.interchange.donefile import BASE, PATCH, DoneLine, read_donefile
+from elasticctr.publish.interchange.rows import Block, Feasigns, RowSource
 
 TABLE = "embedding"
+_PAGE_BYTES = 1 << 20
+_LINK = re.compile(r"""href=["']?(?:\./)?([^"'/?#>\s]+)["'>\s]""", re.IGNORECASE)
+_FILE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.=-]{0,200}")
 
 
 class OlderFeed:
@@ -116,7 +121,7 @@ class OlderBuilder:
 
     def build(self, model: str, link: Link, out: Path, *, compact: bool, watch: Watch) -> None:
         lines = self._feed.lines(link.version)
-        sources = [open_rows(self._feed.input_of(line)) for line in (lines if compact else lines[-1:])]
+        sources = [open_input(self._feed.input_of(line)) for line in (lines if compact else lines[-1:])]
         rows = _Chain(sources) if compact else sources[0]
         target = Target(model, link.version, 0 if compact else link.parent)
         build_tables({TABLE: rows}, out, target, self._options, lambda _: watch.check())
@@ -127,6 +132,47 @@ class _Chain(ChainSource):
         self._sources = sources
         self.info = sources[-1].info
         self.count = sum(source.count or 0 for source in sources)
+
+
+class _Files:
+    """The rows of several files, one after the other; a RowSource."""
+
+    def __init__(self, sources: list[RowSource]) -> None:
+        self._sources = sources
+        self.info = sources[0].info
+        self.count = None
+        if any(source.info != self.info for source in sources):
+            raise DataError("files whose rows are of different widths in one directory")
+
+    def blocks(self) -> Iterator[Block]:
+        for source in self._sources:
+            yield from source.blocks()
+
+    def gone(self) -> Iterator[Feasigns]:
+        for source in self._sources:
+            yield from source.gone()
+
+
+def open_input(location: str) -> RowSource:
+    """The rows of a file or directory. A directory over http is read from the page its server lists it on."""
+    if not location.startswith(("http://", "https://")):
+        return open_rows(location)
+    files = list_page(location)
+    return _Files([open_rows(file) for file in files]) if files else open_rows(location)
+
+
+def list_page(url: str) -> list[str]:
+    """The files a web server's page of a directory links to, right in it; none if it is no such page."""
+    page = f"{url.rstrip('/')}/"
+    try:
+        with open_filesystem(page, ReadOptions(timeout_s=30, retries=2)).open(page) as raw:
+            data = raw.read(_PAGE_BYTES) or b""
+    except (NotFound, DataError):
+        return []
+    if not data.lstrip().startswith(b"<"):
+        return []
+    names = [unquote(name) for name in _LINK.findall(data.decode(errors="replace"))]
+    return [page + quote(name) for name in dict.fromkeys(names) if _FILE.fullmatch(name)]
 
 
 def _identity(lines: list[DoneLine]) -> str:

@@ -5,6 +5,7 @@ Prepare everywhere → enough ready → the decision is written → activate eve
 
 from __future__ import annotations
 
+import copy
 import threading
 import time
 from collections.abc import Callable
@@ -23,6 +24,7 @@ from elasticctr.errors import (
     DataError,
     ElasticCTRError,
     FailedPrecondition,
+    InternalError,
     NotFound,
     Unavailable,
 )
@@ -64,8 +66,9 @@ class ModelRollout:
                 self._activate()
             if self.journal.state == "idle" and self.journal.live:
                 self._mending.run(self.journal)
-        except ElasticCTRError as e:
-            self.trouble = f"{e.code}: {e}"
+        except Exception as e:
+            # A bug in one step must not end the thread that mends everything else.
+            self.trouble = f"{type(e).__name__}: {e}"
 
     def wait(self, seconds: float) -> None:
         self._woken.wait(seconds)
@@ -74,9 +77,9 @@ class ModelRollout:
     def ask(self, version: int, reason: Reason) -> dict[str, Any]:
         """A person wants this version, whatever was published so far. A rollout not decided yet gives way."""
         identity = self._context.feed.chain(self.model, version)[-1].identity
+        request = {"version": version, "identity": identity, "reason": reason, "not_before": 0.0}
         with self._lock:
-            self.journal.request = {"version": version, "identity": identity, "reason": reason, "not_before": 0.0}
-            self._file.save(self.journal)
+            self._change(lambda journal: setattr(journal, "request", request))
             self._give_way()
         self._woken.set()
         return {"model": self.model, "version": version, "reason": reason}
@@ -95,10 +98,12 @@ class ModelRollout:
         self._woken.set()
 
     def _change(self, change: Callable[[Journal], None]) -> None:
-        """One transition, on disk before anything depends on it."""
+        """One transition, on disk before anything depends on it: if that fails, nothing has changed."""
         with self._lock:
-            change(self.journal)
-            self._file.save(self.journal)
+            changed = copy.deepcopy(self.journal)
+            change(changed)
+            self._file.save(changed)
+            self.journal = changed
 
     def _begin(self) -> None:
         journal, wanted = self.journal, self._context.feed.wanted(self.model)
@@ -136,14 +141,15 @@ class ModelRollout:
 
     def _before_decision(self, work: Callable[[Rollout, Watch], None], timeout_s: float) -> None:
         """Whatever goes wrong here ends the rollout, and no server has changed."""
-        rollout = self.journal.rollout
-        assert rollout is not None
+        rollout = _current(self.journal)
         with self._lock:
             self._watch, self._gives_way = Watch(timeout_s), False
         try:
             work(rollout, self._watch)
-        except ElasticCTRError as e:
+        except Exception as raised:
+            e = raised if isinstance(raised, ElasticCTRError) else InternalError(f"{type(raised).__name__}: {raised}")
             if self._gives_way:
+                self._cancel_jobs()
                 self._abandon("superseded", e)
             elif not self._context.fleet.is_leading:
                 raise
@@ -155,12 +161,17 @@ class ModelRollout:
             with self._lock:
                 self._watch = None
 
+    def _cancel_jobs(self) -> None:
+        """Agents do one thing at a time: what comes next must not wait for what nobody wants any more."""
+        fleet = self._context.fleet
+        order = {"model": self.model, "lease": fleet.lease}
+        fleet.each(fleet.usable(), lambda instance: instance.post("/v1/cancel", order))
+
     def _abandon(self, outcome: Outcome, error: ElasticCTRError) -> None:
         patience = self._context.settings.patience
 
         def abandon(journal: Journal) -> None:
-            rollout = journal.rollout
-            assert rollout is not None
+            rollout = _current(journal)
             if outcome == "postponed":
                 pause_s = min(patience.first_pause_s * 2.0 ** min(journal.retries, 60), patience.longest_pause_s)
                 journal.retries += 1
@@ -186,7 +197,7 @@ class ModelRollout:
         watch.check()
 
         def built(journal: Journal) -> None:
-            rollout.steps = steps
+            _current(journal).steps = steps
             journal.state = "preparing"
 
         self._change(built)
@@ -216,7 +227,8 @@ class ModelRollout:
                 raise Unavailable("another version was asked for")
 
             def decide(journal: Journal) -> None:
-                rollout.decided, rollout.ready = time.time(), ready
+                current = _current(journal)
+                current.decided, current.ready = time.time(), ready
                 journal.state = "activating"
 
             self._change(decide)
@@ -242,8 +254,7 @@ class ModelRollout:
 
     def _activate(self) -> None:
         """Phase two. Every replica that has the version is switched; one that does not answer follows later."""
-        context, rollout = self._context, self.journal.rollout
-        assert rollout is not None
+        context, rollout = self._context, _current(self.journal)
         deadline_s = time.monotonic() + context.settings.patience.activate_s
         waiting, pause_s = set(rollout.ready), 0.05
         while waiting and context.fleet.is_leading:
@@ -279,3 +290,8 @@ class ModelRollout:
         self._mending.forget_attempts()
         self._mending.prune(self.journal)
         self._mending.pin(self.journal)
+
+
+def _current(journal: Journal) -> Rollout:
+    assert journal.rollout is not None
+    return journal.rollout

@@ -77,8 +77,10 @@ def identity_of(version: int) -> str:
 class Bed:
     """Shards × replicas of real agents over fake servers, and the parts of a transfer, driven turn by turn."""
 
-    def __init__(self, root: Path, monkeypatch: pytest.MonkeyPatch, shards: int = 2, replicas: int = 2) -> None:
-        self.root, self.shards, self.replicas = root, shards, replicas
+    def __init__(
+        self, root: Path, monkeypatch: pytest.MonkeyPatch, shards: int = 2, replicas: int = 2, **tls: Path
+    ) -> None:
+        self.root, self.shards, self.replicas, self.tls = root, shards, replicas, tls
         (root / "token").write_text(TOKEN)
         self.servers: list[FakeServer] = []
         self.agents: list[AgentProcess] = []
@@ -86,7 +88,7 @@ class Bed:
             data = root / f"data-{number}"
             data.mkdir()
             server = FakeServer(data)
-            options = AgentOptions(server.url, data, port=0, token=TOKEN, watch_s=0.5)
+            options = AgentOptions(server.url, data, port=0, token=TOKEN, watch_s=0.5, **tls)
             agent = AgentProcess(options)
             threading.Thread(target=agent.run, daemon=True).start()
             self.servers.append(server)
@@ -96,7 +98,7 @@ class Bed:
         self.processes: list[TransferProcess] = []
 
     def settings(self, state: str = "state", **changes: Any) -> TransferSettings:
-        urls = [f"http://127.0.0.1:{agent.web.port}" for agent in self.agents]
+        urls = [f"{agent.web.scheme}://127.0.0.1:{agent.web.port}" for agent in self.agents]
         patience = {"call_s": 5.0, "check_s": 0.5, "first_pause_s": 0.05, "prepare_s": 5.0, "activate_s": 1.0}
         base: dict[str, Any] = {
             "repository": str(self.root),
@@ -110,11 +112,17 @@ class Bed:
             "require": {"straggler_s": 0.3},
             "patience": patience | changes.pop("patience", {}),
         }
+        if self.tls:
+            base["tls_ca"] = self.tls["tls_ca"]
         return parse_settings(TransferSettings, base | changes, "test")
 
     def transfer(self, state: str = "state", **changes: Any) -> tuple[TransferProcess, ModelRollout]:
         """A transfer whose turns the test makes."""
-        process = TransferProcess(TransferOptions(self.settings(state, **changes), port=0))
+        process = TransferProcess(
+            TransferOptions(
+                self.settings(state, **changes), "127.0.0.1", 0, self.tls.get("tls_cert"), self.tls.get("tls_key")
+            )
+        )
         self.processes.append(process)
         threading.Thread(target=process.web.run, daemon=True).start()
         process.fleet.start()

@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import threading
+from functools import partial
+from http.server import BaseHTTPRequestHandler, SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import numpy as np
@@ -7,7 +10,7 @@ import pytest
 
 from elasticctr import _native
 from elasticctr.cube.control.watch import Watch
-from elasticctr.cube.transfer.older_feed import OlderBuilder, OlderFeed
+from elasticctr.cube.transfer.older_feed import OlderBuilder, OlderFeed, list_page
 from elasticctr.cube.transfer.settings import BuildSettings
 from elasticctr.errors import NotFound
 
@@ -86,3 +89,52 @@ def test_rows_are_the_files_rows_by_modulo(older: Path, tmp_path: Path, compact:
     expected = np.where((odd > 5) & (odd <= 15), 3.0, np.where(odd <= 10, 2.0, 1.0))
     assert version == 102 and found.all()
     np.testing.assert_array_equal(values, np.stack([expected, expected], axis=1).astype(np.float32))
+
+
+def test_a_directory_over_http_is_read_from_its_page(tmp_path: Path) -> None:
+    """As a static file server shows it, which is how older installations hand over their rows."""
+    write_text(tmp_path / "data/base", KEYS[:60], 1.0)
+    (tmp_path / "data/base/part-1").write_text("".join(f"{key}:4 4\n" for key in KEYS[60:]))
+    (tmp_path / "donefile").mkdir()
+    (tmp_path / "donefile/base.txt").write_text('{"id":"7","key":"7","input":"/data/base"}\n')
+    handler = partial(QuietHandler, directory=str(tmp_path))
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as host:
+        threading.Thread(target=host.serve_forever, daemon=True).start()
+        feed = OlderFeed(f"http://127.0.0.1:{host.server_port}/donefile/")
+        wanted = feed.wanted("d")
+        assert wanted is not None and wanted.version == 7
+        [link] = feed.chain("d", 7)
+        OlderBuilder(feed, BuildSettings(), 1).build("d", link, tmp_path / "out", compact=False, watch=Watch(30))
+        host.shutdown()
+    store = _native.CubeStore.make("memory", True)
+    store.load("d", 7, 0, [("embedding", str(tmp_path / "out/d/7/shard-0000-of-0001/embedding.cube"))])
+    store.activate("d", 7)
+    rows, found, _ = store.lookup("d/embedding", KEYS)[:3]
+    values = np.ascontiguousarray(rows).view(np.float32).reshape(100, 2)[:, 0]
+    assert found.all()
+    np.testing.assert_array_equal(values, np.where(KEYS <= 60, 1.0, 4.0).astype(np.float32))
+
+
+def test_links_that_lead_elsewhere_are_not_followed() -> None:
+    page = '<a href="part-0">x</a><a href="../up">x</a><a href="/root">x</a><a href="http://evil/x">x</a>'
+    page += '<a href=\'part-1\'>x</a><a href="%2e%2e">x</a><a href="sub/">x</a><a href=".hidden">x</a>'
+
+    class Pages(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(page.encode())
+
+        def log_message(self, *_: object) -> None:
+            return
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Pages) as host:
+        threading.Thread(target=host.serve_forever, daemon=True).start()
+        url = f"http://127.0.0.1:{host.server_port}/dir"
+        assert list_page(url) == [f"{url}/part-0", f"{url}/part-1"]
+        host.shutdown()
+
+
+class QuietHandler(SimpleHTTPRequestHandler):
+    def log_message(self, *_: object) -> None:
+        return

@@ -8,7 +8,7 @@ import pytest
 from tests.unit.cube.transfer.conftest import Bed
 
 from elasticctr.cube.transfer.journal import JournalFile
-from elasticctr.errors import FailedPrecondition, NotFound
+from elasticctr.errors import FailedPrecondition, InternalError, NotFound
 
 
 def test_a_published_version_reaches_every_replica(bed: Bed) -> None:
@@ -259,10 +259,27 @@ def test_a_stuck_rollout_gives_way_to_an_order(bed: Bed) -> None:
     turning.join(5)
     assert not turning.is_alive()
     assert rollout.journal.history[-1]["outcome"] == "superseded"
-    for agent in bed.agents:
-        agent.engine.jobs.cancel()
+    bed.turn_until(rollout, lambda: bed.active() == [1] * 4)
+
+
+def test_a_disk_that_is_full_at_the_decision_changes_nothing(bed: Bed, monkeypatch: pytest.MonkeyPatch) -> None:
+    _, rollout = bed.transfer()
+    bed.feed.publish(1)
+    rollout.turn()
+    save = JournalFile.save
+
+    def full(self: JournalFile, journal: Any) -> None:
+        if journal.state == "activating":
+            raise InternalError("the disk is full")
+        save(self, journal)
+
+    bed.feed.publish(2)
+    monkeypatch.setattr(JournalFile, "save", full)
     rollout.turn()
     assert bed.active() == [1] * 4
+    assert rollout.journal.history[-1]["outcome"] == "postponed"
+    monkeypatch.setattr(JournalFile, "save", save)
+    bed.turn_until(rollout, lambda: bed.active() == [2] * 4)
 
 
 def test_paused_means_nothing_new_begins(bed: Bed) -> None:
