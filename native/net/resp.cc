@@ -133,21 +133,21 @@ bool ParseFeasign(std::string_view text, uint64_t* feasign) {
   const char* p = text.data();
   size_t n = text.size();
   if (n == 0) return false;
-  while (n > 19 && *p == '0') ++p, --n;
-  if (n > 19) {
-    auto [end, error] = std::from_chars(p, p + n, *feasign);
-    return error == std::errc() && end == p + n;
-  }
+  while (n > 20 && *p == '0') ++p, --n;
+  if (n > 20) return false;
+  // The first digits, then eights: only the last eight of twenty digits can be too much.
   uint64_t value = 0;
-  for (; n >= 8; p += 8, n -= 8) {
-    uint64_t part;
-    if (!EightDigits(p, &part)) return false;
-    value = value * 100'000'000 + part;
-  }
-  for (; n > 0; ++p, --n) {
+  for (; n % 8 != 0; ++p, --n) {
     unsigned digit = static_cast<unsigned char>(*p) - '0';
     if (digit > 9) return false;
     value = value * 10 + digit;
+  }
+  for (; n != 0; p += 8, n -= 8) {
+    uint64_t part;
+    if (!EightDigits(p, &part)) return false;
+    if (__builtin_mul_overflow(value, uint64_t{100'000'000}, &value) || __builtin_add_overflow(value, part, &value)) {
+      return false;
+    }
   }
   *feasign = value;
   return true;
