@@ -6,7 +6,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -47,11 +47,18 @@ class Rows:
         return iter(())
 
 
-def build_version(out: Path, version: int, shards: int, tables: tuple[str, ...] = ("embedding",)) -> Path:
-    """`out`/ctr/`version`, as `elasticctr cube build` makes it."""
+def build_version(
+    out: Path,
+    version: int,
+    shards: int,
+    tables: tuple[str, ...] = ("embedding",),
+    model: str = "ctr",
+    encoding: Literal["fp16", "int8"] | None = None,
+) -> Path:
+    """`out`/`model`/`version`, as `elasticctr cube build` makes it."""
     sources: dict[str, Any] = {table: Rows(version) for table in tables}
-    build_tables(sources, out, Target("ctr", version), BuildOptions(shards=shards, threads=1))
-    return out / "ctr" / str(version)
+    build_tables(sources, out, Target(model, version), BuildOptions(shards=shards, threads=1, encoding=encoding))
+    return out / model / str(version)
 
 
 def check_rows(lookup: Lookup, feasigns: NDArray[np.uint64]) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.cluster.served import DIM, ROWS, build_version, check_rows
+from tests.cluster.served import DIM, ROWS, build_version, check_rows, rows_of
 
 from elasticctr.cube.client import AsyncClient, Client
 from elasticctr.cube.conf import ClusterSettings
@@ -30,6 +30,8 @@ def builds(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("builds")
     for version in (1, 2):
         build_version(out, version, 2, ("embedding", "linear"))
+    build_version(out, 1, 2, model="half", encoding="fp16")
+    build_version(out, 1, 2, model="byte", encoding="int8")
     return out
 
 
@@ -128,3 +130,14 @@ def test_what_is_no_feasign_is_refused(get: Get) -> None:
     for wrong in (np.array([0.5]), np.zeros((2, 2), np.uint64)):
         with pytest.raises(DataError):
             get(TABLE, wrong)
+
+
+def test_encoded_rows_come_as_floats(get: Get) -> None:
+    feasigns = np.arange(ROWS - 100, ROWS + 20, dtype=np.uint64)
+    exact = rows_of(1, feasigns)
+    half, byte = get("half/embedding", feasigns), get("byte/embedding", feasigns)
+    assert half.rows.dtype == byte.rows.dtype == np.float32
+    np.testing.assert_array_equal(half.rows, exact.astype(np.float16).astype(np.float32))
+    # A byte is a 127th of the row's largest magnitude, rounded to the nearest.
+    assert (np.abs(byte.rows - exact) <= np.abs(exact).max(axis=1, keepdims=True) / 254 + 1e-3).all()
+    np.testing.assert_array_equal(byte.found, feasigns < ROWS)

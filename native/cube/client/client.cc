@@ -192,7 +192,7 @@ void Client::Plan(Call& call, std::span<const TableQuery> queries, uint64_t vers
     const Gather::Ask ask{queries[i].feasigns, queries[i].count, table.hash,  version,
                           call.shapes[i],      wait == 0,        cache_.get()};
     call.gathers[i]->Plan(ask, call.max_keys, &call.legs);
-    if (wait == 0 && call.gathers[i]->repeats() * 20 < queries[i].count) {
+    if (wait == 0 && call.gathers[i]->repeats() * 10 < queries[i].count) {
       table.unmerged_calls.store(kUnmerged, std::memory_order_relaxed);
     }
   }
@@ -247,9 +247,29 @@ Answer Client::Finish(Call& call, std::span<const TableQuery> queries, uint64_t 
 
 void Client::Refresh(Exchange& exchange, Clock::time_point deadline, bool settle) {
   const uint64_t seen = refreshes_.load();
-  const std::unique_lock lock(refresh_mutex_, deadline);
-  if (!lock) throw Error(Code::kDeadlineExceeded, "no time was left to ask the servers what they hold");
+  std::unique_lock lock(refresh_mutex_);
+  if (!refreshed_.wait_until(lock, deadline, [this] { return !is_refreshing_; })) {
+    throw Error(Code::kDeadlineExceeded, "no time was left to ask the servers what they hold");
+  }
   if (refreshes_.load() != seen) return;  // another call did it meanwhile
+  is_refreshing_ = true;
+  lock.unlock();
+  const auto finish = [&](uint64_t done) {
+    lock.lock();
+    is_refreshing_ = false;
+    refreshes_.fetch_add(done);
+    refreshed_.notify_all();
+  };
+  try {
+    AskAll(exchange, deadline, settle);
+  } catch (...) {
+    finish(0);
+    throw;
+  }
+  finish(1);
+}
+
+void Client::AskAll(Exchange& exchange, Clock::time_point deadline, bool settle) {
   cluster_.counters().describes.fetch_add(1, std::memory_order_relaxed);
   std::vector<Leg> legs;
   for (uint32_t s = 0; s < cluster_.shards(); ++s) {
@@ -307,7 +327,6 @@ void Client::Refresh(Exchange& exchange, Clock::time_point deadline, bool settle
     throw Error(failed->code, failed->message);
   }
   directory_.Update(sources, settle);
-  refreshes_.fetch_add(1);
 }
 
 }  // namespace elasticctr::cube

@@ -4,6 +4,7 @@
 // cluster.h.
 #pragma once
 
+#include <condition_variable>
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -66,7 +67,9 @@ class Client {
   // Fills call.states and call.shapes; the version to name.
   uint64_t Prepare(Call& call, std::span<const TableQuery> queries, uint64_t wanted, Clock::time_point deadline);
   void Plan(Call& call, std::span<const TableQuery> queries, uint64_t version);
+  // Has everybody asked what they hold, once however many calls want it at a time.
   void Refresh(Exchange& exchange, Clock::time_point deadline, bool settle);
+  void AskAll(Exchange& exchange, Clock::time_point deadline, bool settle);
   bool NeedsRefresh(const ModelState& model) const;
   // Throws what the legs' failures amount to, unless there are none or they may be degraded; those shards.
   std::vector<uint32_t> CheckLegs(const Call& call, const std::string& what, bool degrade) const;
@@ -75,8 +78,10 @@ class Client {
   Cluster cluster_;
   Directory directory_;
   std::unique_ptr<HotCache> cache_;
-  std::timed_mutex refresh_mutex_;
   std::atomic<uint64_t> refreshes_{0};
+  std::mutex refresh_mutex_;  // guards is_refreshing_
+  std::condition_variable refreshed_;
+  bool is_refreshing_ = false;
   std::mutex calls_mutex_;  // guards calls_
   std::vector<std::unique_ptr<Call>> calls_;
 };

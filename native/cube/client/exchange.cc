@@ -4,32 +4,10 @@
 #include <cerrno>
 #include <ctime>
 
-#include "cube/client/report.h"
-
 namespace elasticctr::cube {
 
 namespace wire = net::wire;
 using std::chrono::milliseconds;
-
-struct Exchange::Attempt {
-  enum class Phase : uint8_t { kClosed, kConnecting, kSending, kReceiving };
-
-  Phase phase = Phase::kClosed;
-  size_t leg = 0;
-  int number = 0;  // of the replica in its set
-  Replica* replica = nullptr;
-  std::unique_ptr<Connection> connection;
-  bool is_reused = false;  // the connection was idle: it may have died since
-  bool is_backup = false;
-  bool is_hello = false;      // the frame under way
-  bool is_direct = false;     // rows go where the leg wants them
-  bool has_answered = false;  // at least one byte of the answer to the request came
-  Clock::time_point started;
-  uint8_t head[wire::kHeaderBytes];
-  iovec out[2];
-  size_t sent = 0, to_send = 0;
-  AnswerReader reader;
-};
 
 struct Exchange::LegState {
   bool is_open = true;
@@ -82,7 +60,7 @@ void Exchange::Run(std::span<Leg> legs, Clock::time_point deadline) {
     polled_attempts_.clear();
     for (size_t i = 0; i < used_; ++i) {
       Attempt& attempt = *attempts_[i];
-      if (attempt.phase == Attempt::Phase::kClosed) continue;
+      if (!attempt.is_open()) continue;
       const short events = attempt.phase == Attempt::Phase::kReceiving ? POLLIN : POLLOUT;
       polled_.push_back({attempt.connection->fd(), events, 0});
       polled_attempts_.push_back(&attempt);
@@ -101,7 +79,7 @@ void Exchange::Run(std::span<Leg> legs, Clock::time_point deadline) {
   }
 }
 
-Exchange::Attempt& Exchange::NewAttempt() {
+Attempt& Exchange::NewAttempt() {
   if (used_ == attempts_.size()) attempts_.push_back(std::make_unique<Attempt>());
   return *attempts_[used_++];
 }
@@ -148,7 +126,7 @@ void Exchange::StartOn(size_t leg, int replica, bool fresh, bool as_backup) {
       return;
     }
     PrepareRequest(attempt);
-    Transmit(attempt);
+    attempt.Transmit();
   } catch (const Error& e) {
     Fail(attempt, {e.code(), Retry::kOtherReplica, true, wire::Detail::kNone, 0, e.what()});
   }
@@ -159,9 +137,9 @@ void Exchange::Advance(Attempt& attempt) {
     switch (attempt.phase) {
       case Attempt::Phase::kConnecting:
         attempt.connection->FinishConnecting();
-        PrepareHello(attempt);
-        return Transmit(attempt);
-      case Attempt::Phase::kSending: return Transmit(attempt);
+        attempt.PrepareHello(cluster_.settings().token, cluster_.NextId());
+        return attempt.Transmit();
+      case Attempt::Phase::kSending: return attempt.Transmit();
       case Attempt::Phase::kReceiving: return Receive(attempt);
       case Attempt::Phase::kClosed: return;
     }
@@ -172,81 +150,22 @@ void Exchange::Advance(Attempt& attempt) {
   }
 }
 
-void Exchange::PrepareHello(Attempt& attempt) {
-  const std::string& token = cluster_.settings().token;
-  wire::Header header;
-  header.id = cluster_.NextId();
-  header.opcode = static_cast<uint8_t>(wire::Opcode::kHello);
-  header.body_bytes = static_cast<uint32_t>(token.size());
-  wire::EncodeHeader(attempt.head, header);
-  attempt.out[0] = {attempt.head, wire::kHeaderBytes};
-  attempt.out[1] = {const_cast<char*>(token.data()), token.size()};
-  attempt.sent = 0;
-  attempt.to_send = wire::kHeaderBytes + token.size();
-  attempt.is_hello = true;
-  attempt.reader.Start({wire::Opcode::kHello, header.id, 0, 0});
-}
-
 void Exchange::PrepareRequest(Attempt& attempt) {
   Leg& leg = legs_[attempt.leg];
   LegState& state = states_[attempt.leg];
-  wire::Header header;
-  header.id = cluster_.NextId();
-  header.version = leg.version;
-  header.table = leg.table;
-  header.opcode = static_cast<uint8_t>(leg.opcode);
-  header.time_ms = static_cast<uint32_t>(std::clamp<int64_t>(MsBetween(now_, deadline_), 1, UINT32_MAX));
-  header.body_bytes = static_cast<uint32_t>(leg.count * sizeof(uint64_t));
-  wire::EncodeHeader(attempt.head, header);
-  attempt.out[0] = {attempt.head, wire::kHeaderBytes};
-  attempt.out[1] = {const_cast<uint64_t*>(leg.keys), header.body_bytes};
-  attempt.sent = 0;
-  attempt.to_send = wire::kHeaderBytes + header.body_bytes;
-  attempt.is_hello = false;
   // Two attempts must never write rows to one place; the second keeps its own.
   if (leg.rows != nullptr && !state.is_direct_taken) attempt.is_direct = state.is_direct_taken = true;
-  attempt.reader.Start({leg.opcode, header.id, leg.table, leg.version, leg.count, leg.row_bytes,
-                        attempt.is_direct ? leg.rows : nullptr});
-}
-
-void Exchange::Transmit(Attempt& attempt) {
-  attempt.phase = Attempt::Phase::kSending;
-  iovec rest[2];
-  int n = 0;
-  size_t skip = attempt.sent;
-  for (const iovec& part : attempt.out) {
-    if (skip < part.iov_len) rest[n++] = {static_cast<uint8_t*>(part.iov_base) + skip, part.iov_len - skip};
-    skip -= std::min(skip, part.iov_len);
-  }
-  attempt.sent += attempt.connection->Send(rest, n);
-  if (attempt.sent == attempt.to_send) attempt.phase = Attempt::Phase::kReceiving;
+  const auto time_ms = static_cast<uint32_t>(std::clamp<int64_t>(MsBetween(now_, deadline_), 1, UINT32_MAX));
+  attempt.PrepareRequest(leg, cluster_.NextId(), time_ms, attempt.is_direct ? leg.rows : nullptr);
 }
 
 void Exchange::Receive(Attempt& attempt) {
-  // Bounded, so that one fast sender cannot keep the others waiting.
-  for (int turn = 0; turn < 16; ++turn) {
-    iovec buffers[2];
-    const int n = attempt.reader.Buffers(buffers);
-    const size_t received = attempt.connection->Receive(buffers, n);
-    if (received == 0) return;
-    if (!attempt.is_hello) attempt.has_answered = true;
-    if (!attempt.reader.Consume(received)) continue;
-    if (attempt.reader.header().status != 0) return Fail(attempt, ToFailure(attempt.reader));
-    if (!attempt.is_hello) return Succeed(attempt);
-    CheckHello(attempt);
-    PrepareRequest(attempt);
-    return Transmit(attempt);
-  }
-}
-
-void Exchange::CheckHello(Attempt& attempt) {
-  const Hello hello = ParseHello(attempt.reader.text());
-  if (hello.protocol != 1) {
-    throw Error(Code::kFailedPrecondition,
-                "speaks protocol " + std::to_string(hello.protocol) + " where this client speaks 1");
-  }
-  attempt.replica->SetLimits(hello.max_body, hello.max_keys);
-  attempt.connection->set_greeted();
+  if (!attempt.Receive()) return;
+  if (attempt.reader.header().status != 0) return Fail(attempt, ToFailure(attempt.reader));
+  if (!attempt.is_hello) return Succeed(attempt);
+  attempt.TakeHello();
+  PrepareRequest(attempt);
+  attempt.Transmit();
 }
 
 Exchange::Failure Exchange::ToFailure(const AnswerReader& answer) const {
@@ -294,7 +213,7 @@ void Exchange::Succeed(Attempt& attempt) {
   attempt.replica->Give(Detach(attempt));
   for (size_t i = 0; i < used_ && state.in_flight > 0; ++i) {
     Attempt& other = *attempts_[i];
-    if (other.leg != attempt.leg || other.phase == Attempt::Phase::kClosed) continue;
+    if (other.leg != attempt.leg || !other.is_open()) continue;
     // Overtaken by one that started later: it is slow or hangs.
     if (other.started < attempt.started) Blame(*other.replica);
     Close(other);
@@ -357,7 +276,7 @@ void Exchange::GiveUp(size_t leg) {
   error.retry_after_ms = state.last.retry_after_ms;
   for (size_t i = 0; i < used_; ++i) {
     Attempt& attempt = *attempts_[i];
-    if (attempt.leg != leg || attempt.phase == Attempt::Phase::kClosed) continue;
+    if (attempt.leg != leg || !attempt.is_open()) continue;
     if (now_ >= deadline_) {
       state.notes += (state.notes.empty() ? "" : "; ") + attempt.replica->address() + " did not answer in " +
                      std::to_string(MsBetween(attempt.started, now_)) + " ms";
@@ -383,9 +302,7 @@ void Exchange::WakeDue() {
   const auto connect_time = milliseconds(settings.connect_ms);
   for (size_t i = 0; i < used_; ++i) {
     Attempt& attempt = *attempts_[i];
-    const bool is_new =
-        attempt.phase == Attempt::Phase::kConnecting || (attempt.phase != Attempt::Phase::kClosed && attempt.is_hello);
-    if (is_new && now_ - attempt.started >= connect_time) {
+    if (attempt.is_opening() && now_ - attempt.started >= connect_time) {
       Fail(attempt, {Code::kUnavailable, Retry::kOtherReplica, true, wire::Detail::kNone, 0,
                      "gave no connection in " + std::to_string(settings.connect_ms) + " ms"});
     }
@@ -414,10 +331,7 @@ Clock::time_point Exchange::NextEvent() const {
   Clock::time_point next = deadline_;
   for (size_t i = 0; i < used_; ++i) {
     const Attempt& attempt = *attempts_[i];
-    if (attempt.phase != Attempt::Phase::kClosed &&
-        (attempt.phase == Attempt::Phase::kConnecting || attempt.is_hello)) {
-      next = std::min(next, attempt.started + milliseconds(settings.connect_ms));
-    }
+    if (attempt.is_opening()) next = std::min(next, attempt.started + milliseconds(settings.connect_ms));
   }
   for (size_t leg = 0; leg < states_.size(); ++leg) {
     if (!states_[leg].is_open) continue;

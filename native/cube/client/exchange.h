@@ -15,35 +15,10 @@
 #include <string>
 #include <vector>
 
-#include "cube/client/answer.h"
+#include "cube/client/attempt.h"
 #include "cube/client/cluster.h"
 
 namespace elasticctr::cube {
-
-struct LegError {
-  Code code = Code::kUnavailable;
-  net::wire::Detail detail = net::wire::Detail::kNone;
-  uint32_t retry_after_ms = 0;
-  std::string message;  // names the shard and every replica tried
-};
-
-// One frame to one shard.
-struct Leg {
-  net::wire::Opcode opcode = net::wire::Opcode::kLookup;
-  uint32_t shard = 0;
-  int replica = -1;  // this one only and once; -1: as it comes
-  uint64_t table = 0;
-  uint64_t version = 0;
-  const uint64_t* keys = nullptr;  // must stay until Run returns
-  size_t count = 0;
-  uint32_t row_bytes = 0;
-  uint8_t* rows = nullptr;  // where the rows should go; they may end elsewhere (answer->rows() says)
-
-  // Set by Run: exactly one of `answer` and `error`. The answer lives as long as the Exchange or until its next Run.
-  const AnswerReader* answer = nullptr;
-  Replica* answered_by = nullptr;
-  LegError error;
-};
 
 class Exchange {
  public:
@@ -56,7 +31,6 @@ class Exchange {
   void Run(std::span<Leg> legs, Clock::time_point deadline);
 
  private:
-  struct Attempt;
   struct LegState;
   enum class Retry : uint8_t { kOtherReplica, kStop };
   struct Failure {
@@ -71,11 +45,8 @@ class Exchange {
   void Start(size_t leg, bool as_backup);
   void StartOn(size_t leg, int replica, bool fresh, bool as_backup);
   void Advance(Attempt& attempt);
-  void Transmit(Attempt& attempt);
   void Receive(Attempt& attempt);
-  void PrepareHello(Attempt& attempt);
   void PrepareRequest(Attempt& attempt);
-  void CheckHello(Attempt& attempt);
   Failure ToFailure(const AnswerReader& answer) const;
   void Succeed(Attempt& attempt);
   void Fail(Attempt& attempt, const Failure& failure);

@@ -3,8 +3,8 @@
     with Client("cube.yaml") as client:
         lookup = client.get("ctr/embedding", feasigns)
 
-Thin over `native/cube/client`: which server is asked, retries, versions and the cache are there. Create clients after a
-fork, not before; a forked child that uses one opens connections of its own.
+Thin over `native/cube/client`: which server is asked, retries, versions and the cache are there. A forked child that
+uses one opens connections of its own.
 """
 
 from __future__ import annotations

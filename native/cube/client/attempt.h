@@ -1,0 +1,79 @@
+// A frame for a shard, and one try at having a replica answer it.
+#pragma once
+
+#include <sys/uio.h>
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "cube/client/answer.h"
+#include "cube/client/connection.h"
+#include "cube/client/replica.h"
+
+namespace elasticctr::cube {
+
+struct LegError {
+  Code code = Code::kUnavailable;
+  net::wire::Detail detail = net::wire::Detail::kNone;
+  uint32_t retry_after_ms = 0;
+  std::string message;  // names the shard and every replica tried
+};
+
+// One frame to one shard.
+struct Leg {
+  net::wire::Opcode opcode = net::wire::Opcode::kLookup;
+  uint32_t shard = 0;
+  int replica = -1;  // this one only and once; -1: as it comes
+  uint64_t table = 0;
+  uint64_t version = 0;
+  const uint64_t* keys = nullptr;  // must stay until Run returns
+  size_t count = 0;
+  uint32_t row_bytes = 0;
+  uint8_t* rows = nullptr;  // where the rows should go; they may end elsewhere (answer->rows() says)
+
+  // Set by Run: exactly one of `answer` and `error`. The answer lives as long as the Exchange or until its next Run.
+  const AnswerReader* answer = nullptr;
+  Replica* answered_by = nullptr;
+  LegError error;
+};
+
+// A connection, the frame under way on it and the answer to that. One thread's.
+struct Attempt {
+  enum class Phase : uint8_t { kClosed, kConnecting, kSending, kReceiving };
+
+  bool is_open() const { return phase != Phase::kClosed; }
+  // No request was sent yet.
+  bool is_opening() const { return phase == Phase::kConnecting || (is_open() && is_hello); }
+
+  void PrepareHello(const std::string& token, uint64_t id);
+  // `target` is where rows go; null: the reader keeps them.
+  void PrepareRequest(const Leg& asked, uint64_t id, uint32_t time_ms, uint8_t* target);
+  // Sends what the socket takes. Throws Unavailable.
+  void Transmit();
+  // Reads what there is. True: the answer to the frame under way is whole. Throws Unavailable, and as AnswerReader.
+  bool Receive();
+  // The answer to hello was good: remembers what it says. Throws FailedPrecondition, Corruption.
+  void TakeHello();
+
+  Phase phase = Phase::kClosed;
+  size_t leg = 0;
+  int number = 0;  // of the replica in its set
+  Replica* replica = nullptr;
+  std::unique_ptr<Connection> connection;
+  bool is_reused = false;  // the connection was idle: it may have died since
+  bool is_backup = false;
+  bool is_hello = false;      // the frame under way
+  bool is_direct = false;     // rows go where the leg wants them
+  bool has_answered = false;  // at least one byte of the answer to the request came
+  Clock::time_point started;
+  uint8_t head[net::wire::kHeaderBytes];
+  iovec out[2];
+  size_t sent = 0, to_send = 0;
+  AnswerReader reader;
+
+ private:
+  void Prepare(const net::wire::Header& header, const void* body);
+};
+
+}  // namespace elasticctr::cube
