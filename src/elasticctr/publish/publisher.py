@@ -6,6 +6,7 @@ writer.py's, torch is dense.py's, who may publish is lease.py's.
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 from collections.abc import Callable, Iterator
@@ -17,7 +18,7 @@ from numpy.typing import NDArray
 
 from elasticctr.data.batch import Batch
 from elasticctr.data.schema import Schema
-from elasticctr.errors import AlreadyExists, Corruption, FailedPrecondition, InternalError
+from elasticctr.errors import AlreadyExists, Corruption, FailedPrecondition, InternalError, NotFound
 from elasticctr.publish import dense
 from elasticctr.publish.encoding import decode_rows, encode_rows
 from elasticctr.publish.lease import Lease
@@ -154,7 +155,7 @@ class Publisher:
         if kind == "base":
             return None
         where = f"{self.repository.url}/{self.model}"
-        for manifest in reversed(self.repository.versions(self.model)[-_LOOK_BACK:]):
+        for manifest in itertools.islice(self.repository.newest(self.model), _LOOK_BACK):
             if not self._stands_on(learner, run, manifest):
                 continue
             if manifest.run["marks"] == run["marks"]:
@@ -194,8 +195,10 @@ class Publisher:
         return True
 
     def _is_whole(self, parent: Manifest) -> bool:
-        there = {manifest.version for manifest in self.repository.versions(self.model)}
-        return set(parent.chain) <= there
+        try:
+            return len(self.repository.chain(self.model, parent.version)) > len(parent.chain)
+        except (NotFound, Corruption):
+            return False
 
     def _add_tables(self, writer: VersionWriter, learner: Learner, parent: Manifest | None) -> None:
         for table in learner.sparse.tables:

@@ -10,10 +10,11 @@ Writing versions is publisher.py's; retention is retention.py's.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import IO
 
@@ -55,9 +56,14 @@ class Repository:
 
     def versions(self, model: str) -> list[Manifest]:
         """Announced versions that are still there and whose manifest is the announced one, oldest first."""
-        announced = {event.version: event for event in self.events(model)}
-        found = (self._read(model, event) for _, event in sorted(announced.items()))
-        return [manifest for manifest in found if manifest is not None]
+        return list(self.newest(model))[::-1]
+
+    def newest(self, model: str) -> Iterator[Manifest]:
+        """The same, newest first, read as they are asked for."""
+        events = self.events(model)
+        for version in sorted({event.version for event in events}, reverse=True):
+            with contextlib.suppress(NotFound, Corruption):
+                yield self._manifest(model, version, events)
 
     def live(self, model: str) -> Live:
         """The version of the last event whose manifest matches. NotFound if there is none."""
@@ -74,15 +80,18 @@ class Repository:
 
     def manifest(self, model: str, version: int) -> Manifest:
         """The manifest of an announced version. NotFound, or Corruption if it is not the one announced."""
-        events = [event for event in self.events(model) if event.version == version]
-        if not events:
+        return self._manifest(model, version, self.events(model))
+
+    def _manifest(self, model: str, version: int, events: Sequence[Event]) -> Manifest:
+        announced = {event.manifest_sha256 for event in events if event.version == version}
+        if not announced:
             raise NotFound(f"{self.url}/{model}: version {version} was never published")
         name = f"{model}/{version}/{MANIFEST}"
         try:
             data = self.store.read_bytes(name)
         except NotFound:
             raise NotFound(f"{self.url}/{model}: version {version} is gone; it was removed or pruned") from None
-        if hashlib.sha256(data).hexdigest() != events[-1].manifest_sha256:
+        if hashlib.sha256(data).hexdigest() not in announced:
             raise Corruption(f"{self.url}/{name}: is not the manifest that was announced; publish a new version")
         manifest = parse_manifest(data, f"{self.url}/{name}")
         if (manifest.model, manifest.version) != (model, version):
@@ -91,8 +100,9 @@ class Repository:
 
     def chain(self, model: str, version: int) -> list[Manifest]:
         """The manifests a version is made of: its base, the deltas on it, and itself last."""
-        last = self.manifest(model, version)
-        return [*(self.manifest(model, below) for below in last.chain), last]
+        events = self.events(model)
+        last = self._manifest(model, version, events)
+        return [*(self._manifest(model, below, events) for below in last.chain), last]
 
     def open_part(self, model: str, version: int, name: str) -> IO[bytes]:
         """A file of a version, seekable. Its bytes are not checked here; `verify` and copiers do."""

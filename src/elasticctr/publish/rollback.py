@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
+import hashlib
 import time
 
 from elasticctr.errors import FailedPrecondition
+from elasticctr.publish.donefile import Event
 from elasticctr.publish.lease import Lease
-from elasticctr.publish.manifest import Manifest
+from elasticctr.publish.manifest import MANIFEST, Manifest
 from elasticctr.publish.repository import Repository
 from elasticctr.publish.writer import append_event
 
@@ -22,6 +23,7 @@ def rollback(repository: Repository, model: str, version: int | None = None) -> 
         raise FailedPrecondition(f"{repository.url}/{model}: version {target} is live already")
     with Lease(repository.store, model):
         manifest = repository.chain(model, target)[-1]
-        event = next(event for event in reversed(repository.events(model)) if event.version == target)
-        append_event(repository, model, dataclasses.replace(event, event="rollback", time=time.time()))
+        digest = hashlib.sha256(repository.store.read_bytes(f"{model}/{target}/{MANIFEST}")).hexdigest()
+        event = Event(0, "rollback", target, manifest.kind, manifest.parent, manifest.base, digest, time.time())
+        append_event(repository, model, event)
     return manifest

@@ -80,16 +80,18 @@ GARBAGE = [
 
 @pytest.mark.parametrize(
     "garbage",
-    [*GARBAGE, (LINE % '"7"').encode(), (LINE % "7").encode(), (LINE % "-7").encode(), b"[" * 100_000 + b"\n"],
+    [*GARBAGE, *((LINE % version).encode() for version in ('"7"', "7", "-7", "1", "null")), b"[" * 100_000 + b"\n"],
 )
 def test_garbage_in_the_donefile_is_passed_over(repository: Repository, garbage: bytes):
     one = publish(repository, "ctr", 1, [1])
     with donefile(repository).open("ab") as file:
         file.write(garbage)
-    assert repository.live("ctr").version == 1
+    assert repository.live("ctr").version == 1 and [m.version for m in repository.versions("ctr")] == [1]
     publish(repository, "ctr", 2, [2], [], one)
     assert repository.live("ctr").version == 2 and repository.live("ctr").previous == 1
     assert donefile(repository).read_bytes().endswith(b"\n")
+    rollback(repository, "ctr")
+    assert repository.live("ctr").version == 1
 
 
 def test_a_line_without_its_newline_is_not_there_yet(repository: Repository):
