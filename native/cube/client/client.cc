@@ -11,7 +11,9 @@ using std::chrono::milliseconds;
 
 namespace {
 
-constexpr int kMostRounds = 3;      // of a call that finds its version gone
+constexpr int kMostRounds = 3;  // of a call that finds its version gone
+// Finding repeats and copying rows to them costs what sending a third of the feasigns does (40-byte rows, loopback).
+constexpr size_t kWorthMerging = 3;
 constexpr uint32_t kUnmerged = 31;  // calls that do not look for repeats after one that found hardly any
 constexpr auto kLeastRefresh = milliseconds(10);
 
@@ -192,7 +194,7 @@ void Client::Plan(Call& call, std::span<const TableQuery> queries, uint64_t vers
     const Gather::Ask ask{queries[i].feasigns, queries[i].count, table.hash,  version,
                           call.shapes[i],      wait == 0,        cache_.get()};
     call.gathers[i]->Plan(ask, call.max_keys, &call.legs);
-    if (wait == 0 && call.gathers[i]->repeats() * 10 < queries[i].count) {
+    if (wait == 0 && call.gathers[i]->repeats() < queries[i].count / kWorthMerging) {
       table.unmerged_calls.store(kUnmerged, std::memory_order_relaxed);
     }
   }
