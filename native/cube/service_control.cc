@@ -35,7 +35,9 @@ Control::Control(Directory directory, Store* store, bool activates_newest, std::
     : directory_(std::move(directory)),
       store_(store),
       activates_newest_(activates_newest),
-      on_change_(std::move(on_change)) {}
+      on_change_(std::move(on_change)) {
+  directory_.RequireShardNamed();
+}
 
 Control::~Control() { Stop(); }
 

@@ -97,6 +97,21 @@ Directory::Directory(const std::string& data, uint32_t shard, uint32_t shards) :
     throw Error(Code::kNotFound, data + ": no such directory; make it, or give another --data");
 }
 
+void Directory::RequireShardNamed() const {
+  for (const std::string& model : Models()) {
+    std::error_code error;
+    for (fs::recursive_directory_iterator it(root_ / model, error), end; !error && it != end; it.increment(error)) {
+      if (it.depth() > 1) it.disable_recursion_pending();
+      unsigned shard = 0, shards = 0;
+      std::string name = it->path().filename().string();
+      if (it.depth() != 1 || std::sscanf(name.c_str(), "shard-%4u-of-%4u", &shard, &shards) != 2) continue;
+      if (shards == std::max(shards_, 1u)) return;
+      throw Error(Code::kConfig, root_.string() + " holds " + std::to_string(shards) +
+                                     " shards; name the one to serve with --shard 0/" + std::to_string(shards));
+    }
+  }
+}
+
 std::vector<std::string> Directory::Models() const {
   std::vector<std::string> models;
   std::error_code error;

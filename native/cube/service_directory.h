@@ -26,6 +26,8 @@ class Directory {
   // shards 0: the shard is not named in the paths. Throws NotFound if `data` is no directory.
   Directory(const std::string& data, uint32_t shard, uint32_t shards);
 
+  // Throws ConfigError if this is a built directory of several shards and the shard was not, or wrongly, named.
+  void RequireShardNamed() const;
   std::vector<std::string> Models() const;
   // Complete versions (those with a shard.json), ascending.
   std::vector<uint64_t> Versions(const std::string& model) const;

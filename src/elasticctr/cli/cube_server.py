@@ -20,9 +20,10 @@ def server(
     host: Annotated[str, typer.Option(help="Address to listen on; 0.0.0.0: all.")] = "127.0.0.1",
     unix: Annotated[Path | None, typer.Option(help="Listen on this Unix socket too.")] = None,
     redis_port: Annotated[
-        int | None, typer.Option(help="A further port, for Redis clients. Every port speaks all protocols.", min=0)
+        int | None,
+        typer.Option(help="A further port, for Redis clients. Every port speaks all protocols.", min=0, max=65535),
     ] = None,
-    http_port: Annotated[int | None, typer.Option(help="A further port, for HTTP clients.", min=0)] = None,
+    http_port: Annotated[int | None, typer.Option(help="A further port, for HTTP clients.", min=0, max=65535)] = None,
     in_mem: Annotated[
         bool, typer.Option("--in-mem/--mmap", help="Copy files into memory, or map them and let the system page.")
     ] = True,
@@ -84,7 +85,7 @@ def server(
             print_json(asdict(listening))
         else:
             ports = " ".join(f"{host}:{p}" for p in (listening.port, *listening.extra_ports))
-            state = "ready" if listening.ready else "nothing to serve yet, see /v1/status"
+            state = "ready" if listening.ready else f"nothing to serve yet: {listening.reason}"
             typer.echo(f"cube server {listening.pid} on {ports}: {state}")
         sys.stdout.flush()
 

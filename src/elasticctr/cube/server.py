@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 from collections.abc import Callable
@@ -51,6 +52,7 @@ class Listening:
     unix: str | None
     pid: int
     ready: bool
+    reason: str | None  # why not
 
 
 class Server:
@@ -95,7 +97,19 @@ class Server:
     def listening(self) -> Listening:
         ports = self._native.ports
         unix = None if self.options.unix is None else str(self.options.unix)
-        return Listening(self.options.host, ports[0], tuple(ports[1:]), unix, os.getpid(), self._native.is_ready)
+        reason = None if self._native.is_ready else self._reason()
+        return Listening(
+            self.options.host, ports[0], tuple(ports[1:]), unix, os.getpid(), self._native.is_ready, reason
+        )
+
+    def _reason(self) -> str:
+        models = json.loads(self._native.status())["models"]
+        broken = [f"{model['name']}: {model['error']}" for model in models if "error" in model]
+        if broken:
+            return "; ".join(broken)
+        if self.options.activate_newest:
+            return f"no complete version in {self.options.data}"
+        return "no version was ever activated here; POST /v1/activate, or start with --activate newest"
 
     def __enter__(self) -> Server:
         self.start()

@@ -230,6 +230,23 @@ def test_unix_socket_and_further_ports(data: Path, tmp_path: Path) -> None:
     assert not path.exists()
 
 
+def test_a_built_directory_needs_its_shard_named(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    (data / "ctr" / "1").mkdir(parents=True)
+    for shard in (0, 1):
+        made = write_version(tmp_path / str(shard), 1, FEASIGNS, shard=shard, shards=2)
+        made.rename(data / "ctr" / "1" / f"shard-{shard:04}-of-0002")
+    command = [sys.executable, "-m", "elasticctr", "cube", "server", "--port", "0", "--data", str(data)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=20)
+    assert done.returncode == 10 and "--shard 0/2" in done.stderr
+    with ServerProcess(data, "--shard", "1/2", "--activate", "newest") as server:
+        assert server.listening["ready"] is True and server.listening["reason"] is None
+        server.activate(1)
+        assert json.loads((data / "ctr" / "LIVE-0001-of-0002").read_text())["version"] == 1
+    with ServerProcess(data, "--shard", "0/2") as server:
+        assert "--activate newest" in server.listening["reason"]
+
+
 def test_sigterm_finishes_what_arrived(own_server: ServerProcess) -> None:
     server = own_server
     wire = server.wire()
