@@ -25,12 +25,12 @@ struct Portable {
   }
 };
 
+}  // namespace
+
 ELASTICCTR_CLONES LookupResult LookupPortable(const Layers& layers, const uint64_t* feasigns, size_t n, uint8_t* rows,
                                               uint8_t* found, size_t* hits) {
   return Dispatch<Portable>(layers, feasigns, n, rows, found, hits);
 }
-
-}  // namespace
 
 LookupResult LookupRows(const Layers& layers, const uint64_t* feasigns, size_t n, uint8_t* rows, uint8_t* found,
                         size_t* hits) {

@@ -24,5 +24,8 @@ enum class LookupResult : uint8_t { kOk, kWrongShard };
 // See TableView::Lookup in store.h.
 LookupResult LookupRows(const Layers& layers, const uint64_t* feasigns, size_t n, uint8_t* rows, uint8_t* found,
                         size_t* hits);
+// The same without AVX-512, whatever the machine has.
+LookupResult LookupPortable(const Layers& layers, const uint64_t* feasigns, size_t n, uint8_t* rows, uint8_t* found,
+                            size_t* hits);
 
 }  // namespace elasticctr::cube

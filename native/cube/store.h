@@ -1,7 +1,8 @@
 // Every version of every table this process serves, and which version of each model is active. The server and the
 // embedded reader are thin over it.
 //
-// Threads: Load, Activate and Retire are serialised and run beside lookups. A reader takes a Catalog, which never
+// Threads: Load, Activate and Retire may be called from any thread and run beside lookups; loads wait for each other,
+// Activate and Retire wait for nothing but a change of the catalog. A reader takes a Catalog, which never
 // changes; versions it names stay readable until the last holder lets go, and their memory is freed then. Event loops
 // keep a Catalog and look at generation() between two requests; only when it moved do they call current() again, so a
 // reader never waits for a load and activation is one pointer. What nobody reads any more is freed by a thread of the

@@ -19,6 +19,7 @@ class LayeredView final : public TableView {
     return LookupRows(flat_, feasigns, n, rows, found, hits);
   }
   const std::vector<std::shared_ptr<const Index>>& layers() const { return layers_; }
+  const Layers& flat() const { return flat_; }
 
  private:
   std::vector<std::shared_ptr<const Index>> layers_;

@@ -75,6 +75,10 @@ void CheckAnswers(const TableView& view, const std::map<uint64_t, uint64_t>& tru
         expected_hits += it != truth.end();
       }
       CHECK(hits == expected_hits);
+      std::vector<uint8_t> portable_rows(rows.size(), 0xEE), portable_found(found.size(), 0xEE);
+      CHECK(LookupPortable(static_cast<const LayeredView&>(view).flat(), asked.data() + at, n, portable_rows.data(),
+                           portable_found.data(), &hits) == LookupResult::kOk);
+      CHECK(hits == expected_hits && portable_rows == rows && portable_found == found);
     }
   }
 }
