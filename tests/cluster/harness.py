@@ -58,12 +58,19 @@ def wait_until(check: Callable[[], T], what: str, timeout_s: float = 60.0, every
 class Process:
     """One `elasticctr …` command. Its output is in `log`."""
 
-    def __init__(self, name: str, arguments: Sequence[str], log: Path, environ: dict[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        name: str,
+        arguments: Sequence[str],
+        log: Path,
+        environ: dict[str, str] | None = None,
+        prefix: Sequence[str] = (),
+    ) -> None:
         self.name = name
         self.log = log
         with log.open("ab") as out:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "elasticctr", *arguments],
+                [*prefix, sys.executable, "-m", "elasticctr", *arguments],
                 stdin=subprocess.DEVNULL,
                 stdout=out,
                 stderr=subprocess.STDOUT,
@@ -124,29 +131,31 @@ class Instance:
         self.name = f"{shard}-{replica}"
         self.data = cluster.root / "data" / self.name
         self.server_port, self.agent_port = free_port(), free_port()
+        self.host = "127.0.0.1"
+        self.prefix: Sequence[str] = ()  # what starts its processes elsewhere, such as in a network of their own
         self.server: Process | None = None
         self.agent: Process | None = None
 
     @property
     def server_url(self) -> str:
-        return f"http://127.0.0.1:{self.server_port}"
+        return f"http://{self.host}:{self.server_port}"
 
     @property
     def agent_url(self) -> str:
-        return f"http://127.0.0.1:{self.agent_port}"
+        return f"http://{self.host}:{self.agent_port}"
 
     def start_server(self, *extra: str) -> Process:
         self.data.mkdir(parents=True, exist_ok=True)
         arguments = ["cube", "server", "--port", str(self.server_port), "--data", str(self.data)]
         arguments += ["--token-file", str(self._cluster.token_file), *extra]
-        self.server = self._cluster.run(f"server-{self.name}", arguments)
+        self.server = self._cluster.run(f"server-{self.name}", arguments, self.prefix)
         return self.server
 
     def start_agent(self, *extra: str) -> Process:
         arguments = ["cube", "agent", "--port", str(self.agent_port), "--server", self.server_url]
         arguments += ["--data", str(self.data), "--token-file", str(self._cluster.token_file)]
         arguments += ["--shard", f"{self.shard}/{self._cluster.shards}", "--watch", "0.3", *extra]
-        self.agent = self._cluster.run(f"agent-{self.name}", arguments)
+        self.agent = self._cluster.run(f"agent-{self.name}", arguments, self.prefix)
         return self.agent
 
     def server_status(self) -> dict[str, Any]:
@@ -201,8 +210,8 @@ class Cluster:
     def instance(self, shard: int, replica: int) -> Instance:
         return self.instances[shard * self.replicas + replica]
 
-    def run(self, name: str, arguments: Sequence[str]) -> Process:
-        process = Process(name, arguments, self.logs / f"{name}.log")
+    def run(self, name: str, arguments: Sequence[str], prefix: Sequence[str] = ()) -> Process:
+        process = Process(name, arguments, self.logs / f"{name}.log", prefix=prefix)
         self._processes.append(process)
         return process
 

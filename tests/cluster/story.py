@@ -120,9 +120,9 @@ class Story:
 
     def _publish(self, parent: int, announce: bool) -> int:
         version = self.define(self.truth.newest + 1, parent)
-        publish(self.repository, self.truth, version, announce=announce)
+        publish(self.repository, self.truth, version, is_announced=announce)
         return version
 
 
 def _address(instance: Instance) -> str:
-    return f"127.0.0.1:{instance.server_port}"
+    return f"{instance.host}:{instance.server_port}"

@@ -3,6 +3,7 @@ no version that is not whole."""
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,8 @@ import pytest
 from elasticctr.cube.builds import build_version
 from elasticctr.publish.repository import Repository
 from tests.cluster.single import check_not_loadable, check_version
-from tests.cluster.truth import MODEL, Truth, publish
+from tests.cluster.story import Story
+from tests.cluster.truth import MODEL, Truth, announce, publish
 from tests.unit.cube.serving import ServerProcess
 
 
@@ -54,3 +56,24 @@ def test_twice_and_out_of_order(tmp_path: Path, truth: Truth) -> None:
         check_version(server, truth, 1)
         server.activate(4)
         check_version(server, truth, 4)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(200)
+def test_announced_with_a_gap_out_of_order_and_twice(tmp_path: Path) -> None:
+    """A delta whose parent nobody has announced is not served; once it is, it is."""
+    patience = {"first_pause_s": 0.2, "longest_pause_s": 0.5}
+    with Story(tmp_path, patience=patience) as story:
+        story.begin()
+        second = story.delta(announce=False)
+        third = story.delta(second)
+        time.sleep(2)
+        story.check_everywhere(1)
+        # The missing one comes late: it fills the gap, and is no reason to step back.
+        announce(story.repository, second)
+        story.wait_live(third)
+        announce(story.repository, third)
+        announce(story.repository, third)
+        fourth = story.delta(third)
+        story.wait_live(fourth)
+        story.end(fourth)

@@ -9,6 +9,7 @@ import pytest
 
 from tests.cluster.harness import TOKEN
 from tests.cluster.load import Load
+from tests.cluster.network import Network, why_not
 from tests.cluster.proxy import Proxy
 from tests.cluster.story import PATIENT, Story
 
@@ -63,5 +64,37 @@ def test_downloads_are_slow_and_cut_again_and_again(tmp_path: Path) -> None:
         proxy.is_silent = False
         proxy.cut()
         proxy.delay_s, proxy.piece_bytes = 0.0, 65536
+        story.wait_live(version)
+        story.end(version)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_replica_behind_a_slow_cable_that_is_pulled(tmp_path: Path) -> None:
+    reason = why_not()
+    if reason:
+        pytest.skip(reason)
+    with Network() as network, Story(tmp_path, replicas=2, count=20_000, require={"straggler_s": 1.0}) as story:
+        distant = story.cluster.instance(0, 0)
+        distant.host, distant.prefix = network.inside, network.prefix
+        transfer = f"http://{network.outside}:{story.cluster.transfer_port}"
+        story.cluster.settings["address"] = transfer
+        for instance in story.cluster.instances:
+            host = ["--host", instance.host]
+            instance.start_server(*host)
+            instance.start_agent(*host, "--allow-source", transfer)
+        story.cluster.start_transfer("--host", "0.0.0.0")
+        story.base()
+        story.wait_live(1)
+        story.start_load()
+        network.slow("2mbit")
+        version = story.base()
+        story.wait_live(version)
+        network.full_speed()
+        network.pull()
+        version = story.delta()
+        story.wait_live(version, everywhere=False)
+        time.sleep(2)
+        network.plug()
         story.wait_live(version)
         story.end(version)

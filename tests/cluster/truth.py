@@ -12,6 +12,8 @@ or as none ever had it (wrong).
 
 from __future__ import annotations
 
+import hashlib
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -19,10 +21,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from elasticctr.cube.lookup import Lookup
+from elasticctr.publish.donefile import Event
 from elasticctr.publish.lease import Lease
-from elasticctr.publish.manifest import Manifest, Segment
+from elasticctr.publish.manifest import MANIFEST, Manifest, Segment, parse_manifest
 from elasticctr.publish.repository import Repository
-from elasticctr.publish.writer import VersionWriter
+from elasticctr.publish.writer import VersionWriter, append_event
 
 Places = NDArray[np.int64]
 MODEL, TABLE, DIM = "ctr", "embedding", 4
@@ -88,19 +91,28 @@ class Truth:
         return Verdict(len(places), int((bad & real).sum()), int((bad & ~real).sum()))
 
 
-def publish(repository: Repository, truth: Truth, version: int, *, announce: bool = True) -> Manifest:
+def publish(repository: Repository, truth: Truth, version: int, *, is_announced: bool = True) -> Manifest:
     """Publishes a defined version, as the trainer's publisher would."""
     written, gone = truth.changes(version)
     parent = truth.parents[version]
     rows = _Rows(truth.feasigns[written], make_rows(truth.feasigns[written], truth.writers[version][written]))
-    above = repository.manifest(MODEL, parent) if parent else None
+    above = parse_manifest(repository.store.read_bytes(f"{MODEL}/{parent}/{MANIFEST}"), "") if parent else None
     with Lease(repository.store, MODEL) as lease:
         writer = VersionWriter(repository, MODEL, version, lease)
         writer.add_table(TABLE, (Segment(name="embedding", dim=DIM),), "fp32", rows, truth.feasigns[gone])
         manifest = writer.commit("delta" if parent else "base", above, {})
-        if announce:
+        if is_announced:
             writer.announce(manifest)
     return manifest
+
+
+def announce(repository: Repository, version: int) -> None:
+    """Adds a published version's line to the donefile, once more or at last."""
+    data = repository.store.read_bytes(f"{MODEL}/{version}/{MANIFEST}")
+    manifest = parse_manifest(data, str(version))
+    digest = hashlib.sha256(data).hexdigest()
+    event = Event(0, "publish", version, manifest.kind, manifest.parent, manifest.base, digest, time.time())
+    append_event(repository, MODEL, event)
 
 
 def make_rows(feasigns: NDArray[np.uint64], writers: NDArray[np.int32]) -> NDArray[np.float32]:
