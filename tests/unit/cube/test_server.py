@@ -295,9 +295,11 @@ def test_small_lookups_in_one_packet(server: ServerProcess) -> None:
     wire = server.wire()
     rng = np.random.default_rng(5)
     asked: dict[int, tuple[str, np.ndarray]] = {}
-    for _ in range(500):
+    pool = np.concatenate([FEASIGNS[:500], ABSENT])
+    there = set(FEASIGNS.tolist())
+    for _ in range(300):
         table = str(rng.choice(["ctr/embedding", "ctr/embedding", "ctr/wide", "ctr/none"]))
-        some = rng.choice(np.concatenate([FEASIGNS[:500], ABSENT]), rng.integers(0, 20))
+        some = pool[rng.integers(0, len(pool), rng.integers(0, 20))]
         asked[wire.send(LOOKUP, some.tobytes(), table=table, time_ms=60_000)] = table, some
     for _ in range(len(asked)):
         answer = wire.receive()
@@ -306,6 +308,6 @@ def test_small_lookups_in_one_packet(server: ServerProcess) -> None:
             assert (answer.status, answer.detail) == (12, 1)
             continue
         rows, found = answer.rows()
-        np.testing.assert_array_equal(found, np.isin(some, FEASIGNS))
+        assert found.tolist() == [f in there for f in some.tolist()]
         np.testing.assert_array_equal(rows[found], rows_of(1, some[found]))
         assert not rows[~found].any() and answer.active == 1

@@ -1,0 +1,31 @@
+// One connection of a loop, and the numbers both halves of the loop (loop.cc: threads and time, loop_io.cc: bytes) go
+// by.
+#pragma once
+
+#include <memory>
+
+#include "net/loop.h"
+
+namespace elasticctr::net {
+
+inline constexpr size_t kScratchBytes = 256 * 1024;
+inline constexpr uint64_t kSecondNs = 1'000'000'000;
+
+struct Loop::Connection {
+  Fd fd;
+  ConnectionId id;
+  std::unique_ptr<Session> session;
+  Buffer in;   // what came and is not consumed
+  Buffer out;  // what the socket did not take yet
+  size_t need = 0;
+  size_t charged = 0;  // bytes counted in the budget
+  uint64_t received_ns = 0;
+  uint64_t stalled_ns = 0;   // since when half a request or an unread answer waits; 0: neither does
+  uint64_t patience_ns = 0;  // how long it may
+  uint32_t interest = EPOLLIN;
+  bool is_waiting = false;
+  bool is_closing = false;
+  bool is_lingering = false;  // our side is shut; what still comes is thrown away so that the peer reads our last words
+};
+
+}  // namespace elasticctr::net
