@@ -5,6 +5,7 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 SHELL  := /bin/bash
 SOURCES := $(shell find native CMakeLists.txt pyproject.toml constraints.txt -type f)
+BENCHMARKS := parse table tower train cube cube_build cube_swap
 CPP     := $(shell find native -name '*.h' -o -name '*.cc')
 
 .DEFAULT_GOAL := help
@@ -52,11 +53,11 @@ test-all: check test-native  ## everything, the slow suites too
 
 bench: build  ## every benchmark against its peers (an hour); BENCH=--quick for a minute each
 	mkdir -p .bench/results
-	set -o pipefail; for name in parse table tower train; do \
+	set -o pipefail; for name in $(BENCHMARKS); do \
 	    $(BIN)/python benchmarks/$$name.py $(BENCH) | tee .bench/results/$$name.txt || exit 1; done
-	$(BIN)/python benchmarks/report.py $(foreach name,parse table tower train,.bench/results/$(name).txt)
+	$(BIN)/python benchmarks/report.py $(foreach name,$(BENCHMARKS),.bench/results/$(name).txt)
 
-demo: build  ## synth, inspect, train, evaluate, report: the whole way on this machine
+demo: build  ## a log, two models, a published version, 2 x 2 cube servers, a delta under load, a rollback
 	$(BIN)/elasticctr demo
 
 clean:  ## remove everything the other targets made

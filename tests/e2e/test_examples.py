@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
@@ -19,11 +21,14 @@ def run(*command: str | Path, cwd: Path) -> str:
     return done.stdout
 
 
-def test_first_run_then_from_python(tmp_path: Path) -> None:
+@pytest.mark.timeout(300)
+def test_first_run_then_from_python_then_publish(tmp_path: Path) -> None:
     run(EXAMPLES / "01-first-run" / "run.sh", cwd=tmp_path)
     assert (tmp_path / "runs" / "first" / "report.html").exists()
     assert (tmp_path / "scores.parquet").exists()
     assert "AUC 0." in run(sys.executable, EXAMPLES / "02-from-python" / "train.py", "log", cwd=tmp_path)
+    published = run(EXAMPLES / "04-publish-and-look-up" / "run.sh", cwd=tmp_path)
+    assert "ctr\t2\tdelta\t1" in published
 
 
 def test_own_model(tmp_path: Path) -> None:

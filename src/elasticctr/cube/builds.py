@@ -12,6 +12,7 @@ from elasticctr.cube.build import Advance, BuildOptions, BuildResult, Target, bu
 from elasticctr.cube.version_source import ChainSource, VersionSource
 from elasticctr.data.sources import open_store
 from elasticctr.errors import ConfigError, NotFound
+from elasticctr.publish.donefile import DONEFILE
 from elasticctr.publish.interchange import open_rows
 from elasticctr.publish.manifest import MANIFEST
 from elasticctr.publish.repository import Repository
@@ -56,8 +57,8 @@ def build_files(
 
 
 def find_version(location: str, model: str | None, version: int | None) -> tuple[Repository, str, int] | None:
-    """The published version a location names: REPO/MODEL/VERSION, or REPO with a model and, if it is not the live one,
-    a version. None if the location is no part of a repository."""
+    """The published version a location names: REPO/MODEL/VERSION, REPO/MODEL, or REPO with a model; without a number
+    the live one. None if the location is no part of a repository."""
     parent, _, name = location.rstrip("/").rpartition("/")
     root, _, owner = parent.rpartition("/")
     if name.isdigit() and owner and open_store(location).exists(MANIFEST):
@@ -65,6 +66,11 @@ def find_version(location: str, model: str | None, version: int | None) -> tuple
         if model not in (None, owner) or version not in (None, int(name)):
             raise ConfigError(f"{location} is version {name} of {owner}; leave out --model and --version")
         return given, owner, int(name)
+    if name and open_store(location).exists(DONEFILE):
+        if model not in (None, name):
+            raise ConfigError(f"{location} is model {name}; leave out --model")
+        repository = Repository(parent or ".")
+        return repository, name, version or repository.live(name).version
     repository = Repository(location)
     models = repository.models()
     if not models:

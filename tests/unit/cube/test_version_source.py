@@ -115,6 +115,11 @@ def test_locations_of_versions(tmp_path: Path) -> None:
     found = find_version(f"{repository}/ctr/1", None, None)
     assert found is not None
     assert found[1:] == ("ctr", 1)
+    live = find_version(f"{repository}/ctr", None, None)
+    assert live is not None
+    assert live[1:] == ("ctr", 2)
+    with pytest.raises(ConfigError, match="leave out --model"):
+        find_version(f"{repository}/ctr", "x", None)
     found = find_version(repository, None, None)
     assert found is not None
     assert found[1:] == ("ctr", 2)
