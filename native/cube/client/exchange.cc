@@ -17,7 +17,12 @@ struct Exchange::LegState {
   uint64_t tried = 0;
   Clock::time_point last_start, retry_at = Clock::time_point::max();
   Failure last{Code::kUnavailable, Retry::kOtherReplica, false, wire::Detail::kNone, 0, ""};
-  std::string notes;
+  std::string notes;  // what replicas did, for the error's message
+
+  void Note(const std::string& what) {
+    if (notes.find(what) != std::string::npos) return;  // tried again to the same end
+    notes += (notes.empty() ? "" : "; ") + what;
+  }
 };
 
 namespace {
@@ -241,7 +246,7 @@ void Exchange::Fail(Attempt& attempt, const Failure& failure) {
     --state.attempts;
     return StartOn(leg, number, true, is_backup);
   }
-  state.notes += (state.notes.empty() ? "" : "; ") + replica.address() + " " + failure.message;
+  state.Note(replica.address() + " " + failure.message);
   state.saw_no_version |= failure.detail == wire::Detail::kNoVersion;
   state.last = failure;
   if (failure.is_replicas_fault) Blame(replica);
@@ -278,8 +283,8 @@ void Exchange::GiveUp(size_t leg) {
     Attempt& attempt = *attempts_[i];
     if (attempt.leg != leg || !attempt.is_open()) continue;
     if (now_ >= deadline_) {
-      state.notes += (state.notes.empty() ? "" : "; ") + attempt.replica->address() + " did not answer in " +
-                     std::to_string(MsBetween(attempt.started, now_)) + " ms";
+      state.Note(attempt.replica->address() + " did not answer in " + std::to_string(MsBetween(attempt.started, now_)) +
+                 " ms");
       error.code = Code::kDeadlineExceeded;
       error.detail = wire::Detail::kNone;
       if (now_ - attempt.started >= kPatience) Blame(*attempt.replica);
