@@ -1,5 +1,5 @@
-"""An older installation's own files: transfer.conf, donefiles and SequenceFiles on a static file server, and clients that
-ask shard `feasign % shard_num` over HTTP."""
+"""An older installation's own files: transfer.conf, donefiles and SequenceFiles on a static file server, and clients
+that ask shard `feasign % shard_num` over HTTP."""
 
 from __future__ import annotations
 

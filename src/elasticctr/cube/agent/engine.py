@@ -26,6 +26,7 @@ from elasticctr.errors import (
     FailedPrecondition,
     InternalError,
     NotFound,
+    Unavailable,
 )
 
 
@@ -79,8 +80,8 @@ class Engine:
         if version == status.active:
             raise FailedPrecondition(f"version {version} of {model} is active; activate another one first")
         job = self.jobs.latest(model)
-        if job is not None and job.is_running and job.version == version:
-            raise FailedPrecondition(f"version {version} of {model} is being prepared; cancel that first")
+        if job is not None and job.is_running:
+            raise Unavailable(f"version {job.version} of {model} is being prepared; retire afterwards", 1.0)
         self.server.retire(model, check_version(version))
         with self._retiring:
             self.shelf.mark_retired(model, version)

@@ -36,7 +36,8 @@ class Lease:
         return max(0.0, self._expires_s - time.monotonic())
 
     def take(self, owner: object, epoch: object, ttl_s: object) -> dict[str, Any]:
-        """Grants or renews it. Raises FailedPrecondition while another owner has it or had a higher epoch."""
+        """Grants or renews it, and tells who had it before. Raises FailedPrecondition while another owner has it, or
+        if it was granted with a higher epoch."""
         if not isinstance(owner, str) or not 1 <= len(owner) <= 64 or not owner.isprintable():
             raise DataError("a lease needs an owner: a name of at most 64 characters")
         if isinstance(epoch, bool) or not isinstance(epoch, int) or not 1 <= epoch < 1 << 63:
@@ -47,11 +48,12 @@ class Lease:
             self._refuse_others(owner)
             if epoch < self.epoch or (epoch == self.epoch and owner != self.owner):
                 raise self._outdated(owner, epoch)
+            before = self.owner
             if (owner, epoch) != (self.owner, self.epoch):
                 write_json(self._path, {"owner": owner, "epoch": epoch})
                 self.owner, self.epoch = owner, epoch
             self._expires_s = time.monotonic() + ttl_s
-            return self.describe()
+            return {**self.describe(), "before": before}
 
     def release(self, owner: object) -> dict[str, Any]:
         with self._lock:

@@ -170,4 +170,12 @@ class Shelf:
         gone = [version for version in held if version not in needed]
         for version in gone:
             self.discard(model, version)
+        self._drop_abandoned(model, max(in_use, default=0))
         return gone
+
+    def _drop_abandoned(self, model: str, newest: int) -> None:
+        """Downloads of versions that others have overtaken. REQUIRES: none of them is running."""
+        folder = self._incoming / model
+        for path in folder.iterdir() if folder.is_dir() else ():
+            if path.name.isdigit() and int(path.name) < newest:
+                shutil.rmtree(path, ignore_errors=True)

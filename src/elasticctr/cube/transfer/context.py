@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from elasticctr.cube.control.watch import Watch
@@ -16,6 +16,13 @@ from elasticctr.cube.transfer.settings import TransferSettings
 from elasticctr.errors import Corruption
 
 
+@dataclass(slots=True)
+class Term:
+    """The epoch a turn began with. Should another transfer have been in charge since, agents refuse its orders."""
+
+    epoch: int = 0
+
+
 @dataclass(frozen=True, slots=True)
 class Context:
     """`root` is where agents find the builds: a URL of this transfer, or a directory."""
@@ -26,6 +33,16 @@ class Context:
     fleet: Fleet
     builds: Builds
     root: str
+    term: Term = field(default_factory=Term)
+
+    @property
+    def lease(self) -> dict[str, Any]:
+        """What orders carry."""
+        return {"owner": self.fleet.owner, "epoch": self.term.epoch}
+
+    @property
+    def is_in_charge(self) -> bool:
+        return self.fleet.is_leading and self.fleet.epoch == self.term.epoch
 
     def links(self, version: int, identity: str) -> list[Link]:
         """The chain of a version. Raises Corruption if it is not the one that was announced."""
@@ -45,11 +62,11 @@ class Context:
     def request(self, steps: Sequence[dict[str, Any]], instance: Instance) -> dict[str, Any]:
         """The body of a prepare."""
         body = prepare_request(self.model, steps, instance, self.fleet.shards, self.root)
-        return {**body, "lease": self.fleet.lease}
+        return {**body, "lease": self.lease}
 
     def order(self, version: int) -> dict[str, Any]:
         """The body of an activate or retire."""
-        return {"model": self.model, "version": version, "lease": self.fleet.lease}
+        return {"model": self.model, "version": version, "lease": self.lease}
 
     def holding(self, instance: Instance) -> Holding:
         return instance.snapshot.models.get(self.model, Holding())

@@ -13,6 +13,7 @@ from elasticctr.publish import Event, Manifest, Repository
 from elasticctr.publish.donefile import DONEFILE
 
 _RECHECK_POLLS = 10
+_KEPT_CHAINS = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +56,7 @@ class RepositoryFeed:
     def __init__(self, url: str) -> None:
         self.repository = Repository(url)
         self._seen: dict[str, tuple[int, Announcement | None, bool]] = {}
+        self._chains: dict[tuple[str, int], list[Link]] = {}
         self._polls = 0
 
     def wanted(self, model: str) -> Announcement | None:
@@ -72,14 +74,28 @@ class RepositoryFeed:
         return found
 
     def chain(self, model: str, version: int) -> list[Link]:
-        events = {event.version: event for event in self.repository.events(model)}
-        return [_link(manifest, events) for manifest in self.repository.chain(model, version)]
+        """Versions never change, so a chain is read once: over a network that is many requests."""
+        known = self._chains.get((model, version))
+        if known is None:
+            events = {event.version: event for event in self.repository.events(model)}
+            known = [_link(manifest, events) for manifest in self.repository.chain(model, version)]
+            while len(self._chains) >= _KEPT_CHAINS:
+                self._chains.pop(next(iter(self._chains)))
+            self._chains[model, version] = known
+        return known
 
     def pin(self, model: str, name: str, versions: list[int], ttl_s: float) -> None:
         self.repository.pin(model, name, versions, ttl_s)
 
+    def _forget_changed(self, model: str, digests: dict[int, str]) -> None:
+        """A repository that was made anew has other versions under the same numbers."""
+        for (name, version), links in list(self._chains.items()):
+            if name == model and digests.get(version) != links[-1].identity:
+                self._chains.pop((name, version), None)
+
     def _choose(self, model: str) -> tuple[Announcement | None, bool]:
         events = self.repository.events(model)
+        self._forget_changed(model, {event.version: event.manifest_sha256 for event in events})
         has_doubts = False
         while events:
             event = last_wanted(events)

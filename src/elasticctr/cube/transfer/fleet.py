@@ -37,6 +37,7 @@ class Fleet:
         ]
         self.shards = len(settings.shards)
         self.epoch = 0
+        self.takeovers = 0  # times agents were found that another transfer had fed meanwhile
         self._refusals: dict[str, str] = {}  # by agent: whose lease it has; any makes this transfer stand by
         self._patience = patience
         self._path = notes / "epoch.json"
@@ -69,18 +70,14 @@ class Fleet:
             thread.join(timeout=1.0)
 
     @property
-    def lease(self) -> dict[str, Any]:
-        """What requests that change something carry."""
-        return {"owner": self.owner, "epoch": self.epoch}
-
-    @property
     def holder(self) -> str:
         """Why this transfer stands by; empty: it does not."""
         return next(iter(list(self._refusals.values())), "")
 
     @property
     def is_leading(self) -> bool:
-        return not self._refusals
+        """Whether every agent that answers has granted its lease with the present epoch."""
+        return not self._refusals and all(one.name in self._leased_s for one in self.usable())
 
     def usable(self) -> list[Instance]:
         return [instance for instance in self.instances if instance.snapshot.is_usable]
@@ -112,17 +109,21 @@ class Fleet:
             return
         body = {"owner": self.owner, "epoch": self.epoch, "ttl_s": self._patience.lease_s}
         try:
-            instance.post("/v1/lease", body)
-            self._leased_s[instance.name] = now_s
+            before = instance.post("/v1/lease", body).get("before")
+            if before and before != self.owner:
+                self.takeovers += 1
+            if body["epoch"] == self.epoch:
+                self._leased_s[instance.name] = now_s
         except FailedPrecondition as e:
             lease = instance.get("/v1/status").get("lease", {})
             if _is_of_another(lease, self.owner):
                 self._refusals[instance.name] = str(e)
                 return
             # Free, but granted to somebody after us: only a higher epoch will do, and then everywhere.
-            self._raise_epoch(int(lease.get("epoch", 0)) + 1)
             self._leased_s.clear()
-            instance.wake()
+            self._raise_epoch(int(lease.get("epoch", 0)) + 1)
+            for one in self.instances:
+                one.wake()
 
     def _stand_by(self, instance: Instance) -> None:
         """Takes nothing while another transfer works, and keeps nothing from it."""

@@ -134,7 +134,7 @@ class Preparation:
     def _prepare(self, instance: Instance, compacted: bool) -> None:
         if not instance.snapshot.is_usable and not instance.refresh(self._patience.call_s + 1).is_usable:
             raise why_unusable(instance)
-        body = {**self._request(instance, compacted), "lease": self._fleet.lease}
+        body = self._request(instance, compacted)
         job = instance.post("/v1/prepare", body)
         pause_s = _POLL_S
         while job["state"] != "ready":

@@ -8,6 +8,7 @@ from __future__ import annotations
 import copy
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
@@ -49,13 +50,17 @@ class ModelRollout:
         self._woken = threading.Event()
         self._watch: Watch | None = None
         self._gives_way = False
+        self._takeovers = 0
 
     def turn(self) -> None:
         """As many steps as can be done now. Errors of the tree end here: in the history, or as `trouble`."""
         try:
             if not self._context.fleet.is_leading:
-                self.trouble = f"standing by: {self._context.fleet.holder}"
+                self.trouble = f"standing by: {self._context.fleet.holder or 'the lease is being taken'}"
                 return
+            self._context.term.epoch = self._context.fleet.epoch
+            if self._takeovers != self._context.fleet.takeovers:
+                self._adopt()
             if self.journal.state == "idle":
                 self._begin()
             if self.journal.state == "building":
@@ -105,6 +110,28 @@ class ModelRollout:
             self._file.save(changed)
             self.journal = changed
 
+    def _adopt(self) -> None:
+        """Another transfer was in charge meanwhile: what is live is what the servers say, not this journal."""
+        fleet = self._context.fleet
+        takeovers = fleet.takeovers
+        fleet.refresh()
+        holdings = [self._context.holding(instance) for instance in fleet.usable()]
+        if not holdings:
+            raise Unavailable("no agent answers; what is live is not known")
+        found = Counter((one.active, one.versions[one.active].identity or "") for one in holdings if one.active)
+
+        def adopt(journal: Journal) -> None:
+            if journal.rollout is not None:
+                journal.finish("superseded", "another transfer was in charge meanwhile")
+            if found:
+                (active, identity), _ = found.most_common(1)[0]
+                journal.previous = journal.previous if active == journal.live else journal.live
+                journal.live, journal.live_identity = active, identity
+            journal.handled = ""
+
+        self._change(adopt)
+        self._takeovers = takeovers
+
     def _begin(self) -> None:
         journal, wanted = self.journal, self._context.feed.wanted(self.model)
         request = journal.request
@@ -151,7 +178,7 @@ class ModelRollout:
             if self._gives_way:
                 self._cancel_jobs()
                 self._abandon("superseded", e)
-            elif not self._context.fleet.is_leading:
+            elif not self._context.is_in_charge:
                 raise
             elif isinstance(e, _LASTING) or self.journal.retries >= self._context.settings.patience.retries:
                 self._abandon("failed", e)
@@ -164,7 +191,7 @@ class ModelRollout:
     def _cancel_jobs(self) -> None:
         """Agents do one thing at a time: what comes next must not wait for what nobody wants any more."""
         fleet = self._context.fleet
-        order = {"model": self.model, "lease": fleet.lease}
+        order = {"model": self.model, "lease": self._context.lease}
         fleet.each(fleet.usable(), lambda instance: instance.post("/v1/cancel", order))
 
     def _abandon(self, outcome: Outcome, error: ElasticCTRError) -> None:
@@ -236,6 +263,12 @@ class ModelRollout:
     def _look_for_newer(self, rollout: Rollout, stop: threading.Event) -> None:
         """A rollout that gets nowhere must not keep a newer version from the servers, nor any a rollback."""
         while not stop.wait(max(self._context.settings.poll_s, 0.2)):
+            if not self._context.is_in_charge:
+                # Agents refuse what is sent now; the next turn begins with what they say.
+                with self._lock:
+                    if self._watch is not None:
+                        self._watch.cancel()
+                return
             try:
                 newer = self._context.feed.wanted(self.model)
             except ElasticCTRError:
@@ -257,7 +290,7 @@ class ModelRollout:
         context, rollout = self._context, _current(self.journal)
         deadline_s = time.monotonic() + context.settings.patience.activate_s
         waiting, pause_s = set(rollout.ready), 0.05
-        while waiting and context.fleet.is_leading:
+        while waiting and context.is_in_charge:
             targets = [one for one in context.fleet.instances if one.name in waiting]
             answers = context.fleet.each(targets, lambda one: one.post("/v1/activate", context.order(rollout.version)))
             # NotFound: its server was restarted and has lost the version; it is mended when all is done.
@@ -268,7 +301,7 @@ class ModelRollout:
                 break
             time.sleep(pause_s)
             pause_s = min(2 * pause_s, 1.0)
-        if not context.fleet.is_leading:
+        if not context.is_in_charge:
             raise FailedPrecondition(f"standing by: {context.fleet.holder}")
         self._verify(rollout)
 

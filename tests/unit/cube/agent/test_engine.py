@@ -190,6 +190,17 @@ def test_retiring_keeps_the_files_a_kept_version_stands_on(bench: Bench) -> None
     assert sorted(bench.server.models["ctr"]) == [3, 4]
 
 
+def test_retiring_clears_downloads_that_were_overtaken(bench: Bench) -> None:
+    for version in (1, 3):
+        make_build(bench.builds, version=version)
+        prepare(bench, bench.request(version))
+        bench.engine.activate("ctr", version)
+    for version in (2, 4):
+        (bench.data / f".incoming/ctr/{version}").mkdir(parents=True)
+    bench.engine.retire("ctr", 1)
+    assert [path.name for path in (bench.data / ".incoming/ctr").iterdir()] == ["4"]
+
+
 def test_the_active_version_cannot_be_retired(bench: Bench) -> None:
     make_build(bench.builds)
     prepare(bench, bench.request(1))

@@ -379,6 +379,39 @@ def test_a_transfer_that_slept_is_fenced_off(bed: Bed) -> None:
     time.sleep(2.5)
     second, taking = bed.transfer("other", patience={"lease_s": 60})
     bed.turn_until(taking, lambda: second.fleet.is_leading and taking.journal.live == 1)
-    order = {"model": "ctr", "version": 1, "lease": first.fleet.lease}
+    order = {"model": "ctr", "version": 1, "lease": {"owner": first.fleet.owner, "epoch": first.fleet.epoch}}
     with pytest.raises(FailedPrecondition, match="take the lease again"):
         first.fleet.instances[0].post("/v1/activate", order)
+
+
+def test_a_decision_overtaken_by_another_transfer_is_not_carried_out_later(
+    bed: Bed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lease = {"lease_s": 2.0}
+    first, rollout = bed.transfer(patience=lease)
+    bed.feed.publish(1)
+    rollout.turn()
+    save = JournalFile.save
+
+    def crash_at_decision(self: JournalFile, journal: Any) -> None:
+        save(self, journal)
+        if journal.state == "activating":
+            raise Crash
+
+    bed.feed.publish(2)
+    monkeypatch.setattr(JournalFile, "save", crash_at_decision)
+    with pytest.raises(Crash):
+        rollout.turn()
+    monkeypatch.setattr(JournalFile, "save", save)
+    bed.crash(first)
+    second, other = bed.transfer("other", patience=lease)
+    bed.feed.publish(3)
+    bed.turn_until(other, lambda: bed.active() == [3] * 4)
+    bed.crash(second)
+    for server in bed.servers:
+        server.calls.clear()
+    _, again = bed.transfer(patience=lease)
+    assert again.journal.state == "activating"
+    bed.turn_until(again, lambda: again.journal.live == 3 and again.journal.state == "idle")
+    assert bed.active() == [3] * 4
+    assert not [call for server in bed.servers for call in server.calls if call[:1] == ("activate",) and call[2] != 3]
