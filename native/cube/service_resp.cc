@@ -30,11 +30,11 @@ inline void CopyLoosely(uint8_t* to, const uint8_t* from, size_t n) {
 }  // namespace
 
 net::Step RespSession::Consume(const uint8_t* data, size_t size, uint64_t, net::Buffer* out) {
-  net::RespLimits limits{worker_->limits().max_keys + 1, kArgumentBytes, worker_->limits().max_body_bytes};
-  // As Redis does: whoever has not shown the secret gets room for a secret.
-  if (!is_trusted_) limits = {16, 8 * 1024, 64 * 1024};
   net::Step step;
   while (true) {
+    net::RespLimits limits{worker_->limits().max_keys + 1, kArgumentBytes, worker_->limits().max_body_bytes};
+    // As Redis does: whoever has not shown the secret gets room for a secret.
+    if (!is_trusted_) limits = {16, 8 * 1024, 64 * 1024};
     auto result = reader_.Read(data + step.consumed, size - step.consumed, limits);
     if (result == net::RespReader::Result::kMore) break;
     if (result == net::RespReader::Result::kBad) {
@@ -68,7 +68,7 @@ bool RespSession::Serve(net::Buffer* out) {
     if (name == std::string_view("GET") && reader_.count() == 2) {
       size_t table = 0;
       uint64_t feasign = 0;
-      if (gets_.empty()) worker_->catalog();
+      if (gets_.empty()) Rebind();
       if (!ParseKey(reader_.argument(1), &table, &feasign)) {
         FlushGets(out);
         FailKey(reader_.argument(1), out);
@@ -87,6 +87,20 @@ bool RespSession::Serve(net::Buffer* out) {
     }
   }
   return ServeOther(name, out);
+}
+
+void RespSession::Rebind() {
+  worker_->catalog();
+  const size_t tables = worker_->tables().size();
+  if (selected_ < tables && (selected_hash_ == 0 || worker_->table_hash(selected_) == selected_hash_)) {
+    selected_hash_ = worker_->table_hash(selected_);
+    return;
+  }
+  if (selected_hash_ == 0) return;
+  selected_ = kNoTable;
+  for (size_t i = 0; i < tables; ++i) {
+    if (worker_->table_hash(i) == selected_hash_) selected_ = i;
+  }
 }
 
 void RespSession::FlushGets(net::Buffer* out) {
@@ -109,7 +123,7 @@ void RespSession::FlushGets(net::Buffer* out) {
 }
 
 void RespSession::ServeMget(net::Buffer* out) {
-  worker_->catalog();
+  Rebind();
   const size_t n = reader_.count() - 1, before = out->size();
   net::RespWriter(out, version_).Array(n);
   size_t table = kNoTable;
@@ -143,7 +157,7 @@ void RespSession::ServeMget(net::Buffer* out) {
 }
 
 void RespSession::ServeExists(net::Buffer* out) {
-  worker_->catalog();
+  Rebind();
   size_t count = 0;
   for (size_t i = 1; i < reader_.count(); ++i) {
     size_t table = 0, row_bytes, hits = 0;
@@ -162,7 +176,7 @@ void RespSession::ServeExists(net::Buffer* out) {
 std::optional<Miss> RespSession::Search(size_t table, const uint64_t* keys, size_t n, uint8_t* found,
                                         const uint8_t** rows, size_t* row_bytes, size_t* hits) {
   if (table >= worker_->tables().size()) return worker_->tables().empty() ? Miss::kNothingActive : Miss::kNoTable;
-  const Worker::Target& target = worker_->Find(worker_->table_hash(table), 0);
+  const Worker::Target& target = worker_->FindHere(worker_->table_hash(table), 0);
   if (target.found.view == nullptr) return worker_->Explain(target.found, 0);
   *row_bytes = target.found.view->info().row_bytes;
   if (!worker_->budget().HasRoomFor(n * *row_bytes)) return Miss::kOverloaded;
@@ -233,7 +247,7 @@ size_t RespSession::FindTable(std::string_view name) const {
 
 TableCells* RespSession::CellsOf(size_t table) {
   if (table >= worker_->tables().size()) return &worker_->cells().no_table;
-  return worker_->Find(worker_->table_hash(table), 0).cells;
+  return worker_->FindHere(worker_->table_hash(table), 0).cells;
 }
 
 void RespSession::FailKey(std::string_view key, net::Buffer* out) {

@@ -46,6 +46,8 @@ class RespSession : public net::Session {
   void ServeCommandList(net::RespWriter* writer);
   std::string Info();
 
+  // Takes the newest catalog for the next command and finds the selected table in it: numbers may have moved.
+  void Rebind();
   // Looks up the GETs that wait.
   void FlushGets(net::Buffer* out);
   // Looks up at most kTogether keys of one table and appends their values; counts them, not the request.
@@ -65,7 +67,8 @@ class RespSession : public net::Session {
   net::RespReader reader_;
   std::vector<uint64_t> gets_;  // GETs that wait to be looked up together
   size_t gets_table_ = 0;
-  size_t selected_ = 0;
+  size_t selected_ = 0;         // number of the selected table in the catalog now
+  uint64_t selected_hash_ = 0;  // which table that is; 0: none was there yet
   std::string name_;
   int version_ = 2;
   bool is_trusted_;

@@ -70,10 +70,10 @@ bool RespSession::ServeOther(std::string_view name, net::Buffer* out) {
   } else if (name == "SELECT") {
     ServeSelect(&writer);
   } else if (name == "DBSIZE") {
-    worker_->catalog();
+    Rebind();
     int64_t rows = 0;
     if (selected_ < worker_->tables().size()) {
-      const Worker::Target& target = worker_->Find(worker_->table_hash(selected_), 0);
+      const Worker::Target& target = worker_->FindHere(worker_->table_hash(selected_), 0);
       if (target.found.view != nullptr) rows = static_cast<int64_t>(target.found.view->rows());
     }
     writer.Number(rows);
@@ -96,7 +96,7 @@ bool RespSession::ServeOther(std::string_view name, net::Buffer* out) {
 }
 
 void RespSession::ServeSelect(net::RespWriter* writer) {
-  worker_->catalog();
+  Rebind();
   std::string_view text = reader_.argument(1);
   size_t index = 0;
   auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), index);
@@ -105,6 +105,7 @@ void RespSession::ServeSelect(net::RespWriter* writer) {
   if (!is_number || (index != 0 && index >= worker_->tables().size()))
     return writer->Error("ERR DB index is out of range");
   selected_ = index;
+  selected_hash_ = index < worker_->tables().size() ? worker_->table_hash(index) : 0;
   writer->Simple("OK");
 }
 
@@ -240,7 +241,7 @@ std::string RespSession::Info() {
   text += "\r\n\r\n# Persistence\r\nloading:" + std::to_string(worker_->tables().empty() ? 1 : 0) +
           "\r\n\r\n# Keyspace\r\n";
   for (size_t i = 0; i < worker_->tables().size(); ++i) {
-    const Worker::Target& target = worker_->Find(worker_->table_hash(i), 0);
+    const Worker::Target& target = worker_->FindHere(worker_->table_hash(i), 0);
     if (target.found.view == nullptr) continue;
     text += "db" + std::to_string(i) + ":keys=" + std::to_string(target.found.view->rows()) +
             ",expires=0,avg_ttl=0,table=" + worker_->tables()[i] + ",version=" + std::to_string(target.found.version) +

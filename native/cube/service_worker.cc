@@ -42,8 +42,8 @@ const Catalog* Worker::catalog() {
   return catalog_.get();
 }
 
-const Worker::Target& Worker::Find(uint64_t table_hash, uint64_t version) {
-  const Catalog* catalog = this->catalog();
+const Worker::Target& Worker::FindHere(uint64_t table_hash, uint64_t version) {
+  const Catalog* catalog = catalog_.get();
   if (has_last_ && table_hash == last_hash_ && version == last_version_) return last_;
   last_ = {};
   if (catalog != nullptr) last_.found = catalog->Find(table_hash, version);

@@ -35,7 +35,12 @@ class Worker {
     TableCells* cells;
   };
   // A table in a version (0: the active one). The same request again costs no search.
-  const Target& Find(uint64_t table_hash, uint64_t version);
+  const Target& Find(uint64_t table_hash, uint64_t version) {
+    catalog();
+    return FindHere(table_hash, version);
+  }
+  // The same in the catalog as it was last taken: several calls for one command see the same versions.
+  const Target& FindHere(uint64_t table_hash, uint64_t version);
   // Why a target has no view. REQUIRES: found is what Find gave for this version last.
   Miss Explain(const Catalog::Found& found, uint64_t version) const;
   // Counts lookups of `keys` feasigns each, and feasigns and how many of them were found.

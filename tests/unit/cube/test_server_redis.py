@@ -166,10 +166,18 @@ def test_redis_benchmark(server: ServerProcess, what: list[str]) -> None:
     assert "rps" in done.stdout and "rror" not in done.stdout + done.stderr
 
 
-def test_data_directory_is_a_path(tmp_path: Path) -> None:
+def test_a_selected_table_stays_selected(tmp_path: Path) -> None:
+    """Other models that come and go move the numbers, not what a connection chose."""
     data = tmp_path / "data"
-    data.mkdir()
+    write_version(data, 3, SMALL)
+    write_version(data, 8, SMALL, model="before")
     with ServerProcess(data) as server, redis.Redis(port=server.port) as client:
         assert client.ping()
         with pytest.raises(redis.BusyLoadingError):
             client.get(1)
+        server.activate(3)
+        assert client.get(1) == value(3, 1)
+        server.activate(8, model="before")
+        assert client.get(1) == value(3, 1)
+        with redis.Redis(port=server.port) as other:
+            assert other.get(1) == value(8, 1)
