@@ -4,6 +4,7 @@ asked for, `<to>/<table>/donefile/base.txt` or `patch.txt` with a line that name
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 
@@ -57,11 +58,13 @@ def export_version(
         store = open_store(to)
         gone = write_gone(store, f"{table}/{version}/{GONE}", rows.gone())
         name = f"{table}/donefile/{BASE if is_base else PATCH}" if donefile else None
-        directory = f"{store.url}/{table}/{version}"
+        # Whoever reads the donefile does so from another directory.
+        root = store.url if "://" in store.url else str(Path(store.url).absolute())
+        directory = f"{root}/{table}/{version}"
         if name is not None:
             key = version if is_base else manifest.base
             append_donefile(store, name, DoneLine(str(version), str(key), directory))
-        exported.append(Exported(table, directory, files, count, gone, name and f"{store.url}/{name}"))
+        exported.append(Exported(table, directory, files, count, gone, name and f"{root}/{name}"))
     return exported
 
 

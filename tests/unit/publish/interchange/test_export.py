@@ -92,6 +92,13 @@ def test_whole_is_the_newest_row_of_each_feasign(repo: Path, tmp_path: Path) -> 
     assert (tmp_path / "out/main/donefile/base.txt").exists()
 
 
+def test_a_donefile_names_an_absolute_directory(repo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    run(f"{repo}/ctr/1", "--to", "out", "--donefile")
+    (line,) = parse_donefile((tmp_path / "out/main/donefile/base.txt").read_bytes()).lines
+    assert line.input == str(tmp_path / "out/main/1")
+
+
 def test_quantised_rows_are_within_a_step(repo: Path, tmp_path: Path) -> None:
     run(f"{repo}/ctr/1", "--to", str(tmp_path / "out"), "--quantise")
     rows, _ = read(tmp_path / "out/main/1", "min_max")
