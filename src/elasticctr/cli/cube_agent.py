@@ -19,7 +19,9 @@ _UNITS = {"": 1, "k": 10**3, "K": 10**3, "M": 10**6, "G": 10**9}
 def agent(
     server: Annotated[str, typer.Option(help="Address of the cube server it stands beside.")],
     data: Annotated[Path, typer.Option(help="Directory the server reads (its --data); on the same disk.")],
-    port: Annotated[int, typer.Option(help="Port to listen on; 0 takes a free one and prints it.")] = 8001,
+    port: Annotated[
+        int, typer.Option(min=0, max=65535, help="Port to listen on; 0 takes a free one and prints it.")
+    ] = 8001,
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
     token_file: Annotated[
         Path | None, typer.Option(help="File whose first line is the secret shared by transfer, agents and servers.")
@@ -30,8 +32,12 @@ def agent(
         typer.Option(help="URL or directory versions may be fetched from; repeatable. Default: loopback addresses."),
     ] = None,
     rate_limit: Annotated[str | None, typer.Option(help="Most bytes per second fetched, such as 100MB/s.")] = None,
-    job_timeout: Annotated[float, typer.Option(help="Seconds one version may take to arrive and load.")] = 3600.0,
-    watch: Annotated[float, typer.Option(help="Seconds between two looks at whether the server lost its data.")] = 1.0,
+    job_timeout: Annotated[
+        float, typer.Option(min=1, help="Seconds one version may take to arrive and load.")
+    ] = 3600.0,
+    watch: Annotated[
+        float, typer.Option(min=0.05, help="Seconds between two looks at whether the server lost its data.")
+    ] = 1.0,
     tls_cert: Annotated[Path | None, typer.Option(help="Certificate (PEM) to serve HTTPS with.")] = None,
     tls_key: Annotated[Path | None, typer.Option(help="Private key (PEM) of --tls-cert.")] = None,
     tls_ca: Annotated[

@@ -13,7 +13,9 @@ from elasticctr.obs import console
 
 def transfer(
     config: Annotated[Path, typer.Option(help="transfer.yaml, or the transfer.conf of an older installation.")],
-    port: Annotated[int, typer.Option(help="Port to listen on; 0 takes a free one and prints it.")] = 8099,
+    port: Annotated[
+        int, typer.Option(min=0, max=65535, help="Port to listen on; 0 takes a free one and prints it.")
+    ] = 8099,
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
     poll: Annotated[float | None, typer.Option(help="Seconds between two looks at the donefile.")] = None,
     address: Annotated[

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from elasticctr.errors import Corruption, ElasticCTRError, InternalError, NotFound
+from elasticctr.errors import ConfigError, Corruption, ElasticCTRError, InternalError, NotFound
 
 _DISK_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
@@ -21,6 +21,10 @@ def is_disk_full(error: OSError) -> bool:
 
 def explain_write(error: OSError, path: Path) -> ElasticCTRError:
     """An operating system's refusal to write as one of ours."""
+    if isinstance(error, (FileExistsError, NotADirectoryError)):
+        return ConfigError(f"{path}: a file is where a directory belongs; name another place")
+    if isinstance(error, PermissionError):
+        return ConfigError(f"{path}: permission denied; make it writable for this user")
     if is_disk_full(error):
         return InternalError(
             f"{path}: the disk is full ({error.strerror}); make room, nothing that is served was touched"

@@ -100,7 +100,7 @@ def check_url(url: str) -> str:
         parsed = httpx.URL(url)
     except (httpx.InvalidURL, TypeError) as e:
         raise ConfigError(f"{url!r} is not a URL: {e}") from None
-    if parsed.scheme not in ("http", "https") or not parsed.host:
+    if parsed.scheme not in ("http", "https") or not parsed.host or not 0 < (parsed.port or 80) < 65536:
         raise ConfigError(f"{url!r}: expected an address such as http://127.0.0.1:8001")
     return url.rstrip("/")
 

@@ -210,8 +210,16 @@ def _listen(host: str, port: int) -> socket.socket:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind((host, port))
         listener.listen(1024)
+    except socket.gaierror as e:
+        raise ConfigError(
+            f"cannot listen at {host!r}: {e.strerror}; give an address of this machine as --host"
+        ) from None
     except OSError as e:
-        raise Unavailable(f"cannot listen at {host}:{port}: {e.strerror or e}; choose another --port") from None
+        raise Unavailable(
+            f"cannot listen at {host}:{port}: {e.strerror or e}; choose another --port or --host"
+        ) from None
+    except (OverflowError, UnicodeError):
+        raise ConfigError(f"cannot listen at {host!r}, port {port}: ports go from 0 to 65535") from None
     return listener
 
 

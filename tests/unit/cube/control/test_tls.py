@@ -57,7 +57,18 @@ def test_a_token_file_must_hold_a_secret(tmp_path: Path) -> None:
     assert read_token(None) is None
 
 
-def test_a_port_in_use_is_told(certificate: tuple[Path, Path]) -> None:
-    first = WebServer(make_app([], None), "127.0.0.1", 0)
+def test_an_address_that_cannot_be_listened_at_is_told() -> None:
+    app = make_app([], None)
+    first = WebServer(app, "127.0.0.1", 0)
     with pytest.raises(Unavailable, match="cannot listen"):
-        WebServer(make_app([], None), "127.0.0.1", first.port)
+        WebServer(app, "127.0.0.1", first.port)
+    with pytest.raises(ConfigError, match="ports go from 0 to 65535"):
+        WebServer(app, "127.0.0.1", 99_999)
+    with pytest.raises(ConfigError, match="cannot listen"):
+        WebServer(app, "no such host", 0)
+
+
+@pytest.mark.parametrize("url", ["", "nonsense", "ftp://a", "http://", "http://a:999999", "http://a:b", "http://[::"])
+def test_an_address_that_is_none_is_told(url: str) -> None:
+    with pytest.raises(ConfigError):
+        Peer(url)
