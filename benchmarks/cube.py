@@ -18,14 +18,13 @@ from pathlib import Path
 import measure
 from contenders.kv_servers import CubeServer, HashMap, LoadGenerator, RedisServer, Result, Server, find_redis, make_rows
 
-SHAPES_QUICK = [(8, 8)]
 SHAPES_FULL = [(1, 1), (1, 16), (8, 1), (8, 8), (8, 32), (32, 1), (32, 8)]
 MAX_IN_FLIGHT = 1 << 20  # bytes of rows asked for at once, over all connections
 
 
 def shapes_for(batch: int, row_bytes: int, quick: bool) -> list[tuple[int, int]]:
     """(connections, pipeline) worth trying: enough in flight to keep a server busy, without overflowing caches."""
-    shapes = [(8, max(1, min(32, 800 // batch))), (8, 1)] if quick else SHAPES_FULL
+    shapes = [(8, max(1, min(16, 800 // batch)))] if quick else SHAPES_FULL
     fits = [(c, p) for c, p in shapes if c * p * batch * row_bytes <= 4 * MAX_IN_FLIGHT]
     return list(dict.fromkeys(fits)) or [(1, 1)]
 
@@ -175,7 +174,7 @@ def main() -> None:
     load = LoadGenerator()
     version = subprocess.run([str(find_redis("redis-server")), "--version"], capture_output=True, text=True).stdout
     print(f"{version.split(' sha')[0]}; server on core 0, load on core 1")
-    comparison = Comparison(load, 1 if arguments.quick else 3, 0.7 if arguments.quick else 2.0, arguments.quick)
+    comparison = Comparison(load, 3, 0.5 if arguments.quick else 2.0, arguments.quick)
     sizes = [(1_000_000, 40)] if arguments.quick else [(1_000_000, 40), (1_000_000, 256), (20_000_000, 40)]
     result: dict[str, float] = {}
     io_threads = 1 if arguments.quick else choose_io_threads(comparison, 1_000_000, 40)
