@@ -3,7 +3,7 @@
 #include <cstring>
 
 #include "cube/check.h"
-#include "table/file.h"
+#include "util/file.h"
 #include "util/status.h"
 
 namespace elasticctr::cube {

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "cube/region.h"
-#include "table/file.h"
+#include "util/file.h"
 
 namespace elasticctr::cube {
 

@@ -5,9 +5,9 @@
 #include <vector>
 
 #include "cube/packer.h"
-#include "table/file.h"
 #include "util/coding.h"
 #include "util/crc32c.h"
+#include "util/file.h"
 #include "util/status.h"
 
 namespace elasticctr::cube {

@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "table/file.h"
 #include "table/table.h"
+#include "util/file.h"
 
 namespace elasticctr {
 

@@ -24,8 +24,8 @@ def build(
     source: Annotated[
         str,
         typer.Argument(
-            help="Published version (REPO/MODEL/VERSION, or REPO/MODEL for the live one), or a file, glob or directory of "
-            "SequenceFiles, Parquet, Arrow or text."
+            help="Published version (REPO/MODEL/VERSION, or REPO/MODEL for the live one), or a file, glob or directory "
+            "of SequenceFiles, Parquet, Arrow or text."
         ),
     ],
     out: OutOption,

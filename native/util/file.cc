@@ -1,4 +1,4 @@
-#include "table/file.h"
+#include "util/file.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>
