@@ -19,6 +19,7 @@ import measure
 from contenders.kv_servers import CubeServer, HashMap, LoadGenerator, RedisServer, Result, Server, find_redis, make_rows
 
 SHAPES_FULL = [(1, 1), (1, 16), (8, 1), (8, 8), (8, 32), (32, 1), (32, 8)]
+TRY_S = 0.4
 MAX_IN_FLIGHT = 1 << 20  # bytes of rows asked for at once, over all connections
 
 
@@ -29,34 +30,35 @@ def shapes_for(batch: int, row_bytes: int, quick: bool) -> list[tuple[int, int]]
     return list(dict.fromkeys(fits)) or [(1, 1)]
 
 
+Run = Callable[[int, int, float], Result]
+
+
 class Comparison:
     def __init__(self, load: LoadGenerator, rounds: int, seconds: float, quick: bool) -> None:
         self.load, self.rounds, self.seconds, self.quick = load, rounds, seconds, quick
         self.wrong = 0
 
-    def best(
-        self, contestants: dict[str, Callable[[int, int], Result]], shapes: list[tuple[int, int]]
-    ) -> dict[str, Result]:
-        """The best shape of each contestant, by median keys per second over interleaved rounds."""
-        tries: dict[tuple[str, tuple[int, int]], list[Result]] = {}
+    def best(self, contestants: dict[str, Run], shapes: list[tuple[int, int]]) -> dict[str, Result]:
+        """Each contestant in the shape that a first try showed to suit it best: medians over interleaved rounds."""
+        chosen = dict.fromkeys(contestants, shapes[0])
+        if len(shapes) > 1:
+            for name, run in contestants.items():
+                speeds = {shape: run(*shape, TRY_S).keys_s for shape in shapes}
+                chosen[name] = max(speeds, key=lambda shape: speeds[shape])
+                tries = ", ".join(f"{c}x{p} {speed / 1e6:.2f}" for (c, p), speed in speeds.items())
+                print(f"{'':>36} {name} by connections x pipeline: {tries} M keys/s", flush=True)
+        results: dict[str, list[Result]] = {name: [] for name in contestants}
         for _ in range(self.rounds):
-            for shape in shapes:
-                for name, run in contestants.items():
-                    result = run(*shape)
-                    self.wrong += result.wrong
-                    tries.setdefault((name, shape), []).append(result)
-        best: dict[str, Result] = {}
-        for (name, _), results in tries.items():
-            middle = sorted(results, key=lambda r: r.keys_s)[len(results) // 2]
-            if name not in best or middle.keys_s > best[name].keys_s:
-                best[name] = middle
-        return best
+            for name, run in contestants.items():
+                results[name].append(run(*chosen[name], self.seconds))
+        self.wrong += sum(result.wrong for each in results.values() for result in each)
+        return {name: sorted(each, key=lambda r: r.keys_s)[len(each) // 2] for name, each in results.items()}
 
     def throughput(
         self, cube: CubeServer, redis: RedisServer, keys: int, row: int, batch: int, kind: str
     ) -> dict[str, Result]:
-        def run(server: Server, protocol: str) -> Callable[[int, int], Result]:
-            return lambda c, p: self.load.run(server, protocol, keys, row, c, p, batch, kind, 0, self.seconds)
+        def run(server: Server, protocol: str) -> Run:
+            return lambda c, p, s: self.load.run(server, protocol, keys, row, c, p, batch, kind, 0, s)
 
         contestants = {
             "cube": run(cube, "wire"),
@@ -174,7 +176,7 @@ def main() -> None:
     load = LoadGenerator()
     version = subprocess.run([str(find_redis("redis-server")), "--version"], capture_output=True, text=True).stdout
     print(f"{version.split(' sha')[0]}; server on core 0, load on core 1")
-    comparison = Comparison(load, 3, 0.5 if arguments.quick else 2.0, arguments.quick)
+    comparison = Comparison(load, 3, 0.5 if arguments.quick else 1.5, arguments.quick)
     sizes = [(1_000_000, 40)] if arguments.quick else [(1_000_000, 40), (1_000_000, 256), (20_000_000, 40)]
     result: dict[str, float] = {}
     io_threads = 1 if arguments.quick else choose_io_threads(comparison, 1_000_000, 40)
