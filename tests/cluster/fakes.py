@@ -33,9 +33,11 @@ class Serving:
         self._thread = threading.Thread(target=self._web.run, daemon=True)
         self._thread.start()
 
-    def stop(self) -> None:
+    def stop(self, *, wait: bool = False) -> None:
+        """`wait`: until nobody is answered any more; else it ends soon, by itself."""
         self._web.stop()
-        self._thread.join(timeout=5)
+        if wait:
+            self._thread.join(timeout=5)
 
 
 class FakeServer:
@@ -63,8 +65,8 @@ class FakeServer:
     def restart_empty(self) -> None:
         self.models, self.active, self.previous = {}, {}, {}
 
-    def stop(self) -> None:
-        self._serving.stop()
+    def stop(self, *, wait: bool = False) -> None:
+        self._serving.stop(wait=wait)
 
     def _check(self) -> None:
         if self.is_down:
@@ -151,8 +153,8 @@ class FileHost:
         self._serving = Serving(make_app([route], TOKEN))
         self.url = self._serving.url
 
-    def stop(self) -> None:
-        self._serving.stop()
+    def stop(self, *, wait: bool = False) -> None:
+        self._serving.stop(wait=wait)
 
     async def _answer(self, request: Request) -> Response:
         name = request.path_params["path"]

@@ -112,7 +112,7 @@ def test_a_missing_file_and_a_wrong_token_are_told_apart(host: FileHost, tmp_pat
 
 
 def test_a_host_that_is_gone_is_given_up_after_some_attempts(host: FileHost, tmp_path: Path) -> None:
-    host.stop()
+    host.stop(wait=True)
     with pytest.raises(Unavailable):
         Fetcher(RateLimit(None), attempts=3).fetch_file(source(host), listed(), tmp_path, Watch(10))
 

@@ -85,6 +85,7 @@ def test_a_replica_down_for_the_whole_rollout_is_brought_up_when_it_returns(bed:
     bed.turn_until(rollout, lambda: bed.active() == [2, 2, 2, 2])
 
 
+@pytest.mark.slow
 def test_a_shard_down_for_the_whole_rollout_postpones_it_until_the_shard_returns(bed: Bed) -> None:
     _, rollout = bed.transfer(patience={"prepare_s": 2.0, "longest_pause_s": 0.2})
     bed.feed.publish(1)
@@ -149,6 +150,7 @@ def test_servers_that_lack_the_parent_get_a_base_of_the_chain(bed: Bed) -> None:
     assert bed.active() == [6, 6, 6, 6]
 
 
+@pytest.mark.slow
 def test_a_replica_that_lost_its_disk_gets_a_base_and_the_others_the_delta(bed: Bed) -> None:
     _, rollout = bed.transfer()
     bed.feed.publish(1)
@@ -165,6 +167,7 @@ def test_a_replica_that_lost_its_disk_gets_a_base_and_the_others_the_delta(bed: 
     bed.turn_until(rollout, lambda: bed.active() == [3, 3, 3, 3])
 
 
+@pytest.mark.slow
 def test_long_chains_are_compacted(bed: Bed) -> None:
     _, rollout = bed.transfer(build={"max_chain": 2})
     bed.feed.publish(1)
@@ -309,7 +312,7 @@ class Crash(BaseException):
     """Stands for kill -9."""
 
 
-@pytest.mark.parametrize("is_written", [False, True], ids=["before", "after"])
+@pytest.mark.parametrize("is_written", [pytest.param(False, marks=pytest.mark.slow), True], ids=["before", "after"])
 @pytest.mark.parametrize("write", range(1, 5))
 def test_killed_at_a_transition_it_goes_on_after_a_restart(
     bed: Bed, monkeypatch: pytest.MonkeyPatch, write: int, is_written: bool
@@ -354,6 +357,7 @@ def test_two_transfers_with_one_state_directory(bed: Bed) -> None:
         bed.transfer()
 
 
+@pytest.mark.slow
 def test_two_transfers_over_the_same_agents_the_second_stands_by_and_takes_over(bed: Bed) -> None:
     lease = {"lease_s": 6.0}
     first, rollout = bed.transfer(patience=lease)
@@ -370,6 +374,7 @@ def test_two_transfers_over_the_same_agents_the_second_stands_by_and_takes_over(
     assert waiting.journal.live == 2
 
 
+@pytest.mark.slow
 def test_a_transfer_that_slept_is_fenced_off(bed: Bed) -> None:
     lease = {"lease_s": 2.0}
     first, rollout = bed.transfer(patience=lease)
@@ -384,6 +389,7 @@ def test_a_transfer_that_slept_is_fenced_off(bed: Bed) -> None:
         first.fleet.instances[0].post("/v1/activate", order)
 
 
+@pytest.mark.slow
 def test_a_decision_overtaken_by_another_transfer_is_not_carried_out_later(
     bed: Bed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
