@@ -7,6 +7,7 @@ goes on after them.
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
@@ -35,6 +36,16 @@ def parse_donefile(data: bytes) -> list[Event]:
     lines = data.split(b"\n")[:-1]  # what follows the last newline is not finished
     events = (_parse(number, line) for number, line in enumerate(lines, start=1))
     return [event for event in events if event is not None]
+
+
+def last_in_effect(events: Sequence[Event]) -> Event:
+    """The event that says what to serve. A publish that comes after one of a higher number is late and turns nobody
+    back: only a rollback does. REQUIRES: events is not empty."""
+    last = events[0]
+    for event in events[1:]:
+        if "rollback" in (event.event, last.event) or event.version >= last.version:
+            last = event
+    return last
 
 
 def _parse(number: int, line: bytes) -> Event | None:

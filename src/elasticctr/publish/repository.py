@@ -20,7 +20,7 @@ from typing import IO
 
 from elasticctr.data.sources import Store, open_store
 from elasticctr.errors import Corruption, NotFound
-from elasticctr.publish.donefile import DONEFILE, Event, parse_donefile
+from elasticctr.publish.donefile import DONEFILE, Event, last_in_effect, parse_donefile
 from elasticctr.publish.manifest import MANIFEST, NAME, Manifest, check_name, parse_manifest
 
 PINS = "pins"
@@ -66,17 +66,14 @@ class Repository:
                 yield self._manifest(model, version, events)
 
     def live(self, model: str) -> Live:
-        """The version of the last event whose manifest matches. NotFound if there is none."""
-        current: tuple[Event, Manifest] | None = None
-        for event in reversed(self.events(model)):
-            if current is None:
-                manifest = self._read(model, event)
-                current = None if manifest is None else (event, manifest)
-            elif event.version != current[1].version and self._read(model, event) is not None:
-                return Live(current[1].version, current[1], current[0], event.version)
+        """The version of the last event in effect whose manifest matches. NotFound if there is none."""
+        events = self.events(model)
+        current = self._last(model, events)
         if current is None:
             raise NotFound(f"{self.url}/{model}: no published version; make one with elasticctr publish")
-        return Live(current[1].version, current[1], current[0], 0)
+        event, manifest = current
+        before = self._last(model, [e for e in events if e.number < event.number and e.version != event.version])
+        return Live(event.version, manifest, event, before[0].version if before else 0)
 
     def manifest(self, model: str, version: int) -> Manifest:
         """The manifest of an announced version. NotFound, or Corruption if it is not the one announced."""
@@ -138,6 +135,17 @@ class Repository:
             for version in versions:
                 held.setdefault(version, []).append(file.removesuffix(".json"))
         return held
+
+    def _last(self, model: str, events: Sequence[Event]) -> tuple[Event, Manifest] | None:
+        """What the events say to serve, those left out whose manifest is not there or not theirs."""
+        rest = list(events)
+        while rest:
+            event = last_in_effect(rest)
+            manifest = self._read(model, event)
+            if manifest is not None:
+                return event, manifest
+            rest.remove(event)
+        return None
 
     def _read(self, model: str, event: Event) -> Manifest | None:
         try:

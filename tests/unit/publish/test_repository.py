@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from tests.unit.publish.synthetic import publish, row_values
 
 from elasticctr.errors import ConfigError, Corruption, FailedPrecondition, NotFound
 from elasticctr.publish import Repository
+from elasticctr.publish.donefile import Event, last_in_effect
 from elasticctr.publish.manifest import parse_manifest
 from elasticctr.publish.rollback import rollback
 from elasticctr.publish.sparse import get_rows
@@ -160,3 +162,11 @@ def test_manifests_that_cannot_be(repository: Repository):
         parse_manifest(json.dumps(good | {"format": 2}).encode(), "x")
     with pytest.raises(Corruption):
         parse_manifest(b"", "x")
+
+
+def test_a_late_publish_turns_nobody_back_but_a_rollback_does() -> None:
+    def event(number: int, kind: Literal["publish", "rollback"], version: int) -> Event:
+        return Event(number, kind, version, "base", 0, version, "", 0.0)
+
+    said = [event(1, "publish", 4), event(2, "publish", 3), event(3, "rollback", 2), event(4, "publish", 5)]
+    assert [last_in_effect(said[:n]).number for n in (1, 2, 3, 4)] == [1, 1, 3, 4]

@@ -10,7 +10,7 @@ from typing import Protocol
 
 from elasticctr.errors import Corruption, NotFound
 from elasticctr.publish import Event, Manifest, Repository
-from elasticctr.publish.donefile import DONEFILE
+from elasticctr.publish.donefile import DONEFILE, last_in_effect
 
 _RECHECK_POLLS = 10
 _KEPT_CHAINS = 256
@@ -98,24 +98,15 @@ class RepositoryFeed:
         self._forget_changed(model, {event.version: event.manifest_sha256 for event in events})
         has_doubts = False
         while events:
-            event = last_wanted(events)
+            event = last_in_effect(events)
             try:
                 self.repository.manifest(model, event.version)
                 key = f"{event.number}:{event.event}:{event.version}:{event.manifest_sha256[:16]}"
                 return Announcement(key, event.version, event.manifest_sha256, event.event == "rollback"), has_doubts
             except (NotFound, Corruption):
                 has_doubts = True
-                events = [other for other in events if other.number != event.number]
+                events.remove(event)
         return None, has_doubts
-
-
-def last_wanted(events: list[Event]) -> Event:
-    """The event that says what to serve. REQUIRES: events is not empty."""
-    wanted = events[0]
-    for event in events[1:]:
-        if event.event == "rollback" or wanted.event == "rollback" or event.version >= wanted.version:
-            wanted = event
-    return wanted
 
 
 def _link(manifest: Manifest, events: dict[int, Event]) -> Link:
