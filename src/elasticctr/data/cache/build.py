@@ -188,9 +188,12 @@ def _checksum(path: Path, offset: int, size: int) -> int:
 
 
 def _refuse_foreign(directory: Path) -> None:
-    if not directory.exists():
+    try:
+        others = [p for p in directory.iterdir() if p.name not in _OWN]
+    except FileNotFoundError:  # or another build is replacing it just now
         return
-    others = [directory] if not directory.is_dir() else [p for p in directory.iterdir() if p.name not in _OWN]
+    except NotADirectoryError:
+        others = [directory]
     if others:
         raise AlreadyExists(f"{others[0]}: not part of a cached sample set; choose another directory for the cache")
 
