@@ -1,29 +1,35 @@
 """What a client notices while versions are swapped, and how soon a row pushed in the trainer is served.
 
-Real processes on this machine: two shards, an agent beside each, a transfer, and a client that asks at a constant rate
-and holds every row against the version its answer names. Swaps are bases and deltas, published one after the other and
-rolled out by transfer. For the last figure rows are pushed into a trainer's table and published as a delta; the clock
-runs from before the push until a lookup returns the new row.
+Real processes on this machine: two shards, an agent beside each, a transfer, a client that asks at a constant rate and
+holds every row against the version its answer names, and `elasticctr cube bench`, which takes the times. Swaps are
+bases and deltas, published one after the other and rolled out by transfer. For the last figure rows are pushed into a
+trainer's table and published as a delta; the clock runs from before the push until a lookup returns the new row.
 """
 
 from __future__ import annotations
 
+import json
 import os
+import signal
 import statistics
+import subprocess
 import sys
 import tempfile
 import time
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from tests.cluster.harness import wait_until
 from tests.cluster.story import Story
+from tests.cluster.truth import MODEL, TABLE
 
 from measure import parse_arguments, print_result
 
 RATE, KEYS = 200, 100
+LATER = ("nice", "-n", "10")  # for what runs on this machine only because there is no other one
 TRIES = 3
 
 
@@ -40,20 +46,21 @@ def swap(bases: int, deltas: int, count: int, quiet_s: float) -> dict[str, float
         _start(story)
         story.base()
         story.wait_live(1)
-        story.start_load(RATE, KEYS)
+        story.start_load(RATE, KEYS, prefix=LATER)
         assert story.load is not None
-        time.sleep(1.0)
-        story.load.phase("before")
-        time.sleep(quiet_s)
-        story.load.phase("during")
+        time.sleep(3.0)  # it has its own start behind it
+        before = Probe(story, Path(root), quiet_s).wait()
+        probe = Probe(story, Path(root), 3600)
+        os.nice(10)  # this process publishes
         live_s = []
         for number in range(bases + deltas):
             started = time.perf_counter()
             version = story.base() if number % (1 + deltas // bases) == 0 else story.delta()
             story.wait_live(version)
             live_s.append(time.perf_counter() - started)
+        during = probe.stop()
         report = story.load.stop()
-        before, during = report.latency_ms["before"], report.latency_ms["during"]
+        errors = report.errors + sum(before["errors"].values()) + sum(during["errors"].values())
         print(
             f"{bases} bases of {count:,} rows and {deltas} deltas of a tenth of it, {RATE} lookups/s of {KEYS} feasigns"
         )
@@ -63,34 +70,53 @@ def swap(bases: int, deltas: int, count: int, quiet_s: float) -> dict[str, float
         print(
             f"requests {report.requests:,}, rows checked {report.rows:,}, {len(set(report.versions))} versions answered"
         )
-        print(f"errors {report.errors}, mixed {report.mixed}, wrong rows {report.wrong}")
+        print(f"errors {errors}, mixed {report.mixed}, wrong rows {report.wrong}")
         for message in report.messages[:5]:
             print(f"  {message}")
-        for name, figures in (("before", before), ("during", during)):
-            print(
-                f"latency {name}: p50 {figures['p50']:.2f} ms, p99 {figures['p99']:.2f} ms, max {figures['max']:.0f} ms"
-            )
+        for name, found in (("before", before), ("during", during)):
+            p50, p99, most = (found[key] / 1000 for key in ("p50_us", "p99_us", "max_us"))
+            print(f"latency {name}: p50 {p50:.2f} ms, p99 {p99:.2f} ms, max {most:.0f} ms, {found['calls']:,} lookups")
         return {
-            "errors": report.errors,
+            "errors": errors,
             "mixed": report.mixed,
             "wrong_rows": report.wrong,
-            "p99_ratio": during["p99"] / before["p99"],
+            "p99_ratio": during["p99_us"] / before["p99_us"],
             "publish_live_s": statistics.median(live_s),
         }
 
 
+class Probe:
+    """`cube bench` at the constant rate, in a process of its own: native threads that wait for nobody's Python."""
+
+    def __init__(self, story: Story, root: Path, seconds: float) -> None:
+        keys = root / "keys"
+        keys.write_text("\n".join(map(str, story.truth.feasigns)))
+        at = ";".join(",".join(shard) for shard in story.addresses())
+        command = [sys.executable, "-m", "elasticctr", "cube", "bench", f"{MODEL}/{TABLE}", "--at", at, "--json"]
+        command += ["--keys", str(keys), "--token-file", str(story.cluster.token_file), "--batch", str(KEYS)]
+        command += ["--qps", str(RATE), "--seconds", str(seconds)]
+        self._process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+
+    def wait(self) -> dict[str, Any]:
+        out, _ = self._process.communicate(timeout=120)
+        found: dict[str, Any] = json.loads(out)
+        return found
+
+    def stop(self) -> dict[str, Any]:
+        self._process.send_signal(signal.SIGINT)
+        return self.wait()
+
+
 def _start(story: Story) -> None:
-    """Servers first. Whatever else runs on this machine only because there is no other one gives way to them and to the
-    client: agents and transfer, and this process, which publishes."""
+    """Servers first; agents and transfer give way to them and to the clients."""
     for instance in story.cluster.instances:
         instance.start_server()
-    os.nice(10)
-    for instance in story.cluster.instances:
+        instance.prefix = LATER
         instance.start_agent()
     for instance in story.cluster.instances:
         for process, url in ((instance.server, instance.server_url), (instance.agent, instance.agent_url)):
             wait_until(partial(story.cluster.answers, process, url), url)
-    story.cluster.start_transfer()
+    story.cluster.start_transfer(prefix=LATER)
 
 
 def see_pushed_rows(tries: int) -> dict[str, float]:

@@ -234,10 +234,10 @@ class Cluster:
             )
             wait_until(lambda one=instance: self.answers(one.agent, one.agent_url), f"agent {instance.name}", START_S)
 
-    def start_transfer(self, *extra: str) -> Process:
+    def start_transfer(self, *extra: str, prefix: Sequence[str] = ()) -> Process:
         config = self.write_config()
         arguments = ["cube", "transfer", "--config", str(config), "--port", str(self.transfer_port), *extra]
-        self.transfer = self.run("transfer", arguments)
+        self.transfer = self.run("transfer", arguments, prefix)
         wait_until(lambda: self.answers(self.transfer, self.transfer_url), "transfer", START_S)
         return self.transfer
 

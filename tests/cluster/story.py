@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -44,9 +45,10 @@ class Story:
         if load:
             self.start_load(rate, **client)
 
-    def start_load(self, rate: float = 100, keys: int = 50, **client: Any) -> None:
+    def start_load(self, rate: float = 100, keys: int = 50, prefix: Sequence[str] = (), **client: Any) -> None:
         count = len(self.truth.feasigns)
-        self.load = Load(self.addresses(), TOKEN, count=count, rate=rate, keys=keys, client=PATIENT | client)
+        settings = PATIENT | client
+        self.load = Load(self.addresses(), TOKEN, count=count, rate=rate, keys=keys, client=settings, prefix=prefix)
         for version, parent in self.truth.parents.items():
             self.load.define(version, parent)
         self.load.start()
