@@ -67,9 +67,9 @@ def test_an_older_installation_is_served_as_it_is(tmp_path: Path) -> None:
         conf = tmp_path / "transfer.conf"
         conf.write_text(
             f"[default]\ndict_name: test_dict\nmode: base_delta\ndownload_mode: http\nwget_port: 8009\n"
-            f"buildtool_local: /home/work/cube-builder\ndonefile_address: http://127.0.0.1:{host.server_port}/donefile/\n"
-            f"output_address: /home/work/output\ntmp_address: {cluster.state}\nshard_num: 2\ncopy_num: 1\n"
-            f"deploy_path: /home/work/test_dict\ntransfer_address: 127.0.0.1\n\n[cube_agent]\n"
+            f"buildtool_local: /srv/cube/cube-builder\ndonefile_address: http://127.0.0.1:{host.server_port}/donefile/\n"
+            f"output_address: /srv/cube/output\ntmp_address: {cluster.state}\nshard_num: 2\ncopy_num: 1\n"
+            f"deploy_path: /srv/cube/test_dict\ntransfer_address: 127.0.0.1\n\n[cube_agent]\n"
             f"agent0_0: 127.0.0.1:{first.agent_port}\ncube0_0: 127.0.0.1:{first.server_port}:/ssd2/cube_open\n"
             f"agent1_0: 127.0.0.1:{second.agent_port}\ncube1_0: 127.0.0.1:{second.server_port}:/ssd2/cube_open\n"
         )

@@ -16,13 +16,13 @@ dict_name: test_dict
 mode: base_delta
 download_mode: http
 wget_port: 8009
-buildtool_local: /home/work/bin/cube-builder
+buildtool_local: /srv/cube/bin/cube-builder
 donefile_address: http://10.0.0.9:8080/data/donefile/
-output_address: /home/work/output
-tmp_address: /home/work/tmp
+output_address: /srv/cube/output
+tmp_address: /srv/cube/tmp
 shard_num: 2
 copy_num: 2
-deploy_path: /home/work/test_dict
+deploy_path: /srv/cube/test_dict
 transfer_address: 10.0.0.1
 
 [cube_agent]
@@ -48,7 +48,7 @@ def test_an_older_file_means_the_same_here(tmp_path: Path) -> None:
     assert with_patches
     assert (settings.models, settings.format, settings.build.sharding) == (("test_dict",), "sequencefile", "modulo")
     assert settings.repository == "http://10.0.0.9:8080/data/donefile/"
-    assert settings.state == Path("/home/work/tmp")
+    assert settings.state == Path("/srv/cube/tmp")
     assert [[one.agent for one in shard] for shard in settings.shards] == [
         ["http://10.0.0.11:8001", "http://10.0.0.12:8001"],
         ["http://10.0.0.21:8001", "http://10.0.0.22:8001"],
