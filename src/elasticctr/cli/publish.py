@@ -100,11 +100,11 @@ def versions(
     if model is not None and not listed:
         known = ", ".join(repository.models()) or "none"
         raise NotFound(f"{repo}: no published version of {model!r}; it has models: {known}")
+    if not listed:
+        raise NotFound(f"{repo}: no published model here; check the location, or publish one with elasticctr publish")
     if as_json:
         print_json({"versions": listed, "removed": removed})
         return
-    if not listed:
-        typer.echo(f"{repo}: no published model", err=True)
     for gone in removed:
         typer.echo(f"removed {gone['model']} version {gone['version']}")
     columns = ["model", "#version", "kind", "#parent", "#rows", "#gone", "#bytes", "#auc", "created", "state"]

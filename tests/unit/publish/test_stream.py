@@ -73,6 +73,7 @@ def test_the_command_line_from_run_to_rollback(tmp_path: Path):
         assert result.exit_code == status, result.output
         return json.loads(result.stdout)
 
+    assert call("versions", repo, status=12)["error"]["code"] == "NotFound"
     first = call("publish", run, "--to", repo, "--model", "ctr")
     assert (first["version"], first["kind"]) == (1, "base")
     assert call("publish", run, "--to", repo, "--model", "ctr", status=13)["error"]["code"] == "AlreadyExists"
