@@ -3,28 +3,13 @@
 #include <new>
 
 #include "bindings/bindings.h"
+#include "util/code_name.h"
 #include "util/status.h"
 
 namespace nb = nanobind;
 
 namespace elasticctr {
 namespace {
-
-const char* PythonName(Code code) {
-  switch (code) {
-    case Code::kConfig: return "ConfigError";
-    case Code::kData: return "DataError";
-    case Code::kNotFound: return "NotFound";
-    case Code::kAlreadyExists: return "AlreadyExists";
-    case Code::kCorruption: return "Corruption";
-    case Code::kFailedPrecondition: return "FailedPrecondition";
-    case Code::kUnauthorized: return "Unauthorized";
-    case Code::kUnavailable: return "Unavailable";
-    case Code::kDeadlineExceeded: return "DeadlineExceeded";
-    case Code::kInternal: return "InternalError";
-  }
-  return "InternalError";
-}
 
 // The one place where native errors become Python ones.
 void TranslateError(const std::exception_ptr& p, void*) {
@@ -34,7 +19,7 @@ void TranslateError(const std::exception_ptr& p, void*) {
     nb::object type = nb::module_::import_("elasticctr.errors").attr("Unavailable");
     PyErr_SetObject(type.ptr(), type(e.what(), e.after_ms() / 1000.0).ptr());
   } catch (const Error& e) {
-    nb::object type = nb::module_::import_("elasticctr.errors").attr(PythonName(e.code()));
+    nb::object type = nb::module_::import_("elasticctr.errors").attr(NameOf(e.code()));
     PyErr_SetString(type.ptr(), e.what());
   }
 }

@@ -8,6 +8,7 @@
 #include <set>
 
 #include "net/socket.h"
+#include "util/code_name.h"
 
 namespace elasticctr::cube {
 
@@ -15,21 +16,7 @@ namespace json = boost::json;
 
 namespace {
 
-const char* NameOf(Code code) {
-  switch (code) {
-    case Code::kConfig: return "ConfigError";
-    case Code::kData: return "DataError";
-    case Code::kNotFound: return "NotFound";
-    case Code::kAlreadyExists: return "AlreadyExists";
-    case Code::kCorruption: return "Corruption";
-    case Code::kFailedPrecondition: return "FailedPrecondition";
-    case Code::kUnauthorized: return "Unauthorized";
-    case Code::kUnavailable: return "Unavailable";
-    case Code::kDeadlineExceeded: return "DeadlineExceeded";
-    case Code::kInternal: return "InternalError";
-  }
-  return "InternalError";
-}
+using elasticctr::NameOf;
 
 const char* NameOf(Encoding encoding) {
   switch (encoding) {
