@@ -1,0 +1,61 @@
+// What a version's schema.json asks to be done with a sample, ready for the hot path. Made by
+// serve/served_version.py from the same settings the trainer's parser is made from, so that both read a log alike.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "sample/spec.h"
+
+namespace elasticctr::serve {
+
+enum class Pooling : uint8_t { kSum, kMean, kNone };
+
+// Floats row … row + dim of a pooled row go to columns column … of the input `pooled`.
+struct Piece {
+  uint32_t row;
+  uint32_t dim;
+  uint32_t column;
+};
+
+// One sparse slot, in the order of ParserSpec::sparse.
+struct SparsePlan {
+  uint32_t table = 0;  // index into Plan::tables; kUnused: the model does not look at it
+  Pooling pooling = Pooling::kSum;
+  std::vector<Piece> pieces;   // of a pooled slot
+  uint32_t row = 0, dim = 0;   // of a sequence: floats row … row + dim of each value
+  uint32_t max_values = 0;     // pooled: the first are kept; a sequence: the last
+  std::string input, lengths;  // of a sequence: names of its inputs
+
+  static constexpr uint32_t kUnused = ~0u;
+};
+
+struct TablePlan {
+  std::string name;
+  uint32_t dim;
+};
+
+struct Plan {
+  ParserSpec spec;  // `format` is the one lines have when a request names none
+  std::vector<SparsePlan> sparse;
+  std::vector<uint32_t> dense_columns;  // of each dense slot, in the input `dense`
+  std::vector<TablePlan> tables;
+  std::vector<std::string> labels;
+  uint32_t pooled_width = 0;  // 0: the graph has no such input
+  uint32_t dense_width = 0;
+
+  // Filled by Seal.
+  struct SlotName {
+    bool is_dense;
+    uint32_t index;
+  };
+  std::unordered_map<std::string, SlotName> names;
+  std::vector<uint64_t> hash_seeds;  // of each sparse slot
+  void Seal();                       // throws ConfigError where sizes or columns do not fit together
+};
+
+}  // namespace elasticctr::serve
