@@ -45,6 +45,7 @@ std::unique_ptr<net::Session> Service::Open(net::Protocol protocol, net::Connect
       return std::make_unique<HttpSession>(worker, &http_, id,
                                            net::HttpLimits{16 * 1024, options_.limits.max_body_bytes});
     case net::Protocol::kResp: return std::make_unique<RespSession>(worker, &resp_, id.serial);
+    case net::Protocol::kBrpc:
     case net::Protocol::kUndecided:
     case net::Protocol::kUnknown: break;
   }

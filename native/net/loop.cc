@@ -134,8 +134,10 @@ void Loop::TakeInbox() {
     drain = drain_asked_;
   }
   for (Fd& fd : adopted) Add(std::move(fd));
-  for (Completion& completion : completions) {
-    if (Connection* c = Find(completion.id.slot, completion.id.serial)) Finish(*c, completion);
+  for (size_t i = 0; i < completions.size(); ++i) {
+    const ConnectionId& id = completions[i].id;
+    bool more = i + 1 < completions.size() && completions[i + 1].id.serial == id.serial;
+    if (Connection* c = Find(id.slot, id.serial)) Finish(*c, completions[i], more);
   }
   if (drain && !is_draining_) {
     is_draining_ = true;
@@ -144,7 +146,7 @@ void Loop::TakeInbox() {
       if (c == nullptr || c->is_lingering) continue;
       if (c->interest & EPOLLIN) Receive(*c);
       c = slots_[i].get();
-      if (c != nullptr && !c->is_lingering && c->in.empty() && c->out.empty() && !c->is_waiting) Linger(*c);
+      if (c != nullptr && !c->is_lingering && c->in.empty() && c->out.empty() && !c->is_busy()) Linger(*c);
     }
   }
 }
@@ -188,6 +190,7 @@ void Loop::Handle(Connection& c, uint32_t events) {
       if (!FlushPending(c)) return Close(c);
       if (c.out.empty()) {
         if (c.is_closing) return Linger(c);
+        if (c.is_waiting) return SetInterest(c);
         // Requests that had arrived already come before new ones.
         return Advance(c, c.in.data(), c.in.size(), true);
       }
@@ -223,7 +226,7 @@ void Loop::Sweep() {
       since_ns = c->stalled_ns;
     } else {
       uint32_t limit_s = c->session == nullptr ? application_->silent_limit_s() : c->session->idle_limit_s();
-      if (limit_s == 0 || c->is_waiting) continue;
+      if (limit_s == 0 || c->is_busy()) continue;
       limit_ns = limit_s * kSecondNs;
       since_ns = c->received_ns;
     }

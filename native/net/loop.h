@@ -40,7 +40,7 @@ class Loop {
 
   void Start();
   void Adopt(Fd fd);
-  // Brings the answer that a session which said kWait waits for.
+  // Brings the answer that a session which said kWait waits for, or one of those that it is owed.
   void Complete(ConnectionId id, std::string answer, bool close);
   void Wake();
   // Answers what has arrived and closes every connection; the thread ends when none is left.
@@ -70,7 +70,8 @@ class Loop {
   void Settle(Connection& c, const Step& step, bool moved_on);
   bool Write(Connection& c);
   bool FlushPending(Connection& c);
-  void Finish(Connection& c, const Completion& completion);
+  // `more`: the next completion is for the same connection.
+  void Finish(Connection& c, const Completion& completion, bool more);
   void Linger(Connection& c);
   void SetInterest(Connection& c);
   void Close(Connection& c);

@@ -26,6 +26,9 @@ struct Loop::Connection {
   bool is_waiting = false;
   bool is_closing = false;
   bool is_lingering = false;  // our side is shut; what still comes is thrown away so that the peer reads our last words
+
+  // An answer is still to come.
+  bool is_busy() const { return is_waiting || (session != nullptr && session->owed() != 0); }
 };
 
 }  // namespace elasticctr::net

@@ -99,7 +99,7 @@ void Loop::Settle(Connection& c, const Step& step, bool moved_on) {
   budget_->Move(c.charged, c.in.size() + c.out.size());
   c.charged = c.in.size() + c.out.size();
   if (is_half && !budget_->HasRoomFor(0)) return Close(c);
-  if (c.out.empty() && (c.is_closing || (is_draining_ && c.in.empty() && !c.is_waiting))) return Linger(c);
+  if (c.out.empty() && (c.is_closing || (is_draining_ && c.in.empty() && !c.is_busy()))) return Linger(c);
   if (c.stalled_ns != 0 || c.session == nullptr || c.session->idle_limit_s() != 0) has_deadlines_ = true;
   SetInterest(c);
 }
@@ -133,12 +133,24 @@ bool Loop::FlushPending(Connection& c) {
   return true;
 }
 
-void Loop::Finish(Connection& c, const Completion& completion) {
-  if (!c.is_waiting) return;
+void Loop::Finish(Connection& c, const Completion& completion, bool more) {
+  if (!c.is_busy() || c.is_closing || c.is_lingering) return;
+  bool reads_on = !c.is_waiting;
+  if (c.session->owed() != 0) c.session->OnAnswer();
   c.is_waiting = false;
   c.is_closing = completion.close;
   out_.Append(completion.answer);
+  // Answers that come together go out together.
+  if (more && !c.is_closing && c.session->owed() != 0 && out_.size() < kFlushBytes) {
+    c.is_waiting = !reads_on;
+    return;
+  }
   if (!Write(c)) return Close(c);
+  if (reads_on && !c.is_closing) {
+    Step step;
+    step.need = c.need;
+    return Settle(c, step, false);
+  }
   if (c.is_closing || !c.out.empty()) {
     Step step;
     step.next = c.is_closing ? Next::kClose : Next::kFlush;

@@ -59,6 +59,11 @@ class Session {
   virtual Step Consume(const uint8_t* data, size_t size, uint64_t received_ns, Buffer* out) = 0;
   // Seconds without a byte after which the connection may be closed; 0: never.
   virtual uint32_t idle_limit_s() const { return 0; }
+  // Answers that Loop::Complete still has to bring, of a session that reads on meanwhile (protocols whose answers may
+  // come in any order). While there are some the connection counts as busy. kWait stops reading until one has come.
+  virtual size_t owed() const { return 0; }
+  // One of them is here and goes out as it is.
+  virtual void OnAnswer() {}
 };
 
 class Application {

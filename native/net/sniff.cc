@@ -13,6 +13,7 @@ namespace {
 // "GET 12" is a Redis inline command, "GET /" is HTTP.
 constexpr std::string_view kHttpOpenings[] = {"GET /",    "POST /",  "HEAD /",   "PUT /",
                                               "DELETE /", "PATCH /", "OPTIONS ", "PRI * "};
+constexpr std::string_view kBrpcMagic = "PRPC";
 
 }  // namespace
 
@@ -21,12 +22,14 @@ Protocol Sniff(const uint8_t* data, size_t size) {
   if (data[0] == wire::kMagic[0]) return Protocol::kWire;
   if (data[0] == '*' || data[0] == '\r' || data[0] == '\n') return Protocol::kResp;
   if (std::isalpha(data[0]) == 0) return Protocol::kUnknown;
+  if (size >= kBrpcMagic.size() && std::memcmp(data, kBrpcMagic.data(), kBrpcMagic.size()) == 0) return Protocol::kBrpc;
   for (std::string_view opening : kHttpOpenings) {
     size_t n = std::min(size, opening.size());
     if (std::memcmp(data, opening.data(), n) == 0) {
       return n == opening.size() ? Protocol::kHttp : Protocol::kUndecided;
     }
   }
+  if (size < kBrpcMagic.size() && std::memcmp(data, kBrpcMagic.data(), size) == 0) return Protocol::kUndecided;
   return Protocol::kResp;
 }
 
