@@ -1,0 +1,1 @@
+"""Predictions over the network: versions of a repository, activated while requests are answered."""

@@ -1,0 +1,251 @@
+"""serve.yaml: where the prediction server listens, what it serves, and what it does when something is missing.
+
+`elasticctr serve` reads it; flags for one model make the same settings. Precedence: default < file < environment <
+flag.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal, Self
+
+from pydantic import Field, field_validator, model_validator
+
+from elasticctr.config import Settings, apply_overrides, load_yaml, parse_settings
+from elasticctr.errors import ConfigError, ElasticCTRError
+from elasticctr.publish.manifest import check_name
+
+OnTrouble = Literal["fail", "degrade"]
+LIVE = "live"
+
+
+class TlsSettings(Settings):
+    """HTTPS on the HTTP port and TLS on the gRPC port."""
+
+    cert: Path = Field(description="certificate chain (PEM)")
+    key: Path = Field(description="its private key (PEM)")
+    client_ca: Path | None = Field(None, description="authority (PEM) that clients' certificates must be signed by")
+
+
+class LimitSettings(Settings):
+    """What one request, and all of them together, may cost."""
+
+    body_mib: int = Field(8, ge=1, le=1024, description="largest request body, in MiB")
+    samples: int = Field(10_000, ge=1, le=1_000_000, description="most samples or candidates of one request")
+    values: int = Field(1_000_000, ge=1, le=100_000_000, description="most feasigns of one request")
+    queue_ms: int = Field(100, ge=1, le=60_000, description="requests are refused when the oldest one waits longer")
+    queue_requests: int = Field(10_000, ge=1, le=1_000_000, description="most requests that wait")
+    timeout_ms: int = Field(1000, ge=1, le=600_000, description="of a request that names no deadline")
+    batch_samples: int = Field(1024, ge=1, le=1_000_000, description="a micro-batch takes no further request beyond")
+    batch_wait_us: int = Field(0, ge=0, le=1_000_000, description="how long an idle worker waits for company")
+    max_connections: int = Field(20_000, ge=1, le=1_000_000, description="connections above this are closed at once")
+    request_timeout_s: int = Field(
+        15, ge=1, le=3600, description="for a request to arrive whole and for an answer to be read"
+    )
+
+
+class VerifySettings(Settings):
+    """What a version has to pass before it may answer; checksums are always checked."""
+
+    parity: bool = Field(True, description="score samples.json and compare with the scores stored there")
+    tolerance: float | None = Field(
+        None, gt=0, le=1, description="largest difference of a score; default: what samples.json says"
+    )
+    warmup: tuple[int, ...] = Field(
+        (1, 16, 256), max_length=16, description="sizes of the batches scored before it goes live; empty: none"
+    )
+
+    @field_validator("warmup")
+    @classmethod
+    def _check_warmup(cls, sizes: tuple[int, ...]) -> tuple[int, ...]:
+        if any(not 1 <= size <= 100_000 for size in sizes):
+            raise ValueError("a warm-up batch has 1 to 100000 samples")
+        return sizes
+
+
+class PolicySettings(Settings):
+    """What to do when rows are missing. A degraded answer says so, and is counted."""
+
+    missing_rows: OnTrouble = Field("degrade", description="when fewer rows than min_coverage were found")
+    min_coverage: float = Field(
+        0.0, ge=0, le=1, description="share of a request's rows that must be found; 0: missing rows are no trouble"
+    )
+    dead_shards: OnTrouble = Field("fail", description="when a shard of the Cube does not answer")
+    late_cube: OnTrouble = Field("fail", description="when the Cube does not answer within cube_timeout_ms")
+    cube_timeout_ms: int = Field(200, ge=1, le=60_000, description="for the lookups of one micro-batch")
+
+
+class VariantSettings(Settings):
+    """One way to answer. Several share the traffic by weight; a shadow is scored beside and never returned."""
+
+    name: str = Field(description="as answers and metrics call it; `live` is the version that follows the donefile")
+    version: int | None = Field(None, ge=1, description="version of the model; default for `live`: the live one")
+    model: str | None = Field(
+        None, description="another model of this server whose live version answers, instead of a version"
+    )
+    weight: float = Field(
+        1.0, ge=0, le=1_000_000, description="share of the requests; of a shadow: the share that is scored twice"
+    )
+    shadow: bool = Field(False, description="scored beside the answer, counted, never returned")
+
+    @field_validator("name")
+    @classmethod
+    def _check_name(cls, name: str) -> str:
+        return _checked(name, "variant")
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if self.name == LIVE and (self.model is not None or self.version is not None or self.shadow):
+            raise ValueError("variant 'live' is the model's live version; give another variant another name")
+        if self.name != LIVE and (self.version is None) == (self.model is None):
+            raise ValueError(f"variant {self.name!r}: give a version, or another model of this server")
+        if self.shadow and self.weight > 1:
+            raise ValueError(f"variant {self.name!r}: a shadow's weight is a share, at most 1")
+        return self
+
+
+class ModelSettings(Settings):
+    """One model: where its versions come from, where its rows are, how careful to be."""
+
+    name: str = Field(description="as requests call it")
+    repo: str = Field(description="repository of published versions: directory, s3:// or hdfs://")
+    published_as: str | None = Field(None, description="its name in the repository; default: the same")
+    cube: Path | None = Field(
+        None, description="cube.yaml or cube.conf of the Cube that has its rows; default: files in this process"
+    )
+    index_dir: Path | None = Field(
+        None, description="where index files and state are kept; default: a cache directory of this user"
+    )
+    residence: Literal["memory", "mapped"] = Field(
+        "memory", description="index files copied into memory, or mapped and paged by the system"
+    )
+    build_threads: int = Field(1, ge=1, le=256, description="threads that build index files beside the traffic")
+    keep: int = Field(2, ge=1, le=16, description="versions kept ready: the live one and those to roll back to")
+    follow: bool = Field(True, description="take up what the donefile announces; false: only what is activated by hand")
+    poll_s: float = Field(1.0, gt=0, le=3600, description="time between two looks at the donefile")
+    reload_meta: Path | None = Field(
+        None, description="a file; announced versions are taken up only when its time stamp changes"
+    )
+    cube_wait_s: float = Field(
+        600.0, gt=0, le=86_400, description="how long a version waits for the Cube before that is called a failure"
+    )
+    pin_s: float = Field(900.0, ge=10, le=604_800, description="for how long versions in use are kept from pruning")
+    verify: VerifySettings = Field(VerifySettings(), description="before a version may answer")
+    policy: PolicySettings = Field(PolicySettings(), description="when rows are missing")
+    variants: tuple[VariantSettings, ...] = Field(
+        (), max_length=32, description="experiments to start with; without `live` it has what the weights leave of 1"
+    )
+    sticky: str | None = Field(None, description="request field whose value decides the variant; default: chance")
+    paddle_default: bool = Field(False, description="answers Paddle Serving calls that name no model")
+
+    @property
+    def published(self) -> str:
+        return self.published_as or self.name
+
+    @field_validator("name", "published_as")
+    @classmethod
+    def _check_names(cls, name: str | None) -> str | None:
+        return None if name is None else _checked(name, "model")
+
+    @model_validator(mode="after")
+    def _check_variants(self) -> Self:
+        check_variants(self.variants)
+        return self
+
+
+class ServeSettings(Settings):
+    """`serve.yaml`: a prediction server."""
+
+    host: str = Field("127.0.0.1", description="address to listen on; 0.0.0.0: all")
+    port: int = Field(8500, ge=0, le=65535, description="for HTTP and bRPC; 0: any free one")
+    grpc_port: int | None = Field(8501, ge=0, le=65535, description="for gRPC; 0: any free one, null: no gRPC")
+    threads: int = Field(0, ge=0, le=1024, description="workers that score; 0: one per core")
+    loops: int = Field(1, ge=1, le=64, description="event loops that read and write sockets")
+    token_file: Path | None = Field(None, description="file with the secret that clients must show")
+    tls: TlsSettings | None = Field(None, description="certificate and key; default: no TLS")
+    access_log: Path | None = Field(None, description="file with one JSON line per request; `-`: stderr")
+    drain_s: float = Field(5.0, ge=0, le=600, description="after SIGTERM: how long it still answers while not ready")
+    limits: LimitSettings = Field(LimitSettings(), description="what requests may cost")
+    models: tuple[ModelSettings, ...] = Field(min_length=1, max_length=64, description="what is served")
+
+    @model_validator(mode="after")
+    def _check_models(self) -> Self:
+        names = [model.name for model in self.models]
+        if len(set(names)) < len(names):
+            raise ValueError(f"two models are called {max(names, key=names.count)!r}; give one another name")
+        for model in self.models:
+            for variant in model.variants:
+                if variant.model is not None and (variant.model not in names or variant.model == model.name):
+                    raise ValueError(
+                        f"model {model.name!r}: variant {variant.name!r} is of model {variant.model!r}, which is not "
+                        "another model of this server"
+                    )
+        if sum(model.paddle_default for model in self.models) > 1:
+            raise ValueError("paddle_default is set for two models; one answers calls that name none")
+        return self
+
+
+def check_variants(variants: tuple[VariantSettings, ...]) -> None:
+    """Raises ValueError where variants do not fit together."""
+    names = [variant.name for variant in variants]
+    if len(set(names)) < len(names):
+        raise ValueError(f"two variants are called {max(names, key=names.count)!r}")
+    answering = [variant for variant in variants if not variant.shadow]
+    total = sum(variant.weight for variant in answering)
+    if LIVE in names:
+        if total <= 0:
+            raise ValueError("no variant has a weight over 0; somebody must answer")
+    elif total > 1:
+        raise ValueError(f"the weights add up to {total:g}; without a variant 'live', it has what they leave of 1")
+
+
+def load_settings(
+    path: Path | None, flags: Mapping[str, Any], environ: Mapping[str, str] | None = None
+) -> ServeSettings:
+    """The settings of a file, with the environment and then `flags` laid over it: keys are as in the file, None is
+    not given. Keys of a model are for the one model of a server started without a file."""
+    loaded = apply_overrides({} if path is None else _anchor(load_yaml(path), path.parent), environ=environ)
+    given = {key: value for key, value in flags.items() if value is not None}
+    own = {key: given.pop(key) for key in list(given) if key in ModelSettings.model_fields}
+    if own and loaded.get("models"):
+        keys = ", ".join(f"--{_flag(key)}" for key in own)
+        raise ConfigError(f"{keys}: the settings name the models; say it there, or leave the settings file out")
+    if not loaded.get("models"):
+        if not {"repo", "name"} <= set(own):
+            raise ConfigError("say what to serve: --repo REPO --model NAME, or a settings file with 'models'")
+        loaded["models"] = [own]
+    tls = {key.removeprefix("tls_"): given.pop(key) for key in list(given) if key.startswith("tls_")}
+    if tls:
+        loaded["tls"] = {**(loaded.get("tls") or {}), **tls}
+    return parse_settings(ServeSettings, {**loaded, **given}, "serve" if path is None else str(path))
+
+
+def _anchor(loaded: dict[str, Any], directory: Path) -> dict[str, Any]:
+    """Paths in a file are relative to it. What is not as it should be is left to be found."""
+
+    def join(settings: Any, *keys: str) -> Any:
+        if not isinstance(settings, dict):
+            return settings
+        places = {key: settings[key] for key in keys if isinstance(settings.get(key), str)}
+        return settings | {
+            key: value if "://" in value or value == "-" else str(directory / value) for key, value in places.items()
+        }
+
+    anchored: dict[str, Any] = join(loaded, "token_file", "access_log")
+    if "tls" in loaded:
+        anchored["tls"] = join(loaded["tls"], "cert", "key", "client_ca")
+    if isinstance(loaded.get("models"), list):
+        anchored["models"] = [join(model, "repo", "cube", "index_dir", "reload_meta") for model in loaded["models"]]
+    return anchored
+
+
+def _flag(key: str) -> str:
+    return {"name": "model"}.get(key, key.replace("_", "-"))
+
+
+def _checked(name: str, what: str) -> str:
+    try:
+        return check_name(name, what)
+    except ElasticCTRError as e:
+        raise ValueError(str(e)) from None
