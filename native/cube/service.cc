@@ -37,7 +37,7 @@ void Service::Start() {
   });
 }
 
-std::unique_ptr<net::Session> Service::Open(net::Protocol protocol, net::ConnectionId id) {
+std::unique_ptr<net::Session> Service::Open(net::Protocol protocol, net::ConnectionId id, int) {
   Worker* worker = workers_[id.loop].get();
   switch (protocol) {
     case net::Protocol::kWire: return std::make_unique<WireSession>(worker, &wire_);
@@ -45,8 +45,9 @@ std::unique_ptr<net::Session> Service::Open(net::Protocol protocol, net::Connect
       return std::make_unique<HttpSession>(worker, &http_, id,
                                            net::HttpLimits{16 * 1024, options_.limits.max_body_bytes});
     case net::Protocol::kResp: return std::make_unique<RespSession>(worker, &resp_, id.serial);
-    case net::Protocol::kBrpc:
     case net::Protocol::kUndecided:
+    case net::Protocol::kBrpc:
+    case net::Protocol::kTls:
     case net::Protocol::kUnknown: break;
   }
   return nullptr;

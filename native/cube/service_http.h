@@ -7,11 +7,11 @@
 #include <string>
 
 #include "cube/service_control.h"
-#include "cube/service_secret.h"
 #include "cube/service_status.h"
 #include "cube/service_worker.h"
 #include "net/http.h"
 #include "net/session.h"
+#include "util/secret.h"
 
 namespace elasticctr::cube {
 

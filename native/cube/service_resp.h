@@ -8,10 +8,10 @@
 #include <string_view>
 #include <vector>
 
-#include "cube/service_secret.h"
 #include "cube/service_worker.h"
 #include "net/resp.h"
 #include "net/session.h"
+#include "util/secret.h"
 
 namespace elasticctr::cube {
 

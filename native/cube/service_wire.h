@@ -4,10 +4,10 @@
 #include <functional>
 #include <string>
 
-#include "cube/service_secret.h"
 #include "cube/service_worker.h"
 #include "net/session.h"
 #include "net/wire.h"
+#include "util/secret.h"
 
 namespace elasticctr::cube {
 

@@ -7,7 +7,8 @@
 namespace elasticctr::net {
 namespace {
 
-constexpr size_t kMaxLineBytes = 256;  // of a chunk's size or a trailer
+constexpr size_t kMaxLineBytes = 256;              // of a chunk's size or a trailer
+constexpr size_t kReservedBodyBytes = 256 * 1024;  // memory taken on the word of a head alone
 
 bool EqualsIgnoringCase(std::string_view a, std::string_view b) {
   return a.size() == b.size() && std::equal(a.begin(), a.end(), b.begin(), [](char x, char y) {
@@ -51,11 +52,15 @@ std::string_view ReasonOf(int status) {
     case 202: return "Accepted";
     case 400: return "Bad Request";
     case 401: return "Unauthorized";
+    case 403: return "Forbidden";
     case 404: return "Not Found";
     case 405: return "Method Not Allowed";
     case 409: return "Conflict";
     case 412: return "Precondition Failed";
     case 413: return "Content Too Large";
+    case 415: return "Unsupported Media Type";
+    case 422: return "Unprocessable Content";
+    case 429: return "Too Many Requests";
     case 431: return "Request Header Fields Too Large";
     case 501: return "Not Implemented";
     case 503: return "Service Unavailable";
@@ -134,6 +139,7 @@ size_t HttpReader::FeedHead(const char* data, size_t size) {
   }
   if (!ParseHead(seen.substr(0, end))) return 0;
   state_ = is_chunked_ ? State::kChunkSize : left_ != 0 ? State::kBody : State::kDone;
+  request_.body.reserve(static_cast<size_t>(std::min<uint64_t>(left_, kReservedBodyBytes)));
   return end + 4;
 }
 
@@ -192,6 +198,17 @@ bool HttpReader::ParseHeader(std::string_view name, std::string_view value) {
     if (ContainsToken(value, "keep-alive")) request_.keep_alive = true;
   } else if (EqualsIgnoringCase(name, "authorization")) {
     request_.authorization = value;
+  } else if (EqualsIgnoringCase(name, "content-type")) {
+    request_.content_type = value;
+  } else if (EqualsIgnoringCase(name, "content-encoding")) {
+    if (!EqualsIgnoringCase(value, "identity")) request_.content_encoding = value;
+  } else if (EqualsIgnoringCase(name, "x-request-id")) {
+    request_.request_id = value;
+  } else if (EqualsIgnoringCase(name, "inference-header-content-length")) {
+    if (!ParseNumber(value, 10, &request_.inference_header_length))
+      return Refuse(400, "Inference-Header-Content-Length is not a whole number");
+  } else if (EqualsIgnoringCase(name, "x-timeout-ms")) {
+    if (!ParseNumber(value, 10, &request_.timeout_ms)) return Refuse(400, "X-Timeout-Ms is not a whole number");
   } else if (EqualsIgnoringCase(name, "expect")) {
     request_.wants_continue = EqualsIgnoringCase(value, "100-continue");
   }

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <utility>
 
 namespace elasticctr::net {
 
@@ -14,6 +15,11 @@ struct HttpRequest {
   std::string path;   // without the query, not decoded
   std::string query;  // after '?'
   std::string authorization;
+  std::string content_type;
+  std::string content_encoding;
+  std::string request_id;                // X-Request-Id
+  uint64_t inference_header_length = 0;  // Inference-Header-Content-Length; 0: none
+  uint32_t timeout_ms = 0;               // X-Timeout-Ms; 0: none
   std::string body;
   bool keep_alive = true;
   bool wants_continue = false;  // the client waits for "100 Continue" before it sends the body
@@ -39,6 +45,10 @@ class HttpReader {
   bool head_done() const { return state_ != State::kHead && state_ != State::kBad; }
   bool in_request() const { return state_ != State::kHead; }
   const HttpRequest& request() const { return request_; }
+  // Moves the request out. REQUIRES: Reset before the next Feed.
+  HttpRequest TakeRequest() { return std::move(request_); }
+  // Bytes of the body that are here.
+  size_t body_bytes() const { return request_.body.size(); }
   int bad_status() const { return bad_status_; }
   const std::string& bad_reason() const { return bad_reason_; }
   // Forgets the request, ready for the next.

@@ -63,7 +63,7 @@ Step Loop::RunSession(Connection& c, const uint8_t* data, size_t size, size_t* t
   if (c.session == nullptr) {
     Protocol protocol = Sniff(data, size);
     if (protocol == Protocol::kUndecided) return {};
-    c.session = application_->Open(protocol, c.id);
+    c.session = application_->Open(protocol, c.id, c.fd.get());
     if (c.session == nullptr) {
       stats_->foreign.fetch_add(1, std::memory_order_relaxed);
       return broken;

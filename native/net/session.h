@@ -69,8 +69,9 @@ class Session {
 class Application {
  public:
   virtual ~Application() = default;
-  // A session for a new connection on a loop, told by its first bytes; null refuses it.
-  virtual std::unique_ptr<Session> Open(Protocol protocol, ConnectionId id) = 0;
+  // A session for a new connection on a loop, told by its first bytes; null refuses it. `fd` is the loop's: PeerOf(fd)
+  // says who is there.
+  virtual std::unique_ptr<Session> Open(Protocol protocol, ConnectionId id, int fd) = 0;
   // On a loop's own thread: at its start and after Server::WakeAll.
   virtual void OnWake(size_t loop) = 0;
   // On a loop's own thread: answers to what was read at received_ns have just gone to the system.

@@ -6,7 +6,7 @@
 
 namespace elasticctr::net {
 
-enum class Protocol : uint8_t { kUndecided, kWire, kResp, kHttp, kBrpc, kUnknown };
+enum class Protocol : uint8_t { kUndecided, kWire, kResp, kHttp, kBrpc, kTls, kUnknown };
 
 // kUndecided: these bytes could still become more than one of them.
 Protocol Sniff(const uint8_t* data, size_t size);

@@ -96,6 +96,24 @@ uint16_t PortOf(const Fd& listener) {
   return 0;
 }
 
+std::string PeerOf(int fd) {
+  sockaddr_storage address{};
+  socklen_t size = sizeof address;
+  if (::getpeername(fd, reinterpret_cast<sockaddr*>(&address), &size) != 0) return "gone";
+  char host[INET6_ADDRSTRLEN] = "";
+  if (address.ss_family == AF_INET) {
+    auto* v4 = reinterpret_cast<sockaddr_in*>(&address);
+    ::inet_ntop(AF_INET, &v4->sin_addr, host, sizeof host);
+    return std::string(host) + ":" + std::to_string(ntohs(v4->sin_port));
+  }
+  if (address.ss_family == AF_INET6) {
+    auto* v6 = reinterpret_cast<sockaddr_in6*>(&address);
+    ::inet_ntop(AF_INET6, &v6->sin6_addr, host, sizeof host);
+    return "[" + std::string(host) + "]:" + std::to_string(ntohs(v6->sin6_port));
+  }
+  return "unix";
+}
+
 void TuneConnection(int fd) {
   SetOption(fd, IPPROTO_TCP, TCP_NODELAY, 1);
   // A peer that vanished without a word is noticed after some minutes.

@@ -33,6 +33,9 @@ Fd ListenTcp(const std::string& host, uint16_t port);
 Fd ListenUnix(const std::string& path);
 uint16_t PortOf(const Fd& listener);
 
+// Who is at the other end, as host:port; "unix" for a Unix socket.
+std::string PeerOf(int fd);
+
 // Prepares an accepted connection.
 void TuneConnection(int fd);
 

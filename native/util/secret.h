@@ -4,7 +4,7 @@
 #include <string>
 #include <string_view>
 
-namespace elasticctr::cube {
+namespace elasticctr {
 
 class Secret {
  public:
@@ -25,4 +25,4 @@ class Secret {
   const std::string token_;
 };
 
-}  // namespace elasticctr::cube
+}  // namespace elasticctr

@@ -1,0 +1,16 @@
+// JSON written by hand where it is hot: strings and numbers, appended.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace elasticctr {
+
+// With quotes. Bytes that are not UTF-8 become U+FFFD, so that what is written is always JSON.
+void AppendJsonString(std::string* out, std::string_view text);
+void AppendNumber(std::string* out, uint64_t value);
+// The shortest text that reads back as the same float; null if it is not finite.
+void AppendFloat(std::string* out, float value);
+
+}  // namespace elasticctr
