@@ -62,20 +62,20 @@ void CheckSpec(const ParserSpec& spec) {
 }  // namespace
 
 Parser::Parser(ParserSpec spec, Split split, size_t threads) : spec_(std::move(spec)), split_(split) {
-  CheckSpec(spec_);
   if (threads > 0) own_pool_ = std::make_unique<ThreadPool>(threads);
-  idle_.push_back(MakePiece());  // so that a schema that does not fit the format is told of now
+  idle_.push_back(MakePieceParser(spec_, split_));  // so that a schema that does not fit the format is told of now
 }
 
 Parser::~Parser() = default;
 
-std::unique_ptr<PieceParser> Parser::MakePiece() const {
-  switch (spec_.format) {
-    case TextFormat::kSlot: return std::make_unique<PieceParserOf<SlotLine>>(spec_, split_);
-    case TextFormat::kCriteo: return std::make_unique<PieceParserOf<CriteoLine>>(spec_, split_);
-    case TextFormat::kFeasign: return std::make_unique<PieceParserOf<FeasignLine>>(spec_, split_);
-    case TextFormat::kLibsvm: return std::make_unique<PieceParserOf<LibsvmLine>>(spec_, split_);
-    case TextFormat::kLibffm: return std::make_unique<PieceParserOf<LibffmLine>>(spec_, split_);
+std::unique_ptr<PieceParser> MakePieceParser(const ParserSpec& spec, const Split& split) {
+  CheckSpec(spec);
+  switch (spec.format) {
+    case TextFormat::kSlot: return std::make_unique<PieceParserOf<SlotLine>>(spec, split);
+    case TextFormat::kCriteo: return std::make_unique<PieceParserOf<CriteoLine>>(spec, split);
+    case TextFormat::kFeasign: return std::make_unique<PieceParserOf<FeasignLine>>(spec, split);
+    case TextFormat::kLibsvm: return std::make_unique<PieceParserOf<LibsvmLine>>(spec, split);
+    case TextFormat::kLibffm: return std::make_unique<PieceParserOf<LibffmLine>>(spec, split);
   }
   throw Error(Code::kConfig, "unknown text format");
 }
@@ -86,7 +86,7 @@ Parser::Pieces Parser::TakePieces(size_t count) {
     std::lock_guard lock(mutex_);
     for (; !idle_.empty() && pieces.size() < count; idle_.pop_back()) pieces.push_back(std::move(idle_.back()));
   }
-  while (pieces.size() < count) pieces.push_back(MakePiece());
+  while (pieces.size() < count) pieces.push_back(MakePieceParser(spec_, split_));
   return pieces;
 }
 

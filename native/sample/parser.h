@@ -61,7 +61,6 @@ class Parser {
  private:
   using Pieces = std::vector<std::unique_ptr<PieceParser>>;
 
-  std::unique_ptr<PieceParser> MakePiece() const;
   Pieces TakePieces(size_t count);
   std::unique_ptr<Block> Join(const Pieces& pieces, uint64_t first_line, ThreadPool* pool) const;
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstring>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -44,6 +45,10 @@ class PieceParser {
   std::vector<BadLine> bad_;
   std::string tail_;
 };
+
+// The parser of the spec's format. Throws kConfig if the format cannot give what the schema asks for.
+// REQUIRES: `spec` outlives it.
+std::unique_ptr<PieceParser> MakePieceParser(const ParserSpec& spec, const Split& split);
 
 template <typename LineType>
 class PieceParserOf final : public PieceParser {

@@ -55,6 +55,7 @@ struct Plan {
   };
   std::unordered_map<std::string, SlotName> names;
   std::vector<uint64_t> hash_seeds;  // of each sparse slot
+  uint64_t number = 0;               // no two plans sealed by this process have the same
   void Seal();                       // throws ConfigError where sizes or columns do not fit together
 };
 

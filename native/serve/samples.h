@@ -11,9 +11,15 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <string_view>
+#include <vector>
 
 #include "serve/plan.h"
+
+namespace elasticctr {
+class PieceParser;
+}
 
 namespace elasticctr::serve {
 
@@ -21,37 +27,104 @@ class Samples {
  public:
   Samples();
   ~Samples();
+  Samples(const Samples&) = delete;
+  Samples& operator=(const Samples&) = delete;
 
-  // Forgets everything. REQUIRES: `plan` outlives the next Reset.
+  // Forgets everything. REQUIRES: `plan` is sealed and outlives the next Reset.
   void Reset(const Plan* plan);
-  const Plan& plan() const;
+  const Plan& plan() const { return *plan_; }
 
   void BeginRequest();
   void BeginSample();
-  void AddFeasign(uint32_t slot, uint64_t feasign);       // beyond max_values: cut as the parser cuts
-  void SetDense(uint32_t slot, uint32_t i, float value);  // after transforms; what is not set is 0
+  // Beyond max_values: cut as the parser cuts. REQUIRES: slot < plan().sparse.size(), here and below.
+  void AddFeasign(uint32_t slot, uint64_t feasign) {
+    Column& column = columns_[slot];
+    if (column.next == column.stop) [[unlikely]] {
+      if (!MakeRoom(&column)) return;
+    }
+    *column.next++ = feasign;
+  }
+  // The slot is given, even if no value follows: an empty one replaces the shared one too.
+  void GiveSlot(uint32_t slot) { columns_[slot].is_given = true; }
+  // After transforms; what is not set is the shared value, or 0. Throws DataError for a value that is not finite or
+  // beyond the slot's dimensions. REQUIRES: a sample that sets one dimension of a slot sets all.
+  void SetDense(uint32_t slot, uint32_t i, float value);
   void EndRequest();
   // Forgets all since BeginRequest.
   void DropRequest();
 
   // As they stand in a log, before hashing and transforms. Throw DataError naming the slot.
-  void AddText(uint32_t slot, std::string_view value);        // hashed, or a decimal feasign
+  void AddText(uint32_t slot, std::string_view value);        // hashed, or a decimal feasign; empty: no value
   void AddNumber(uint32_t slot, uint64_t value);              // a hashed slot hashes its decimal text
   void SetRawDense(uint32_t slot, uint32_t i, double value);  // transformed; NaN and infinity are DataErrors
   // Whole lines of a text format, each a sample, read by the trainer's parser; a label may be absent. A bad line throws
-  // DataError with its number, from 1, and the reason.
+  // DataError with its number, from 1, and the reason. REQUIRES: no BeginSample since BeginRequest or AddLines.
   void AddLines(TextFormat format, std::string_view text);
 
-  size_t size() const;      // samples
-  size_t requests() const;  // ended ones
+  size_t size() const { return size_; }                 // samples
+  size_t requests() const { return requests_.size(); }  // ended ones
   struct Range {
     size_t first, count;
   };
-  Range request(size_t i) const;
+  Range request(size_t i) const { return requests_[i]; }
+  size_t request_values() const;  // sparse values of the request under way
+
+  // What was put together. A sample's values of a slot are a bag: values(slot)[first … first + count].
+  struct Bag {
+    uint32_t first, count;
+  };
+  const Bag* bags(size_t sample) const { return bags_.data() + sample * columns_.size(); }  // one per sparse slot
+  const uint64_t* values(uint32_t slot) const { return columns_[slot].begin; }
+  size_t value_count(uint32_t slot) const { return columns_[slot].start - columns_[slot].begin; }
+  // For each slot the first value of a request; of the one after the last: the end of all.
+  const uint32_t* first_values(size_t request) const { return first_values_.data() + request * columns_.size(); }
+  const float* dense(size_t sample) const { return dense_.data() + sample * dense_dim_; }  // slots as in the spec
 
  private:
-  struct State;
-  State* state_;
+  // One slot's values, bag after bag.
+  struct Column {
+    uint64_t* next = nullptr;   // where the next value goes
+    uint64_t* stop = nullptr;   // where room or, if the first are kept, max_values ends
+    uint64_t* start = nullptr;  // first value of the bag under way
+    uint64_t* begin = nullptr;
+    size_t capacity = 0;
+    uint32_t max_values = 0;
+    Bag shared{};
+    bool keep_last = false;
+    bool is_given = false;
+    std::unique_ptr<uint64_t[]> memory;
+  };
+  struct LineParser {
+    uint64_t plan;
+    ParserSpec spec;
+    std::unique_ptr<PieceParser> parser;
+  };
+  enum class Open : uint8_t { kNothing, kShared, kSample };
+
+  bool MakeRoom(Column* column);
+  static void Reserve(Column* column, size_t count);
+  static void StartBag(Column* column);
+  void CloseBags();
+  void GrowSamples(size_t more);
+  void NoteFirstValues(size_t request);
+  float* DenseOf(uint32_t slot, uint32_t i);
+  PieceParser* ParserOf(TextFormat format);
+
+  const Plan* plan_ = nullptr;
+  std::vector<Column> columns_;
+  size_t size_ = 0;
+  size_t first_sample_ = 0;  // of the request under way
+  Open open_ = Open::kNothing;
+  bool has_shared_ = false;
+  size_t dense_dim_ = 0;
+  size_t capacity_ = 0;  // samples
+  std::vector<Bag> bags_;
+  std::vector<float> dense_;
+  std::vector<float> shared_dense_;
+  std::vector<uint32_t> dense_offsets_;
+  std::vector<uint32_t> first_values_;
+  std::vector<Range> requests_;
+  std::vector<std::unique_ptr<LineParser>> parsers_;  // most recently used first
 };
 
 }  // namespace elasticctr::serve
