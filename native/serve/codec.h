@@ -66,6 +66,7 @@ class Parsed {
  public:
   virtual ~Parsed() = default;
   std::string model;        // named by the body; empty: not
+  std::string version;      // named by the body: only that version may answer; empty: not
   std::string id;           // named by the body; empty: not
   uint32_t timeout_ms = 0;  // asked for by the body; 0: not
   // The text of a field the body has, for sticky variants; false: it has none. A number gives its decimal text.
