@@ -16,6 +16,8 @@ from pathlib import Path
 # One `pip install` argument list after the other. torch is always pinned: an unpinned one brings gigabytes of CUDA.
 # Peers that declare other versions of torch than they work with go in without their dependencies.
 TORCH = ["torch==2.13.0", "numpy"]
+# What every peer of benchmarks/predict.py scores with.
+SCORING = ["onnxruntime==1.31.1", "numpy", "redis[hiredis]==8.1.0", "orjson==3.13.0"]
 INSTALLS: dict[str, list[list[str]]] = {
     "torchrec": [
         TORCH,
@@ -33,6 +35,9 @@ INSTALLS: dict[str, list[list[str]]] = {
         [*TORCH, "pandas", "scikit-learn", "tqdm", "pyyaml", "h5py", "polars", "pyarrow", "requests", "ray"],
         ["--no-deps", "fuxictr==2.3.10", "keras_preprocessing"],
     ],
+    "fastapi": [[*SCORING, "fastapi==0.162.4", "uvicorn[standard]==0.54.0"]],
+    "bentoml": [[*SCORING, "bentoml==1.4.39"]],
+    "rayserve": [[*SCORING, "ray[serve]==2.60.0"]],
 }
 
 

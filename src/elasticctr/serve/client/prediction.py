@@ -1,0 +1,162 @@
+"""A prediction as callers see it, the JSON that asks for it, and errors rebuilt from answers."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import quote
+
+import numpy as np
+from numpy.typing import NDArray
+
+from elasticctr.errors import (
+    AlreadyExists,
+    ConfigError,
+    DataError,
+    DeadlineExceeded,
+    ElasticCTRError,
+    FailedPrecondition,
+    InternalError,
+    NotFound,
+    Unauthorized,
+    Unavailable,
+)
+from elasticctr.serve.client.http1 import Response
+
+Sample = Mapping[str, Any]  # slot name → value or list of values
+_BY_CODE: dict[str, type[ElasticCTRError]] = {kind.__name__: kind for kind in ElasticCTRError.__subclasses__()}
+_BY_STATUS: dict[int, type[ElasticCTRError]] = {
+    **dict.fromkeys((400, 405, 411, 413, 414, 415, 422, 431), DataError),
+    **dict.fromkeys((401, 403), Unauthorized),
+    404: NotFound,
+    409: AlreadyExists,
+    412: FailedPrecondition,
+    **dict.fromkeys((408, 504), DeadlineExceeded),
+    **dict.fromkeys((429, 502, 503), Unavailable),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Coverage:
+    """How many of the rows asked for were found; why an answer is degraded, if it is."""
+
+    asked: int
+    found: int
+    is_degraded: bool = False
+    reasons: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Prediction:
+    scores: NDArray[np.float32]  # [n], or [n, labels] of a model with several labels
+    labels: tuple[str, ...]  # of the columns of scores; empty: one label
+    model: str
+    version: int
+    variant: str  # of the server
+    client_variant: str  # of this client's settings; empty: it has only one
+    id: str
+    coverage: Coverage
+    latency_s: float  # of the whole call, retries and all
+    endpoint: str
+    attempts: int
+
+
+def format_path(model: str | None, version: int | None) -> str:
+    if not model:
+        raise ConfigError("say which model: predict(…, model=NAME), or model=NAME of the client")
+    return f"/v1/models/{quote(model, safe='')}{'' if version is None else f'/versions/{version}'}:predict"
+
+
+def format_body(
+    samples: Iterable[Sample] | None,
+    user: Sample | None,
+    candidates: Iterable[Sample] | None,
+    lines: str | Iterable[str] | None,
+    options: Mapping[str, Any],
+) -> bytes:
+    """The body of a request without its braces, so that a deadline can go in front for each attempt."""
+    body: dict[str, Any] = {}
+    if sum(given is not None for given in (samples, candidates, lines)) != 1:
+        raise ConfigError("predict takes one of samples=…, user=… with candidates=…, or lines=…")
+    if user is not None and candidates is None:
+        raise ConfigError("user=… goes with candidates=…, a list with what differs between them")
+    if samples is not None:
+        body["samples"] = [samples] if isinstance(samples, Mapping) else list(samples)
+    elif candidates is not None:
+        body |= {"user": user or {}, "candidates": list(candidates)}
+    elif lines is not None:
+        body["lines"] = lines.splitlines() if isinstance(lines, str) else list(lines)
+    body |= {name: value for name, value in options.items() if value is not None}
+    try:
+        text = json.dumps(body, ensure_ascii=False, allow_nan=False, separators=(",", ":"), default=_plain)
+        return text[1:-1].encode()
+    except (TypeError, ValueError) as e:
+        raise DataError(f"the request does not go into JSON: {e}") from None
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, np.ndarray | np.generic):
+        return value.tolist()
+    if isinstance(value, bytes):
+        return value.decode()
+    raise TypeError(f"a value of type {type(value).__name__}")
+
+
+def parse_prediction(
+    response: Response, *, client_variant: str, endpoint: str, latency_s: float, attempts: int
+) -> Prediction:
+    """Throws InternalError where the answer is not one."""
+    try:
+        answer = json.loads(response.body)
+        coverage = answer["coverage"]
+        return Prediction(
+            scores=np.array(answer["scores"], dtype=np.float32),
+            labels=tuple(answer.get("labels", ())),
+            model=answer["model"],
+            version=int(answer["version"]),
+            variant=answer["variant"],
+            client_variant=client_variant,
+            id=str(answer.get("id", "")),
+            coverage=Coverage(
+                coverage["asked"],
+                coverage["found"],
+                bool(coverage.get("degraded", answer.get("degraded", False))),
+                tuple(coverage.get("reasons", answer.get("reasons", ()))),
+            ),
+            latency_s=latency_s,
+            endpoint=endpoint,
+            attempts=attempts,
+        )
+    except (ValueError, KeyError, TypeError, AttributeError) as e:
+        shown = response.body[:80].decode(errors="replace")
+        raise InternalError(f"{endpoint}: its answer is not a prediction ({e!r}): {shown}") from None
+
+
+def make_error(response: Response, endpoint: str) -> ElasticCTRError:
+    """The error of the tree that an answer means."""
+    kind = _BY_STATUS.get(response.status, InternalError)
+    message = response.body[:200].decode(errors="replace").strip() or f"status {response.status}"
+    try:
+        error = json.loads(response.body)["error"]
+        if isinstance(error, dict):
+            message = str(error["message"])
+            kind = _BY_CODE.get(str(error["code"]), kind)
+        else:
+            message = str(error)
+    except (ValueError, KeyError, TypeError):
+        pass
+    message = f"{endpoint}: {message}"
+    if kind is Unavailable:
+        return Unavailable(message, parse_retry_after(response))
+    return kind(message)
+
+
+def parse_retry_after(response: Response) -> float | None:
+    """Seconds; None where there is no such header, or a date, which no server of ours sends."""
+    try:
+        seconds = float(response.headers.get(b"retry-after", b""))
+    except ValueError:
+        return None
+    return seconds if 0 <= seconds < 1e9 else None
