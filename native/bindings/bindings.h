@@ -17,5 +17,6 @@ void BindCubeFiles(nanobind::module_& m);
 void BindCube(nanobind::module_& m);
 void BindCubeClient(nanobind::module_& m);
 void BindCubeServer(nanobind::module_& m);
+void BindServeRequestLog(nanobind::module_& m);
 
 }  // namespace elasticctr

@@ -41,4 +41,5 @@ NB_MODULE(_native, m) {
   elasticctr::BindCube(m);
   elasticctr::BindCubeClient(m);
   elasticctr::BindCubeServer(m);
+  elasticctr::BindServeRequestLog(m);
 }

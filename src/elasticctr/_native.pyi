@@ -712,3 +712,40 @@ class CubeServer:
     def is_ready(self) -> bool: ...
     def status(self) -> str:
         """What GET /v1/status answers."""
+
+class RequestLog:
+    def __init__(
+        self,
+        directory: str,
+        sample: float = 1.0,
+        max_bytes: int = 10737418240,
+        file_bytes: int = 67108864,
+        file_s: int = 60,
+        queue_bytes: int = 67108864,
+        body_bytes: int = 262144,
+    ) -> None: ...
+    def takes(self, id: str) -> bool: ...
+    def add(
+        self,
+        time: float,
+        id: str,
+        model: str,
+        version: int,
+        variant: str,
+        protocol: str,
+        body: bytes,
+        slots: Sequence[str],
+        rows: Sequence[Sequence[tuple[int, Sequence[int]]]],
+        dense: Sequence[Sequence[float]],
+        scores: Sequence[Sequence[float]],
+    ) -> bool: ...
+    def stop(self) -> None: ...
+    def metrics(self) -> str: ...
+    @property
+    def written(self) -> int: ...
+    @property
+    def dropped(self) -> int: ...
+    @property
+    def failed(self) -> int: ...
+    @property
+    def removed(self) -> int: ...

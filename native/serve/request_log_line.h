@@ -1,0 +1,50 @@
+// One line of the request log: what a prediction was, copied from the engine and written as JSON later, by the log's
+// own thread. docs/formats/request-log.md is the page.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace elasticctr::serve {
+
+struct LoggedRequest {
+  double time = 0;  // unix seconds at which its last byte came
+  std::string id, model, variant, protocol, content_type;
+  uint64_t version = 0;
+  uint64_t binary_header = 0;
+  std::string body;         // as it came; empty when over the log's limit
+  uint64_t body_bytes = 0;  // of the request, kept or not
+
+  std::shared_ptr<const std::vector<std::string>> slots;  // names of the sparse slots
+  // Values of some slots of one sample. Row 0 is what all samples share, row i + 1 is what sample i has for itself.
+  struct Bag {
+    uint32_t slot;
+    uint32_t count;
+  };
+  std::vector<Bag> bags;
+  std::vector<uint32_t> row_bags;  // [samples + 1]: bags of each row
+  std::vector<uint64_t> values;    // of all bags, one after another
+  uint32_t dense_dim = 0;
+  std::vector<float> dense;  // [samples, dense_dim], after transforms
+  uint32_t labels = 1;
+  std::vector<float> scores;  // [samples, labels]
+
+  uint64_t asked = 0, found = 0;
+  std::vector<uint32_t> dead_shards;
+  bool is_late = false, is_degraded = false;
+
+  size_t samples() const { return row_bags.empty() ? 0 : row_bags.size() - 1; }
+  // What it takes of memory, for a bound on those that wait.
+  size_t bytes() const;
+};
+
+// Adds the line, its end included. REQUIRES: rows, values and scores fit together.
+void AppendLine(const LoggedRequest& request, std::string* out);
+
+bool IsUtf8(std::string_view text);
+std::string Base64(std::string_view bytes);
+
+}  // namespace elasticctr::serve

@@ -1,0 +1,1 @@
+"""Feedback: logged requests, joined with clicks into samples, and replayed through the trainer's code."""
