@@ -49,6 +49,8 @@ class HttpReader {
   HttpRequest TakeRequest() { return std::move(request_); }
   // Bytes of the body that are here.
   size_t body_bytes() const { return request_.body.size(); }
+  // Bytes of the body, or of the chunk, that are known to come still.
+  uint64_t announced_bytes() const { return state_ == State::kBody || state_ == State::kChunk ? left_ : 0; }
   int bad_status() const { return bad_status_; }
   const std::string& bad_reason() const { return bad_reason_; }
   // Forgets the request, ready for the next.

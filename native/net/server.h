@@ -40,6 +40,7 @@ class Server {
   size_t connections() const;
   size_t loops() const { return loops_.size(); }
   Budget& budget() { return budget_; }
+  const Budget& budget() const { return budget_; }
   const LoopStats& stats() const { return stats_; }
 
  private:

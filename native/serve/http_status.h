@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <utility>
 
 #include "util/status.h"
 
@@ -10,11 +11,15 @@ namespace elasticctr::serve {
 // An error whose status says more than its code does.
 class HttpError : public Error {
  public:
-  HttpError(int status, Code code, const std::string& message) : Error(code, message), status_(status) {}
+  // `headers` are header lines, each with its CRLF.
+  HttpError(int status, Code code, const std::string& message, std::string headers = {})
+      : Error(code, message), status_(status), headers_(std::move(headers)) {}
   int status() const { return status_; }
+  const std::string& headers() const { return headers_; }
 
  private:
   int status_;
+  std::string headers_;
 };
 
 // A body, a number of samples or of values over its limit. DataError where there are no HTTP statuses.
@@ -47,6 +52,7 @@ inline int HttpStatusOf(const Error& error) {
 
 // Header lines, each with its CRLF.
 inline std::string HttpHeadersOf(const Error& error) {
+  if (const auto* own = dynamic_cast<const HttpError*>(&error)) return own->headers();
   if (const auto* later = dynamic_cast<const RetryLater*>(&error)) {
     return "Retry-After: " + std::to_string((later->after_ms() + 999) / 1000) + "\r\n";
   }
@@ -54,5 +60,8 @@ inline std::string HttpHeadersOf(const Error& error) {
   if (error.code() == Code::kUnauthorized) return "WWW-Authenticate: Bearer\r\n";
   return {};
 }
+
+// {"error": {"code": …, "message": …}}, whole, in our own shape.
+std::string HttpErrorAnswer(const Error& error, bool keep_alive, bool head_only = false);
 
 }  // namespace elasticctr::serve

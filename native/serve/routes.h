@@ -1,0 +1,22 @@
+// Which codec a path belongs to. Paths that are nobody's go to Python (control_queue.h).
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "serve/codec.h"
+
+namespace elasticctr::serve {
+
+struct Route {
+  const Codec* codec = nullptr;
+  std::string model;    // named by the path; empty: not
+  std::string version;  // named by the path; empty: not
+};
+
+// Null codec: not a prediction. Throws DataError for a path whose names cannot be read.
+Route FindRoute(std::string_view path);
+// By Codec::name(), of all protocols; null: none is called that.
+const Codec* FindCodec(std::string_view name);
+
+}  // namespace elasticctr::serve

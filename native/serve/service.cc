@@ -1,0 +1,92 @@
+#include "serve/service.h"
+
+#include <algorithm>
+#include <chrono>
+#include <future>
+#include <thread>
+
+#include "net/socket.h"
+#include "serve/metrics_text.h"
+
+namespace elasticctr::serve {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+constexpr auto kPoll = std::chrono::milliseconds(5);
+
+}  // namespace
+
+Service::Service(const ServiceOptions& options)
+    : options_(options),
+      secret_(options.token),
+      started_ns_(net::NowNs()),
+      server_(std::make_unique<net::Server>(options.net, this)),
+      engine_(options.engine),
+      control_(options.control, [this](net::ConnectionId id, std::string bytes, bool close) {
+        server_->Complete(id, std::move(bytes), close);
+      }) {
+  http_.engine = &engine_;
+  http_.server = server_.get();
+  http_.control = &control_;
+  http_.secret = &secret_;
+  http_.stats = &session_stats_;
+  http_.is_draining = &is_draining_;
+  http_.not_ready = [this] { return NotReady(); };
+  http_.metrics = [this] { return MetricsText(); };
+}
+
+Service::~Service() { Stop(0); }
+
+void Service::AddObserver(Observer observer) { observers_.push_back(std::move(observer)); }
+
+void Service::Start() {
+  engine_.OnFinished([this](const Finished& finished) {
+    for (const Observer& observer : observers_) observer(finished);
+  });
+  server_->Start();
+}
+
+void Service::Stop(double drain_s) {
+  if (stopped_.exchange(true)) return;
+  const auto until = Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(drain_s));
+  is_draining_.store(true);
+  // A client that asks again meanwhile is answered and told to go; one that says nothing is sent away afterwards.
+  const auto polite = Clock::now() + std::min(until - Clock::now(), Clock::duration(std::chrono::seconds(1))) / 2;
+  while (server_->connections() != 0 && Clock::now() < polite) std::this_thread::sleep_for(kPoll);
+  auto left_s = [&] { return std::max(0.0, std::chrono::duration<double>(until - Clock::now()).count()); };
+  server_->Stop(left_s());
+  engine_.Stop(left_s());
+  control_.Stop();
+}
+
+void Service::SetReady(bool is_ready, std::string why) {
+  std::lock_guard lock(ready_mutex_);
+  not_ready_ = is_ready ? "" : why.empty() ? "not ready" : std::move(why);
+}
+
+std::string Service::NotReady() const {
+  if (is_draining_.load()) return "the server is stopping";
+  std::lock_guard lock(ready_mutex_);
+  return not_ready_;
+}
+
+std::string Service::Call(std::unique_ptr<Request> request) {
+  auto answered = std::make_shared<std::promise<std::string>>();
+  std::future<std::string> answer = answered->get_future();
+  request->received_ns = net::NowNs();
+  if (request->id.empty()) request->id = MakeRequestId();
+  request->answer = [answered](std::string bytes, bool) { answered->set_value(std::move(bytes)); };
+  engine_.Submit(std::move(request));
+  return answer.get();
+}
+
+std::string Service::MetricsText() const {
+  return serve::MetricsText({engine_, *server_, session_stats_, control_, started_ns_, NotReady().empty()});
+}
+
+std::unique_ptr<net::Session> Service::Open(net::Protocol protocol, net::ConnectionId id, int fd) {
+  if (protocol == net::Protocol::kHttp) return std::make_unique<HttpSession>(&http_, id, net::PeerOf(fd));
+  return nullptr;
+}
+
+}  // namespace elasticctr::serve
