@@ -6,6 +6,7 @@ import typer
 
 from elasticctr import __version__
 from elasticctr.cli import cube, data, publish, train
+from elasticctr.cli.call import call
 from elasticctr.cli.demo import demo
 from elasticctr.cli.doctor import doctor
 from elasticctr.cli.output import CommandGroup
@@ -44,6 +45,7 @@ app.command()(publish.publish)
 app.command()(publish.versions)
 app.command()(publish.verify)
 app.command()(publish.rollback)
+app.command()(call)
 app.command()(demo)
 app.command()(doctor)
 
