@@ -16,13 +16,18 @@ namespace {
 using serve::LoggedRequest;
 using serve::RequestLog;
 
+using DenseSlots = std::vector<std::pair<std::string, uint32_t>>;
 using Bags = std::vector<std::pair<uint32_t, std::vector<uint64_t>>>;
 
 // Checks what the writer takes for granted.
-LoggedRequest MakeRequest(const std::vector<std::string>& slots, const std::vector<Bags>& rows,
-                          const std::vector<std::vector<float>>& dense, const std::vector<std::vector<float>>& scores) {
+LoggedRequest MakeRequest(const std::vector<std::string>& slots, const DenseSlots& dense_slots,
+                          const std::vector<Bags>& rows, const std::vector<std::vector<float>>& dense,
+                          const std::vector<std::vector<float>>& scores) {
   LoggedRequest request;
-  request.slots = std::make_shared<const std::vector<std::string>>(slots);
+  serve::LoggedSlots names{slots, {}};
+  for (const auto& [name, dim] : dense_slots) names.dense.push_back({name, dim});
+  const uint32_t dense_dim = names.dense_dim();
+  request.slots = std::make_shared<const serve::LoggedSlots>(std::move(names));
   for (const Bags& row : rows) {
     request.row_bags.push_back(static_cast<uint32_t>(row.size()));
     for (const auto& [slot, values] : row) {
@@ -31,14 +36,13 @@ LoggedRequest MakeRequest(const std::vector<std::string>& slots, const std::vect
       request.values.insert(request.values.end(), values.begin(), values.end());
     }
   }
-  if (rows.empty() || scores.size() + 1 != rows.size() || (!dense.empty() && dense.size() != scores.size())) {
+  if (rows.empty() || scores.size() + 1 != rows.size() || (dense_dim > 0 && dense.size() != scores.size())) {
     throw Error(Code::kData, "a request needs a shared row, and a row and scores for each sample");
   }
   for (const auto& sample : dense) request.dense.insert(request.dense.end(), sample.begin(), sample.end());
   for (const auto& sample : scores) request.scores.insert(request.scores.end(), sample.begin(), sample.end());
-  request.dense_dim = static_cast<uint32_t>(dense.empty() ? 0 : dense[0].size());
   request.labels = static_cast<uint32_t>(scores.empty() ? 0 : scores[0].size());
-  if (request.dense.size() != request.dense_dim * request.samples() ||
+  if (request.dense.size() != dense_dim * request.samples() ||
       request.scores.size() != request.labels * request.samples()) {
     throw Error(Code::kData, "samples of one request have different numbers of floats or scores");
   }
@@ -64,9 +68,10 @@ void BindServeRequestLog(nb::module_& m) {
       .def(
           "add",
           [](RequestLog& self, double time, std::string id, std::string model, uint64_t version, std::string variant,
-             std::string protocol, nb::bytes body, const std::vector<std::string>& slots, const std::vector<Bags>& rows,
-             const std::vector<std::vector<float>>& dense, const std::vector<std::vector<float>>& scores) {
-            LoggedRequest request = MakeRequest(slots, rows, dense, scores);
+             std::string protocol, nb::bytes body, const std::vector<std::string>& slots, const DenseSlots& dense_slots,
+             const std::vector<Bags>& rows, const std::vector<std::vector<float>>& dense,
+             const std::vector<std::vector<float>>& scores) {
+            LoggedRequest request = MakeRequest(slots, dense_slots, rows, dense, scores);
             request.time = time;
             request.id = std::move(id);
             request.model = std::move(model);
@@ -77,8 +82,8 @@ void BindServeRequestLog(nb::module_& m) {
             if (body.size() <= self.options().body_bytes) request.body.assign(body.c_str(), body.size());
             return self.Add(std::move(request));
           },
-          "time"_a, "id"_a, "model"_a, "version"_a, "variant"_a, "protocol"_a, "body"_a, "slots"_a, "rows"_a, "dense"_a,
-          "scores"_a)
+          "time"_a, "id"_a, "model"_a, "version"_a, "variant"_a, "protocol"_a, "body"_a, "slots"_a, "dense_slots"_a,
+          "rows"_a, "dense"_a, "scores"_a)
       .def(
           "stop", [](RequestLog& self) { self.Stop(); }, nb::call_guard<nb::gil_scoped_release>())
       .def("metrics", &RequestLog::Metrics)

@@ -49,9 +49,9 @@ class RequestLog {
   bool Takes(std::string_view id) const;
   // False: it was dropped, and counted.
   bool Add(LoggedRequest request);
-  // The names of a version's sparse slots, kept once for all its requests. `make` is called if they are not known.
+  // The names of a version's slots, kept once for all its requests. `make` is called if they are not known.
   template <typename Make>
-  std::shared_ptr<const std::vector<std::string>> SlotNames(const std::string& model, uint64_t version, Make&& make);
+  std::shared_ptr<const LoggedSlots> SlotNames(const std::string& model, uint64_t version, Make&& make);
 
   // Writes what waits, completes the file. Later Adds are dropped.
   void Stop();
@@ -71,7 +71,7 @@ class RequestLog {
   struct Names {
     std::string model;
     uint64_t version;
-    std::shared_ptr<const std::vector<std::string>> slots;
+    std::shared_ptr<const LoggedSlots> slots;
   };
 
   void Run();
@@ -93,15 +93,14 @@ class RequestLog {
 };
 
 template <typename Make>
-std::shared_ptr<const std::vector<std::string>> RequestLog::SlotNames(const std::string& model, uint64_t version,
-                                                                      Make&& make) {
+std::shared_ptr<const LoggedSlots> RequestLog::SlotNames(const std::string& model, uint64_t version, Make&& make) {
   constexpr size_t kKept = 32;
   const std::lock_guard lock(names_mutex_);
   for (const Names& known : names_) {
     if (known.version == version && known.model == model) return known.slots;
   }
   if (names_.size() >= kKept) names_.erase(names_.begin());
-  names_.push_back({model, version, std::make_shared<const std::vector<std::string>>(make())});
+  names_.push_back({model, version, std::make_shared<const LoggedSlots>(make())});
   return names_.back().slots;
 }
 

@@ -74,7 +74,7 @@ class Rows {
     for (uint32_t i = 0; i < count; ++i) {
       const LoggedRequest::Bag bag = request_.bags[bag_++];
       if (i > 0) out->push_back(',');
-      AppendText((*request_.slots)[bag.slot], out);
+      AppendText(request_.slots->sparse[bag.slot], out);
       out->append(":[");
       for (uint32_t k = 0; k < bag.count; ++k) {
         if (k > 0) out->push_back(',');
@@ -92,6 +92,7 @@ class Rows {
 
 void AppendSamples(const LoggedRequest& request, std::string* out) {
   Rows rows(request);
+  const float* dense = request.dense.data();
   out->append(",\"shared\":");
   rows.AppendSlots(out);
   out->append(",\"samples\":[");
@@ -99,10 +100,16 @@ void AppendSamples(const LoggedRequest& request, std::string* out) {
     if (i > 0) out->push_back(',');
     out->append("{\"slots\":");
     rows.AppendSlots(out);
-    if (request.dense_dim > 0) {
-      out->append(",\"dense\":");
-      AppendFloats(request.dense.data() + i * request.dense_dim, request.dense_dim, out);
+    const char* before = ",\"dense\":{";
+    for (const LoggedSlots::Dense& slot : request.slots->dense) {
+      out->append(before);
+      before = ",";
+      AppendText(slot.name, out);
+      out->push_back(':');
+      AppendFloats(dense, slot.dim, out);
+      dense += slot.dim;
     }
+    if (!request.slots->dense.empty()) out->push_back('}');
     out->append(",\"scores\":");
     AppendFloats(request.scores.data() + i * request.labels, request.labels, out);
     out->push_back('}');

@@ -10,6 +10,21 @@
 
 namespace elasticctr::serve {
 
+// Names of the slots of one version, shared by all its requests.
+struct LoggedSlots {
+  struct Dense {
+    std::string name;
+    uint32_t dim;
+  };
+  std::vector<std::string> sparse;
+  std::vector<Dense> dense;
+  uint32_t dense_dim() const {
+    uint32_t sum = 0;
+    for (const Dense& slot : dense) sum += slot.dim;
+    return sum;
+  }
+};
+
 struct LoggedRequest {
   double time = 0;  // unix seconds at which its last byte came
   std::string id, model, variant, protocol, content_type;
@@ -18,7 +33,7 @@ struct LoggedRequest {
   std::string body;         // as it came; empty when over the log's limit
   uint64_t body_bytes = 0;  // of the request, kept or not
 
-  std::shared_ptr<const std::vector<std::string>> slots;  // names of the sparse slots
+  std::shared_ptr<const LoggedSlots> slots;
   // Values of some slots of one sample. Row 0 is what all samples share, row i + 1 is what sample i has for itself.
   struct Bag {
     uint32_t slot;
@@ -27,8 +42,7 @@ struct LoggedRequest {
   std::vector<Bag> bags;
   std::vector<uint32_t> row_bags;  // [samples + 1]: bags of each row
   std::vector<uint64_t> values;    // of all bags, one after another
-  uint32_t dense_dim = 0;
-  std::vector<float> dense;  // [samples, dense_dim], after transforms
+  std::vector<float> dense;        // [samples, slots->dense_dim()], after transforms
   uint32_t labels = 1;
   std::vector<float> scores;  // [samples, labels]
 

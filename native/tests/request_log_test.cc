@@ -42,7 +42,8 @@ std::string Read(const fs::path& path) {
 }
 
 LoggedRequest Make(const std::string& id, size_t samples, std::string body = "{}") {
-  static const auto slots = std::make_shared<const std::vector<std::string>>(std::vector<std::string>{"user", "item"});
+  static const auto slots =
+      std::make_shared<const LoggedSlots>(LoggedSlots{{"user", "item"}, {{"price", 1}, {"place", 2}}});
   LoggedRequest r;
   r.time = 1794747816.7123459;
   r.id = id;
@@ -56,12 +57,11 @@ LoggedRequest Make(const std::string& id, size_t samples, std::string body = "{}
   r.row_bags = {1};
   r.bags = {{0, 2}};
   r.values = {18446744073709551615ull, 5};
-  r.dense_dim = 1;
   for (size_t i = 0; i < samples; ++i) {
     r.row_bags.push_back(1);
     r.bags.push_back({1, 1});
     r.values.push_back(100 + i);
-    r.dense.push_back(0.1f);
+    r.dense.insert(r.dense.end(), {0.1f, 2.0f, 3.5f});
     r.scores.push_back(0.25f);
   }
   r.asked = 3;
@@ -82,7 +82,8 @@ void LineHoldsWhatWasAsked() {
   CHECK(parsed.at("request").as_string() == "{\"q\": \"\xC3\xBC\"}");
   CHECK(parsed.at("shared").at("user").at(0).as_uint64() == 18446744073709551615ull);
   CHECK(parsed.at("samples").at(1).at("slots").at("item").at(0).as_int64() == 101);
-  CHECK(static_cast<float>(parsed.at("samples").at(0).at("dense").at(0).as_double()) == 0.1f);
+  CHECK(static_cast<float>(parsed.at("samples").at(0).at("dense").at("price").at(0).as_double()) == 0.1f);
+  CHECK(parsed.at("samples").at(1).at("dense").at("place").at(1).as_double() == 3.5);
   CHECK(parsed.at("samples").at(0).at("scores").at(0).as_double() == 0.25);
   CHECK(parsed.at("coverage").at("dead_shards").as_array().size() == 2);
   CHECK(parsed.at("coverage").at("degraded").as_bool());
@@ -173,8 +174,8 @@ void ManyThreadsAtOnce() {
   for (int t = 0; t < 4; ++t) {
     threads.emplace_back([&log, t] {
       for (int i = 0; i < 500; ++i) {
-        auto names = log.SlotNames("ctr", static_cast<uint64_t>(i % 40), [] { return std::vector<std::string>{"s"}; });
-        CHECK(names->size() == 1);
+        auto names = log.SlotNames("ctr", static_cast<uint64_t>(i % 40), [] { return LoggedSlots{{"s"}, {}}; });
+        CHECK(names->sparse.size() == 1);
         CHECK(log.Add(Make(std::to_string(t) + "-" + std::to_string(i), 2)));
       }
     });

@@ -735,6 +735,7 @@ class RequestLog:
         protocol: str,
         body: bytes,
         slots: Sequence[str],
+        dense_slots: Sequence[tuple[str, int]],
         rows: Sequence[Sequence[tuple[int, Sequence[int]]]],
         dense: Sequence[Sequence[float]],
         scores: Sequence[Sequence[float]],
