@@ -3,7 +3,11 @@
 // A worker takes what has queued up, reads it, routes each request to a variant and scores those of one version
 // together: one lookup and one run of the graph per micro-batch. Under load batches grow by themselves; batch_wait_us
 // makes an idle worker wait for company. A request that cannot be answered in time is refused at once, not queued:
-// kUnavailable with RetryLater, which protocols call 429 and RESOURCE_EXHAUSTED.
+// kUnavailable with RetryLater, which protocols call 429 and RESOURCE_EXHAUSTED. One whose time runs out in the queue
+// gets DeadlineExceeded; one that is being scored is answered even if that takes longer.
+//
+// A worker takes no more than its share while others have nothing to do. A shadow is the request once more, queued
+// behind all others after its answer has gone, and dropped when the queue is half full.
 #pragma once
 
 #include <cstdint>
@@ -43,15 +47,18 @@ class Engine {
   explicit Engine(const EngineOptions& options);
   ~Engine();
 
+  // Requests taken from now on are routed by `models`. Waits until the batches under way are done with those before
+  // (two seconds at most), so that what they held is freed by the caller and not by a worker.
   void SetModels(std::shared_ptr<const Models> models);
   std::shared_ptr<const Models> models() const;
 
   // Answers by request->answer, now (refused) or later, always once. Any thread.
   void Submit(std::unique_ptr<Request> request);
-  // Called by workers after each request (not for shadows unless `shadows`). Set before the first Submit.
-  void OnFinished(std::function<void(const Finished&)> observer);
+  // Called by workers after each request (not for shadows unless `shadows`), and by Submit for one it refuses. What it
+  // throws is dropped. There may be several. Set before the first Submit.
+  void OnFinished(std::function<void(const Finished&)> observer, bool shadows = false);
 
-  // Answers everything queued within drain_s, then refuses; joins the workers.
+  // Takes nothing more, answers everything queued within drain_s, then refuses the rest; joins the workers.
   void Stop(double drain_s);
 
   const EngineStats& stats() const;

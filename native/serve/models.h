@@ -34,7 +34,10 @@ class Models {
   const std::vector<Model>& all() const { return models_; }
   // Empty name: the only one, if there is only one. Throws NotFound naming those there are.
   const Model& Find(std::string_view name) const;
-  // By weight: of the sticky text's hash where there is one, else of `random` in [0, 1).
+  // The one that answers Paddle Serving calls that name no model; null: none does.
+  const Model* FindPaddleDefault() const;
+  // By weight: of the sticky text's hash where there is one, else of `random` in [0, 1). Throws Unavailable if no
+  // variant answers.
   static const Variant& Pick(const Model& model, const std::string* sticky, double random);
 
  private:

@@ -74,6 +74,8 @@ void Samples::BeginSample() {
 void Samples::EndRequest() {
   CloseBags();
   NoteFirstValues(requests_.size() + 1);
+  uint32_t* count = shared_counts_.data() + requests_.size() * columns_.size();
+  for (const Column& column : columns_) *count++ = has_shared_ ? column.shared.count : 0;
   requests_.push_back({first_sample_, size_ - first_sample_});
 }
 
@@ -239,7 +241,10 @@ void Samples::GrowSamples(size_t more) {
 
 void Samples::NoteFirstValues(size_t request) {
   const size_t slots = columns_.size();
-  if (first_values_.size() < (request + 1) * slots) first_values_.resize((2 * request + 1) * slots);
+  if (first_values_.size() < (request + 1) * slots) {
+    first_values_.resize((2 * request + 1) * slots);
+    shared_counts_.resize(first_values_.size());
+  }
   uint32_t* first = first_values_.data() + request * slots;
   for (const Column& column : columns_) *first++ = static_cast<uint32_t>(column.start - column.begin);
 }

@@ -12,6 +12,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string_view>
 #include <vector>
 
@@ -78,6 +79,15 @@ class Samples {
   size_t value_count(uint32_t slot) const { return columns_[slot].start - columns_[slot].begin; }
   // For each slot the first value of a request; of the one after the last: the end of all.
   const uint32_t* first_values(size_t request) const { return first_values_.data() + request * columns_.size(); }
+  // The values all samples of a request share, and those that a sample of it (counted over the batch) gives itself.
+  std::span<const uint64_t> shared(size_t request, uint32_t slot) const {
+    return {values(slot) + first_values(request)[slot], shared_counts_[request * columns_.size() + slot]};
+  }
+  std::span<const uint64_t> own(size_t request, size_t sample, uint32_t slot) const {
+    const Bag bag = bags(sample)[slot];
+    const bool is_shared = bag.first < first_values(request)[slot] + shared(request, slot).size();
+    return {values(slot) + bag.first, is_shared ? 0 : bag.count};
+  }
   const float* dense(size_t sample) const { return dense_.data() + sample * dense_dim_; }  // slots as in the spec
 
  private:
@@ -123,6 +133,7 @@ class Samples {
   std::vector<float> shared_dense_;
   std::vector<uint32_t> dense_offsets_;
   std::vector<uint32_t> first_values_;
+  std::vector<uint32_t> shared_counts_;
   std::vector<Range> requests_;
   std::vector<std::unique_ptr<LineParser>> parsers_;  // most recently used first
 };

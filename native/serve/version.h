@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -17,16 +18,19 @@ namespace elasticctr::serve {
 class RowSource {
  public:
   struct Table {
-    const uint64_t* feasigns;  // distinct
+    const uint64_t* feasigns;  // may repeat
     size_t count;
-    float* rows;     // [count, dim]; zeros where there is none
-    uint8_t* found;  // [count], 0 or 1
+    float* rows;      // [count, dim]; zeros where there is none
+    uint8_t* found;   // [count], 0 or 1
+    size_t hits = 0;  // how many were found
   };
   struct Trouble {
     std::vector<uint32_t> dead_shards;
     bool late = false;
   };
   virtual ~RowSource() = default;
+  // Whether lookups wait for others; then deadlines matter to them.
+  virtual bool is_remote() const { return false; }
   // Rows of exactly the version this source was made for, one question per shard. A shard that does not answer, or not
   // by the deadline, throws Unavailable or DeadlineExceeded, unless the policy lets it be `trouble`.
   virtual void LookUp(Table* tables, size_t count, uint64_t deadline_ns, Trouble* trouble) const = 0;
@@ -39,7 +43,7 @@ struct Policy {
   bool fails_on_late_cube = true;
 };
 
-// The dense graph in ONNX Runtime.
+// The dense graph; onnx_runtime.h has the real one. Any number of threads may run it at once.
 class DenseGraph {
  public:
   virtual ~DenseGraph() = default;
@@ -47,16 +51,24 @@ class DenseGraph {
     const char* name;
     const void* data;
     bool is_int64;
-    std::vector<int64_t> shape;
+    size_t rank;
+    int64_t shape[3];
   };
   // Scores [n, labels] into `out`.
-  virtual void Run(const std::vector<Input>& inputs, size_t n, size_t labels, float* out) const = 0;
-  // `library`: the path of libonnxruntime.so; `where` names the graph in errors. Throws ConfigError (no usable
-  // library), Corruption (no usable graph).
-  static std::unique_ptr<DenseGraph> Open(const std::string& library, std::string_view onnx, const std::string& where);
+  virtual void Run(std::span<const Input> inputs, size_t n, size_t labels, float* out) const = 0;
 };
 
-class Workspace;  // buffers of one worker
+// The buffers of one thread that scores; kept for the next batch.
+class Workspace {
+ public:
+  Workspace();
+  ~Workspace();
+
+ private:
+  friend class ServedVersion;
+  struct Buffers;
+  std::unique_ptr<Buffers> buffers_;
+};
 
 class ServedVersion {
  public:
@@ -69,12 +81,17 @@ class ServedVersion {
   const Plan& plan() const;
   const Policy& policy() const;
 
+  bool is_remote() const;  // whether rows come over the network
+
   struct Result {
     std::vector<float> scores;       // [samples, labels]
     std::vector<Coverage> coverage;  // one per request
     uint64_t lookup_ns = 0, dense_ns = 0;
   };
-  // One lookup, one run of the graph. REQUIRES: samples were put together with plan().
+  // One lookup, one run of the graph. A request whose coverage is below the policy's is marked (is_below), never an
+  // error here: it would take the others with it. Rows that others had to give and did not by `deadline_ns`
+  // (CLOCK_MONOTONIC; 0: none) throw, or mark every request, as the policy says.
+  // REQUIRES: samples were put together with plan().
   void Score(const Samples& samples, Workspace* workspace, uint64_t deadline_ns, Result* result) const;
 
  private:

@@ -161,6 +161,8 @@ void TestShared() {
   CHECK((ValuesOf(samples, 1, 0) == Values{7} && ValuesOf(samples, 1, 2).empty()));
   CHECK((ValuesOf(samples, 2, 0).empty() && ValuesOf(samples, 3, 0) == Values{1, 2}));
   CHECK(samples.bags(0)[0].first == samples.bags(3)[0].first);
+  CHECK(samples.shared(0, 0).size() == 2 && samples.shared(0, 0)[1] == 2 && samples.shared(0, 2).empty());
+  CHECK(samples.own(0, 0, 0).empty() && samples.own(0, 0, 2)[0] == 5 && samples.own(0, 1, 0)[0] == 7);
   CHECK(samples.dense(0)[3] == 9 && samples.dense(1)[3] == 3 && samples.dense(2)[3] == 9);
 
   // The next request shares nothing with it; a dropped one leaves nothing behind.

@@ -1,0 +1,32 @@
+// Rows of a sample's values → the inputs of the dense graph, as publish/scoring.py makes them, bit for bit: rows are
+// added in the order of the values, from 0, in float32; the mean multiplies by 1 / count; a missing row is zeros and
+// counts.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "serve/plan.h"
+#include "serve/samples.h"
+
+namespace elasticctr::serve {
+
+// A pooled slot of a plan.
+struct PooledSlot {
+  uint32_t slot;
+  uint32_t stride;  // floats of a row
+  bool is_mean;
+  std::vector<Piece> pieces;
+};
+
+// Fills [samples, width] of `pooled`. rows[slot] has the row of each of the slot's values. A bag that samples share is
+// pooled for the first of them and copied to those that follow. `memo` is scratch memory.
+void PoolSamples(const Samples& samples, const std::vector<PooledSlot>& slots, const float* const* rows, uint32_t width,
+                 std::vector<uint32_t>* memo, float* pooled);
+
+// Fills [samples, max_values, dim] of `values`, zeros after each sample's last, and its `lengths`.
+void FillSequence(const Samples& samples, uint32_t slot, const SparsePlan& plan, uint32_t stride, const float* rows,
+                  float* values, int64_t* lengths);
+
+}  // namespace elasticctr::serve

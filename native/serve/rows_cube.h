@@ -1,0 +1,21 @@
+// Rows of one version from the servers of a Cube. Every lookup names the version: rows of another are never mixed in.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "cube/client/client.h"
+#include "serve/plan.h"
+#include "serve/version.h"
+
+namespace elasticctr::serve {
+
+// What the policy lets pass is zeros and `trouble`: shards that did not answer are dead, and if time was up, late.
+// A version or table that the servers do not hold is an error whatever the policy.
+std::shared_ptr<const RowSource> MakeCubeRows(std::shared_ptr<cube::Client> client, const std::string& model,
+                                              uint64_t version, const std::vector<TablePlan>& tables,
+                                              const Policy& policy);
+
+}  // namespace elasticctr::serve

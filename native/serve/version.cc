@@ -1,0 +1,225 @@
+#include "serve/version.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "net/socket.h"
+#include "serve/pooling.h"
+
+namespace elasticctr::serve {
+namespace {
+
+// What a buffer held before is not kept; it never shrinks.
+template <typename T>
+T* Room(std::vector<T>* buffer, size_t count) {
+  if (buffer->size() < count) buffer->resize(std::max(count, 2 * buffer->size()));
+  return buffer->data();
+}
+
+struct SequenceSlot {
+  uint32_t slot;
+  const SparsePlan* plan;
+  uint32_t stride;
+};
+
+}  // namespace
+
+struct Workspace::Buffers {
+  struct Table {
+    std::vector<uint64_t> feasigns;
+    std::vector<float> rows;
+    std::vector<uint8_t> found;
+  };
+  struct Sequence {
+    std::vector<float> values;
+    std::vector<int64_t> lengths;
+  };
+  std::vector<Table> tables;
+  std::vector<RowSource::Table> asked;
+  std::vector<const float*> slot_rows;  // per sparse slot, the rows of its values
+  std::vector<const uint8_t*> slot_found;
+  std::vector<float> pooled, dense;
+  std::vector<Sequence> sequences;
+  std::vector<uint32_t> memo;
+  std::vector<DenseGraph::Input> inputs;
+  RowSource::Trouble trouble;
+};
+
+Workspace::Workspace() : buffers_(std::make_unique<Buffers>()) {}
+Workspace::~Workspace() = default;
+
+struct ServedVersion::Parts {
+  std::string model;
+  uint64_t version;
+  Plan plan;
+  std::shared_ptr<const RowSource> rows;
+  std::unique_ptr<DenseGraph> graph;
+  Policy policy;
+
+  std::vector<std::vector<uint32_t>> slots_of;  // per table
+  std::vector<PooledSlot> pooled;
+  std::vector<SequenceSlot> sequences;
+  bool pools_every_column = false;
+  bool is_dense_in_order = false;
+
+  void Prepare();
+  void LookUp(const Samples& samples, Workspace::Buffers* buffers, uint64_t deadline_ns) const;
+  void Count(const Samples& samples, const Workspace::Buffers& buffers, std::vector<Coverage>* coverage) const;
+  void MakeInputs(const Samples& samples, Workspace::Buffers* buffers) const;
+  const float* ArrangeDense(const Samples& samples, Workspace::Buffers* buffers) const;
+};
+
+void ServedVersion::Parts::Prepare() {
+  slots_of.resize(plan.tables.size());
+  std::vector<bool> is_pooled(plan.pooled_width);
+  for (uint32_t i = 0; i < plan.sparse.size(); ++i) {
+    const SparsePlan& slot = plan.sparse[i];
+    if (slot.table == SparsePlan::kUnused) continue;
+    slots_of[slot.table].push_back(i);
+    const uint32_t stride = plan.tables[slot.table].dim;
+    if (slot.pooling == Pooling::kNone) {
+      sequences.push_back({i, &slot, stride});
+      continue;
+    }
+    pooled.push_back({i, stride, slot.pooling == Pooling::kMean, slot.pieces});
+    for (const Piece& piece : slot.pieces) {
+      std::fill_n(is_pooled.begin() + piece.column, piece.dim, true);
+    }
+  }
+  pools_every_column = std::find(is_pooled.begin(), is_pooled.end(), false) == is_pooled.end();
+  uint32_t offset = 0;
+  is_dense_in_order = true;
+  for (size_t i = 0; i < plan.spec.dense.size(); ++i) {
+    is_dense_in_order = is_dense_in_order && plan.dense_columns[i] == offset;
+    offset += plan.spec.dense[i].dim;
+  }
+  is_dense_in_order = is_dense_in_order && offset == plan.dense_width;
+}
+
+void ServedVersion::Parts::LookUp(const Samples& samples, Workspace::Buffers* buffers, uint64_t deadline_ns) const {
+  const size_t tables = plan.tables.size();
+  if (buffers->tables.size() < tables) buffers->tables.resize(tables);
+  Room(&buffers->slot_rows, plan.sparse.size());
+  Room(&buffers->slot_found, plan.sparse.size());
+  buffers->asked.clear();
+  for (size_t t = 0; t < tables; ++t) {
+    Workspace::Buffers::Table& table = buffers->tables[t];
+    size_t count = 0;
+    for (const uint32_t slot : slots_of[t]) count += samples.value_count(slot);
+    uint64_t* feasigns = Room(&table.feasigns, count);
+    float* rows = Room(&table.rows, count * plan.tables[t].dim);
+    uint8_t* found = Room(&table.found, count);
+    buffers->asked.push_back({feasigns, count, rows, found});
+    for (const uint32_t slot : slots_of[t]) {
+      const size_t values = samples.value_count(slot);
+      if (values > 0) std::memcpy(feasigns, samples.values(slot), values * sizeof(uint64_t));
+      buffers->slot_rows[slot] = rows;
+      buffers->slot_found[slot] = found;
+      feasigns += values;
+      rows += values * plan.tables[t].dim;
+      found += values;
+    }
+  }
+  buffers->trouble.dead_shards.clear();
+  buffers->trouble.late = false;
+  if (tables > 0) rows->LookUp(buffers->asked.data(), tables, deadline_ns, &buffers->trouble);
+}
+
+void ServedVersion::Parts::Count(const Samples& samples, const Workspace::Buffers& buffers,
+                                 std::vector<Coverage>* coverage) const {
+  coverage->resize(samples.requests());
+  for (size_t r = 0; r < samples.requests(); ++r) {
+    const uint32_t *first = samples.first_values(r), *end = samples.first_values(r + 1);
+    uint64_t asked = 0, found = 0;
+    for (size_t t = 0; t < slots_of.size(); ++t) {
+      const bool is_whole = buffers.asked[t].hits == buffers.asked[t].count;
+      for (const uint32_t slot : slots_of[t]) {
+        asked += end[slot] - first[slot];
+        if (is_whole) continue;
+        for (uint32_t i = first[slot]; i < end[slot]; ++i) found += buffers.slot_found[slot][i];
+      }
+      if (is_whole) {
+        for (const uint32_t slot : slots_of[t]) found += end[slot] - first[slot];
+      }
+    }
+    Coverage& one = (*coverage)[r];
+    one.asked = asked;
+    one.found = found;
+    one.dead_shards = buffers.trouble.dead_shards;
+    one.late = buffers.trouble.late;
+    one.is_below = asked > 0 && static_cast<double>(found) < policy.min_coverage * static_cast<double>(asked);
+  }
+}
+
+const float* ServedVersion::Parts::ArrangeDense(const Samples& samples, Workspace::Buffers* buffers) const {
+  if (is_dense_in_order) return samples.dense(0);
+  const size_t n = samples.size();
+  float* out = Room(&buffers->dense, n * plan.dense_width);
+  std::fill_n(out, n * plan.dense_width, 0.0f);
+  for (size_t i = 0; i < n; ++i) {
+    const float* from = samples.dense(i);
+    for (size_t k = 0; k < plan.spec.dense.size(); ++k) {
+      std::copy_n(from, plan.spec.dense[k].dim, out + i * plan.dense_width + plan.dense_columns[k]);
+      from += plan.spec.dense[k].dim;
+    }
+  }
+  return out;
+}
+
+void ServedVersion::Parts::MakeInputs(const Samples& samples, Workspace::Buffers* buffers) const {
+  const size_t n = samples.size();
+  const auto count = static_cast<int64_t>(n);
+  buffers->inputs.clear();
+  if (plan.pooled_width > 0) {
+    float* out = Room(&buffers->pooled, n * plan.pooled_width);
+    if (!pools_every_column) std::fill_n(out, n * plan.pooled_width, 0.0f);
+    PoolSamples(samples, pooled, buffers->slot_rows.data(), plan.pooled_width, &buffers->memo, out);
+    buffers->inputs.push_back({"pooled", out, false, 2, {count, plan.pooled_width}});
+  }
+  if (plan.dense_width > 0) {
+    buffers->inputs.push_back({"dense", ArrangeDense(samples, buffers), false, 2, {count, plan.dense_width}});
+  }
+  if (buffers->sequences.size() < sequences.size()) buffers->sequences.resize(sequences.size());
+  for (size_t k = 0; k < sequences.size(); ++k) {
+    const auto& [slot, of, stride] = sequences[k];
+    float* values = Room(&buffers->sequences[k].values, n * of->max_values * of->dim);
+    int64_t* lengths = Room(&buffers->sequences[k].lengths, n);
+    FillSequence(samples, slot, *of, stride, buffers->slot_rows[slot], values, lengths);
+    buffers->inputs.push_back({of->input.c_str(), values, false, 3, {count, of->max_values, of->dim}});
+    buffers->inputs.push_back({of->lengths.c_str(), lengths, true, 1, {count}});
+  }
+}
+
+ServedVersion::ServedVersion(std::string model, uint64_t version, Plan plan, std::shared_ptr<const RowSource> rows,
+                             std::unique_ptr<DenseGraph> graph, Policy policy)
+    : parts_(new Parts{std::move(model), version, std::move(plan), std::move(rows), std::move(graph), policy}) {
+  if (parts_->plan.number == 0) parts_->plan.Seal();
+  parts_->Prepare();
+}
+
+ServedVersion::~ServedVersion() = default;
+
+const std::string& ServedVersion::model() const { return parts_->model; }
+uint64_t ServedVersion::version() const { return parts_->version; }
+const Plan& ServedVersion::plan() const { return parts_->plan; }
+const Policy& ServedVersion::policy() const { return parts_->policy; }
+bool ServedVersion::is_remote() const { return parts_->rows->is_remote(); }
+
+void ServedVersion::Score(const Samples& samples, Workspace* workspace, uint64_t deadline_ns, Result* result) const {
+  Workspace::Buffers* buffers = workspace->buffers_.get();
+  const size_t labels = parts_->plan.labels.size();
+  const uint64_t start = net::NowNs();
+  parts_->LookUp(samples, buffers, deadline_ns);
+  const uint64_t looked_up = net::NowNs();
+  parts_->Count(samples, *buffers, &result->coverage);
+  result->scores.resize(samples.size() * labels);
+  result->lookup_ns = looked_up - start;
+  result->dense_ns = 0;
+  if (samples.size() == 0) return;
+  parts_->MakeInputs(samples, buffers);
+  const uint64_t made = net::NowNs();
+  parts_->graph->Run(buffers->inputs, samples.size(), labels, result->scores.data());
+  result->dense_ns = net::NowNs() - made;
+}
+
+}  // namespace elasticctr::serve
