@@ -3,6 +3,8 @@
 #include <charconv>
 
 #include "serve/codec_json.h"
+#include "serve/codec_kserve_grpc.h"
+#include "serve/codec_kserve_http.h"
 #include "util/status.h"
 
 namespace elasticctr::serve {
@@ -17,9 +19,10 @@ struct Entry {
 
 constexpr Entry kEntries[] = {
     {"/v1/models/", ":predict", JsonCodec},
+    {"/v2/models/", "/infer", KServeHttpCodec},
 };
 
-constexpr const Codec& (*kCodecs[])() = {JsonCodec};
+constexpr const Codec& (*kCodecs[])() = {JsonCodec, KServeHttpCodec, KServeGrpcCodec};
 
 constexpr std::string_view kVersions = "/versions/";
 constexpr size_t kMaxNameBytes = 256;
