@@ -4,7 +4,7 @@
 #include <charconv>
 #include <cmath>
 
-#include "sample/tabs.h"
+#include "sample/separators.h"
 #include "util/status.h"
 
 namespace elasticctr {

@@ -15,8 +15,7 @@ class FeasignLine : public Line {
     p = ReadShowAndClick(p, end);
     if (p == nullptr) [[unlikely]]
       return false;
-    Field** guess = fields_.first();
-    Field* last = nullptr;
+    Field* last = fields_.nobody();
     for (;;) {
       p = SkipBlanks(p, end);
       if (p == end) return Finish();
@@ -24,7 +23,7 @@ class FeasignLine : public Line {
       const char* after = ReadU64(p, &feasign);
       const bool is_id = after != nullptr && *after == ':';
       const char* name = is_id ? after + 1 : p;
-      Field* field = *guess;
+      Field* field = last->next;
       if (!is_id || !IsNamed(field, name, end)) [[unlikely]] {
         if (is_id && IsNamed(last, name, end)) {
           field = last;
@@ -32,8 +31,7 @@ class FeasignLine : public Line {
           const Slow slow = ReadSlowly(&p, end);
           if (slow.is_bad) return false;
           if (slow.field != nullptr) {
-            *guess = last = slow.field;
-            guess = &slow.field->next;
+            last = last->next = slow.field;
           }
           continue;
         }
@@ -45,7 +43,6 @@ class FeasignLine : public Line {
       }
       p = name + field->length;
       last = field;
-      guess = &field->next;
     }
   }
 
@@ -56,7 +53,7 @@ class FeasignLine : public Line {
   };
 
   ELASTICCTR_INLINE static bool IsNamed(const Field* field, const char* p, const char* end) {
-    return field != nullptr && p < end && field->Matches(p, end) && IsTokenEnd(p + field->length, end);
+    return p < end && field->Matches(p, end) && IsTokenEnd(p + field->length, end);
   }
 
   const char* ReadShowAndClick(const char* p, const char* end);

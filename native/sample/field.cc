@@ -3,6 +3,22 @@
 #include "util/hash.h"
 
 namespace elasticctr {
+namespace {
+
+void SetKey(Field* field) {
+  field->length = static_cast<uint32_t>(field->key.size());
+  char head[16] = {}, mask[16] = {};
+  for (size_t i = 0; i < 16 && i < field->key.size(); ++i) {
+    head[i] = field->key[i];
+    mask[i] = '\xFF';
+  }
+  for (int i = 0; i < 2; ++i) {
+    field->words[i] = DecodeFixed64(head + 8 * i);
+    field->masks[i] = DecodeFixed64(mask + 8 * i);
+  }
+}
+
+}  // namespace
 
 std::vector<Field> FieldsOf(const ParserSpec& spec) {
   std::vector<Field> fields;
@@ -24,21 +40,17 @@ std::vector<Field> FieldsOf(const ParserSpec& spec) {
   return fields;
 }
 
-FieldIndex::FieldIndex(std::vector<Field> fields) : fields_(std::move(fields)) {
+FieldIndex::FieldIndex(std::vector<Field> fields, std::string_view after) : fields_(std::move(fields)) {
+  nobody_.key = "\n";
+  SetKey(&nobody_);
+  nobody_.next = &nobody_;
   size_t buckets = 8;
   while (buckets < fields_.size() * 4) buckets *= 2;
   buckets_.resize(buckets);
   for (Field& field : fields_) {
-    field.length = static_cast<uint32_t>(field.name.size());
-    char head[16] = {}, mask[16] = {};
-    for (size_t i = 0; i < 16 && i < field.name.size(); ++i) {
-      head[i] = field.name[i];
-      mask[i] = '\xFF';
-    }
-    for (int i = 0; i < 2; ++i) {
-      field.words[i] = DecodeFixed64(head + 8 * i);
-      field.masks[i] = DecodeFixed64(mask + 8 * i);
-    }
+    field.key = field.name + std::string(after);
+    SetKey(&field);
+    field.next = &nobody_;
     size_t bucket = Xxh64(field.name.data(), field.name.size(), 0);
     while (buckets_[bucket & (buckets - 1)] != nullptr) ++bucket;
     buckets_[bucket & (buckets - 1)] = &field;

@@ -24,18 +24,26 @@ struct Digits {
   uint64_t value;
 };
 
+inline constexpr uint64_t kZeros = 0x3030303030303030ULL;  // eight characters; with ^ a digit becomes 0 to 9
+
+// Bit 7 of every byte over 9, up to the lowest of them; bits above that one say nothing.
+ELASTICCTR_INLINE uint64_t FindOthers(uint64_t x) { return ((x + 0x7676767676767676ULL) | x) & 0x8080808080808080ULL; }
+
+// The number whose eight decimal digits are the bytes of `x`, each 0 to 9, the lowest byte first.
+ELASTICCTR_INLINE uint64_t ValueOfDigits(uint64_t x) {
+  x = x * 10 + (x >> 8);
+  x = ((x & 0x000000FF000000FFULL) * 0x000F424000000064ULL +
+       ((x >> 16) & 0x000000FF000000FFULL) * 0x0000271000000001ULL) >>
+      32;
+  return x & 0xFFFFFFFFULL;
+}
+
 ELASTICCTR_INLINE Digits LeadingDigits(uint64_t bytes) {
-  const uint64_t x = bytes ^ 0x3030303030303030ULL;  // a digit becomes 0 to 9
-  // The lowest set bit marks the first byte over 9; carries only reach bytes after it.
-  const uint64_t others = ((x + 0x7676767676767676ULL) | x) & 0x8080808080808080ULL;
+  const uint64_t x = bytes ^ kZeros;
+  const uint64_t others = FindOthers(x);
   const unsigned count = others == 0 ? 8 : static_cast<unsigned>(__builtin_ctzll(others)) >> 3;
   if (count == 0) return {0, 0};
-  uint64_t v = x << (64 - 8 * count);  // as if zeros stood before
-  v = v * 10 + (v >> 8);
-  v = ((v & 0x000000FF000000FFULL) * 0x000F424000000064ULL +
-       ((v >> 16) & 0x000000FF000000FFULL) * 0x0000271000000001ULL) >>
-      32;
-  return {count, v & 0xFFFFFFFFULL};
+  return {count, ValueOfDigits(x << (64 - 8 * count))};  // as if zeros stood before
 }
 
 // Reads an unsigned 64-bit integer. Returns the byte after it, or nullptr if there is none or it is over 2^64 - 1.
@@ -51,6 +59,13 @@ ELASTICCTR_INLINE const char* ReadU64(const char* p, uint64_t* out) {
   if (second.count < 8) {
     *out = value;
     return p + 8 + second.count;
+  }
+  const Digits third = LeadingDigits(DecodeFixed64(p + 16));
+  if (third.count < 8) [[likely]] {
+    const bool is_over = __builtin_mul_overflow(value, kPow10[third.count], &value) ||
+                         __builtin_add_overflow(value, third.value, &value);
+    *out = value;
+    return is_over ? nullptr : p + 16 + third.count;
   }
   for (p += 16; *p >= '0' && *p <= '9'; ++p) {
     if (__builtin_mul_overflow(value, uint64_t{10}, &value) ||
@@ -89,6 +104,40 @@ ELASTICCTR_INLINE const char* ReadDouble(const char* p, const char* end, double*
   const double value = static_cast<double>(static_cast<int64_t>(digits)) / kPow10Double[decimals];
   *out = std::bit_cast<double>(std::bit_cast<uint64_t>(value) ^ (uint64_t{negative} << 63));
   return q;
+}
+
+// Two readers for text whose end is known, so that no number waits for the one before it. They take the same branches
+// for numbers of any size up to 8 bytes, and say false if [p, p + size) is not such a number: then the readers above
+// know better.
+
+// REQUIRES: size > 0.
+ELASTICCTR_INLINE bool ReadShortU64(const char* p, size_t size, uint64_t* out) {
+  if (size > 8) return false;
+  const uint64_t x = (DecodeFixed64(p) ^ kZeros) << (64 - 8 * size);
+  *out = ValueOfDigits(x);
+  return FindOthers(x) == 0;
+}
+
+// A decimal number without exponent.
+ELASTICCTR_INLINE bool ReadShortDouble(const char* p, size_t size, double* out) {
+  const bool negative = *p == '-';
+  p += negative;
+  size -= negative;
+  if (size - 1 > 7) return false;
+  uint64_t x = (DecodeFixed64(p) ^ kZeros) << (64 - 8 * size);
+  const uint64_t others = FindOthers(x);
+  // The first byte that is not a digit should be the point: those before it move up into its place. The point is in
+  // some numbers and not in others, so nothing branches on it.
+  const uint64_t has_point = (others | (0 - others)) >> 63;
+  const uint64_t lowest = (others & (0 - others)) >> 7;
+  const uint64_t before = lowest - 1;
+  const uint64_t point = 0xFF * lowest;
+  const bool is_point = ((x ^ (('.' ^ '0') * lowest)) & point) == 0;
+  x = ((x & before) << (8 * has_point)) | (x & ~(before | point));
+  const unsigned decimals = 7 - (static_cast<unsigned>(__builtin_ctzll(lowest | ((1 - has_point) << 56))) >> 3);
+  const double value = static_cast<double>(static_cast<int64_t>(ValueOfDigits(x))) / kPow10Double[decimals];
+  *out = std::bit_cast<double>(std::bit_cast<uint64_t>(value) ^ (uint64_t{negative} << 63));
+  return is_point && FindOthers(x) == 0 && *p != '.';
 }
 
 }  // namespace elasticctr

@@ -12,65 +12,82 @@ class SlotLine : public Line {
 
   bool Parse(const char* p, const char* end) {
     Begin();
-    Field** guess = fields_.first();
-    Field* last = nullptr;
-    for (;;) {
-      p = SkipBlanks(p, end);
-      if (p == end) return Finish();
-      Field* field = *guess;
-      if (!IsNamed(field, p, end)) [[unlikely]] {
-        if (IsNamed(last, p, end)) {
-          field = last;
-        } else {
-          const char* colon = FindColon(p, end);
-          if (colon == nullptr) return RejectToken(p, end);
-          field = fields_.Find({p, static_cast<size_t>(colon - p)});
-          if (field == nullptr) {
-            p = FindBlank(colon, end);
-            continue;
-          }
-          *guess = field;
+    if (end - p > INT32_MAX) [[unlikely]]
+      return RejectLength();
+    Field* last = fields_.nobody();
+    while (p < end) {
+      // All blanks first: where a token starts is then known before the one in front of it is read.
+      const uint32_t* token_at = ends_.data();
+      const uint32_t* const stop = token_at + FindTokenEnds(p, end);
+      const char* token = p;
+      for (; token_at != stop; ++token_at) {
+        const char* token_end = p + *token_at;
+        if (token == token_end) {
+          ++token;
+          continue;
         }
+        Field* field = last->next;
+        if (!field->Matches(token, end)) [[unlikely]] {
+          if (last->Matches(token, end)) {
+            field = last;
+          } else {
+            field = Recognize(token, token_end);
+            if (field == nullptr) return false;
+            if (field == fields_.nobody()) {
+              token = token_end + 1;
+              continue;
+            }
+            last->next = field;
+          }
+        }
+        if (!ReadValue(*field, token + field->length, token_end, end)) [[unlikely]]
+          return false;
+        token = token_end + 1;
+        if (field->kind == FieldKind::kDense) {  // a slot of several values has its name before each
+          for (; token_at + 1 != stop && field->Matches(token, end); token = token_end + 1) {
+            token_end = p + *++token_at;
+            if (!ReadValue(*field, token + field->length, token_end, end)) [[unlikely]]
+              return false;
+          }
+        }
+        last = field;
       }
-      p = ReadValue(field, p + field->length + 1, end);
-      if (p == nullptr) [[unlikely]]
-        return false;
-      last = field;
-      guess = &field->next;
+      p = token;
     }
+    return Finish();
   }
 
  private:
-  ELASTICCTR_INLINE static bool IsNamed(const Field* field, const char* p, const char* end) {
-    return field != nullptr && field->Matches(p, end) && p[field->length] == ':';
-  }
+  static constexpr size_t kStretch = 4096;  // bytes of a line looked at together
 
-  // The colon that ends the name at `p`, or nullptr.
-  static const char* FindColon(const char* p, const char* end);
+  // The field of a token that no guess was right about; nobody() if the slot is unknown, nullptr for a bad line.
+  Field* Recognize(const char* token, const char* token_end);
+  // How far from `p` the next tokens end, at least one, as ends_. Returns how many.
+  size_t FindTokenEnds(const char* p, const char* end);
 
-  // Reads the value at `p`, and for a dense slot all that follow under the same name.
-  ELASTICCTR_INLINE const char* ReadValue(const Field* field, const char* p, const char* end) {
-    switch (field->kind) {
-      case FieldKind::kId: p = ReadId(field->index, p, end); break;
-      case FieldKind::kDense:
-        for (;;) {
-          p = ReadDense(field->index, p, end);
-          if (p == nullptr || *p != ' ' || !IsNamed(field, p + 1, end)) break;
-          p += 1 + field->length + 1;
-        }
-        break;
-      case FieldKind::kString: return ReadString(*field, p, end);
-      case FieldKind::kLabel: p = ReadLabel(field->index, p, end); break;
-      case FieldKind::kWeight: p = ReadWeight(p, end); break;
+  // Reads the value [p, token_end). False for a bad line.
+  ELASTICCTR_INLINE bool ReadValue(const Field& field, const char* p, const char* token_end, const char* end) {
+    const auto size = static_cast<size_t>(token_end - p);
+    if (field.kind == FieldKind::kId && size > 0) {
+      uint64_t feasign;
+      if (ReadShortU64(p, size, &feasign)) [[likely]] {
+        columns_->AddValue(field.index, feasign);
+        return true;
+      }
+    } else if (field.kind == FieldKind::kDense) {
+      Dense& dense = dense_[field.index];
+      double value;
+      if (ReadShortDouble(p, size, &value) && dense.count < dense.dim) [[likely]]
+        return PutDense(dense, dense.count++, value) || RejectDense(dense, p, end);
     }
-    if (p != nullptr && !IsTokenEnd(p, end)) [[unlikely]]
-      return RejectJunk(field->name, p, end);
-    return p;
+    return ReadAnyValue(field, p, token_end, end);
   }
+  bool ReadAnyValue(const Field& field, const char* p, const char* token_end, const char* end);
   const char* ReadString(const Field& field, const char* p, const char* end);
-  Rejected RejectToken(const char* p, const char* end);
+  Rejected RejectLength();
 
   FieldIndex fields_;
+  std::array<uint32_t, kStretch + 64> ends_;
 };
 
 }  // namespace elasticctr

@@ -81,18 +81,18 @@ bool LibsvmLine::Parse(const char* p, const char* end) {
 }
 
 LibffmLine::LibffmLine(const ParserSpec& spec, Columns* columns)
-    : SvmLine(spec, columns), fields_(SlotFieldsOf(spec)) {}
+    : SvmLine(spec, columns), fields_(SlotFieldsOf(spec), ":") {}
 
 bool LibffmLine::Parse(const char* p, const char* end) {
   Begin();
   p = ReadFirstLabel(p, end);
   if (p == nullptr) return false;
-  Field** guess = fields_.first();
+  Field* last = fields_.nobody();
   for (;;) {
     p = SkipBlanks(p, end);
     if (p == end || *p == '#') return Finish();
-    Field* field = *guess;
-    if (field == nullptr || !field->Matches(p, end) || p[field->length] != ':') {
+    Field* field = last->next;
+    if (!field->Matches(p, end)) {
       const std::string_view token = TokenAt(p, end);
       const size_t colon = token.find(':');
       if (colon == std::string_view::npos) return RejectFeature(p, end, "field:feature:value");
@@ -101,11 +101,11 @@ bool LibffmLine::Parse(const char* p, const char* end) {
         p += token.size();
         continue;
       }
-      *guess = field;
+      last->next = field;
     }
-    p = ReadFeature(*field, p, p + field->length + 1, end);
+    p = ReadFeature(*field, p, p + field->length, end);
     if (p == nullptr) return false;
-    guess = &field->next;
+    last = field;
   }
 }
 

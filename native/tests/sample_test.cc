@@ -1,5 +1,6 @@
 // The text parsers: numbers against the C library, good and bad lines of every format, and mutated text that must
 // never read outside its buffer, whatever it holds.
+#include <bit>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
@@ -10,7 +11,7 @@
 #include "sample/bags.h"
 #include "sample/number.h"
 #include "sample/parser.h"
-#include "sample/tabs.h"
+#include "sample/separators.h"
 #include "tests/check.h"
 #include "util/status.h"
 
@@ -126,6 +127,52 @@ void TestNumbers() {
   uint64_t value;
   const std::string zeros = std::string(40, '0') + "12" + std::string(kLookahead, '\n');
   CHECK(ReadU64(zeros.data(), &value) == zeros.data() + 42 && value == 12);
+}
+
+// What the short readers take must be what the long ones make of the same bytes; the rest they leave alone.
+void TestShortNumbers() {
+  std::mt19937 random(3);
+  size_t numbers = 0, ids = 0;
+  for (int i = 0; i < 300000; ++i) {
+    std::string text;
+    const size_t size = 1 + random() % 10;
+    for (size_t k = 0; k < size; ++k) text += "0123456789012345678901234567890123456789..-+e /:"[random() % 48];
+    const std::string whole = text + std::string(kLookahead, '\n');
+    const char* end = whole.data() + size;
+    text += "8.8" + std::string(kLookahead, '\n');  // must not be looked at
+    uint64_t id, long_id;
+    const bool is_id = size <= 8 && ReadU64(whole.data(), &long_id) == end;
+    CHECK(ReadShortU64(text.data(), size, &id) == is_id);
+    if (is_id) CHECK(id == long_id);
+    ids += is_id;
+    double number, long_number;
+    if (ReadShortDouble(text.data(), size, &number)) {
+      CHECK(ReadDouble(whole.data(), end, &long_number) == end);
+      CHECK(std::bit_cast<uint64_t>(number) == std::bit_cast<uint64_t>(long_number));
+      ++numbers;
+    }
+  }
+  CHECK(ids > 30000 && numbers > 40000);
+}
+
+void TestBlanks() {
+  std::mt19937 random(4);
+  for (int i = 0; i < 2000; ++i) {
+    std::string text(random() % 300, 'x');
+    std::vector<uint32_t> expected;
+    const unsigned rarity = 1 + random() % 30;
+    for (uint32_t at = 0; at < text.size(); ++at) {
+      if (random() % rarity == 0) {
+        text[at] = random() % 4 == 0 ? '\t' : ' ';
+        expected.push_back(at);
+      }
+    }
+    const size_t size = text.size();
+    text += std::string(kLookahead, ' ');
+    std::vector<uint32_t> at(size + 8);
+    CHECK(FindBlanks(text.data(), text.data() + size, at.data()) == expected.size());
+    CHECK(std::equal(expected.begin(), expected.end(), at.begin()));
+  }
 }
 
 void TestTabs() {
@@ -261,6 +308,8 @@ void TestSchemasThatDoNotFit() {
 
 int main() {
   TestNumbers();
+  TestShortNumbers();
+  TestBlanks();
   TestTabs();
   TestGoodLines();
   TestMutatedText();

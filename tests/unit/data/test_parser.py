@@ -70,6 +70,16 @@ def test_names_that_begin_alike_and_long_names() -> None:
     assert [bags(batch, s) for s in range(6)] == [[[v]] * 3 for v in (1, 2, 3, 4, 5, 6)]
 
 
+def test_lines_and_tokens_longer_than_what_is_looked_at_together() -> None:
+    many = b" ".join(b"2:%d" % value for value in range(5000))
+    skipped = b"x" * 5000 + b":1 unknown:" + b"9" * 9000
+    line = b"click:1 " + skipped + b"  1:7\t" + many + b" 1:" + b"0" * 8000 + b"8 "
+    batch = parse(line + b"\nclick:0 1:9", SparseSlot(name="1"), SparseSlot(name="2", max_values=1 << 20)).batch
+    assert bags(batch, 0) == [[7, 8], [9]]
+    assert bags(batch, 1) == [list(range(5000)), []]
+    assert batch.labels[:, 0].tolist() == [1, 0]
+
+
 def test_several_labels_and_a_weight() -> None:
     parsed = parse(b"buy:0 click:1 w:2.5 a:1\nclick:0.25 buy:1\n", A, label=["click", "buy"], weight="w")
     assert parsed.batch.labels.tolist() == [[1, 0], [0.25, 1]]

@@ -1,4 +1,4 @@
-// Where the TABs of a line are.
+// Where the separators of a line are.
 #pragma once
 
 #include <cstddef>
@@ -11,5 +11,8 @@ inline constexpr size_t kMaxTabs = 64;
 // Writes how far from `p` each TAB of [p, end) stands into `at` and returns how many there are. Stops after 64 bytes
 // that bring the count over kMaxTabs. REQUIRES: room for kMaxTabs + 64 and kLookahead readable bytes after `end`.
 size_t FindTabs(const char* p, const char* end, uint32_t* at);
+
+// Same for blanks (spaces and TABs), all of them. REQUIRES: room for end - p + 8.
+size_t FindBlanks(const char* p, const char* end, uint32_t* at);
 
 }  // namespace elasticctr
