@@ -24,7 +24,6 @@ struct BrpcContext {
   net::Budget* budget;
   // net::Server::Complete.
   std::function<void(net::ConnectionId id, std::string answer, bool close)> complete;
-  uint32_t idle_s = 0;  // without a request; 0: for ever
 };
 
 class BrpcSession : public net::Session {
@@ -37,10 +36,11 @@ class BrpcSession : public net::Session {
         is_trusted_(!context->secret->is_set()) {}
 
   net::Step Consume(const uint8_t* data, size_t size, uint64_t received_ns, net::Buffer* out) override;
-  uint32_t idle_limit_s() const override { return is_trusted_ ? context_->idle_s : kUntrustedIdleS; }
+  uint32_t idle_limit_s() const override { return is_trusted_ ? kIdleS : kUntrustedIdleS; }
   size_t owed() const override { return owed_; }
   void OnAnswer() override { --owed_; }
 
+  static constexpr uint32_t kIdleS = 600;  // clients open another one when they need it
   static constexpr uint32_t kUntrustedIdleS = 60;
   static constexpr size_t kMaxOwed = 1024;               // requests of a connection that may wait for their answers
   static constexpr size_t kMaxWaitingBytes = 32u << 20;  // and their bytes, beyond one request

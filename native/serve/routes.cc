@@ -2,9 +2,11 @@
 
 #include <charconv>
 
+#include "serve/codec_brpc.h"
 #include "serve/codec_json.h"
 #include "serve/codec_kserve_grpc.h"
 #include "serve/codec_kserve_http.h"
+#include "serve/codec_paddle_http.h"
 #include "util/status.h"
 
 namespace elasticctr::serve {
@@ -20,9 +22,13 @@ struct Entry {
 constexpr Entry kEntries[] = {
     {"/v1/models/", ":predict", JsonCodec},
     {"/v2/models/", "/infer", KServeHttpCodec},
+    {"/GeneralModelService/inference", "", PaddleHttpCodec},
+    {"/", "/GeneralModelService/inference", PaddleHttpCodec},
+    {"/rec/prediction", "", PaddleHttpCodec},
+    {"/", "/prediction", PaddleHttpCodec},
 };
 
-constexpr const Codec& (*kCodecs[])() = {JsonCodec, KServeHttpCodec, KServeGrpcCodec};
+constexpr const Codec& (*kCodecs[])() = {JsonCodec, KServeHttpCodec, KServeGrpcCodec, PaddleHttpCodec, BrpcCodec};
 
 constexpr std::string_view kVersions = "/versions/";
 constexpr size_t kMaxNameBytes = 256;

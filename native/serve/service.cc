@@ -33,6 +33,12 @@ Service::Service(const ServiceOptions& options)
   http_.is_draining = &is_draining_;
   http_.not_ready = [this] { return NotReady(); };
   http_.metrics = [this] { return MetricsText(); };
+  brpc_.engine = &engine_;
+  brpc_.secret = &secret_;
+  brpc_.budget = &server_->budget();
+  brpc_.complete = [this](net::ConnectionId id, std::string answer, bool close) {
+    server_->Complete(id, std::move(answer), close);
+  };
 }
 
 Service::~Service() { Stop(0); }
@@ -86,6 +92,7 @@ std::string Service::MetricsText() const {
 
 std::unique_ptr<net::Session> Service::Open(net::Protocol protocol, net::ConnectionId id, int fd) {
   if (protocol == net::Protocol::kHttp) return std::make_unique<HttpSession>(&http_, id, net::PeerOf(fd));
+  if (protocol == net::Protocol::kBrpc) return std::make_unique<BrpcSession>(&brpc_, id, net::PeerOf(fd));
   return nullptr;
 }
 

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "net/server.h"
+#include "serve/brpc_session.h"
 #include "serve/control_queue.h"
 #include "serve/engine.h"
 #include "serve/http_session.h"
@@ -73,6 +74,7 @@ class Service : public net::Application {
   std::vector<Observer> observers_;
   SessionStats session_stats_;
   HttpContext http_;
+  BrpcContext brpc_;
   mutable std::mutex ready_mutex_;
   std::string not_ready_ = "no model has a version yet";
   // The server outlives control and engine, which answer through it; its loops end first (Stop).
