@@ -7,6 +7,7 @@
 #include "bindings/bindings.h"
 #include "sample/bags.h"
 #include "sample/parser.h"
+#include "sample/separators.h"
 #include "util/status.h"
 
 namespace nb = nanobind;
@@ -135,6 +136,18 @@ void BindParser(nb::module_& m) {
           nb::sig("def parse(self, text: bytes | bytearray | memoryview, first_line: int = 1) -> Block"));
 }
 
+void BindLines(nb::module_& m) {
+  m.def(
+      "cut_lines",
+      [](nb::handle text) {
+        const Bytes bytes(text);
+        nb::gil_scoped_release release;
+        const WholeLines whole = CutLines(bytes.view());
+        return std::pair(whole.bytes, whole.count);
+      },
+      "text"_a, nb::sig("def cut_lines(text: bytes | bytearray | memoryview) -> tuple[int, int]"));
+}
+
 void BindBags(nb::module_& m) {
   m.def(
       "take_bags",
@@ -181,6 +194,7 @@ void BindBags(nb::module_& m) {
 void BindSample(nb::module_& m) {
   BindSpec(m);
   BindParser(m);
+  BindLines(m);
   BindBags(m);
 }
 

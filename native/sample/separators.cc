@@ -1,5 +1,6 @@
 #include "sample/separators.h"
 
+#include <algorithm>
 #include <bit>
 #include <limits>
 
@@ -50,6 +51,21 @@ ELASTICCTR_INLINE size_t Find(const char* p, const char* end, size_t most, uint3
   return count;
 }
 
+ELASTICCTR_CLONES size_t CountLineEnds(const char* p, size_t size) {
+  constexpr size_t kLanes = 64, kRounds = 255;  // as many as fit a byte
+  size_t count = 0;
+  while (size >= kLanes) {
+    uint8_t lanes[kLanes] = {};
+    const size_t rounds = std::min(size / kLanes, kRounds);
+    for (size_t round = 0; round < rounds; ++round, p += kLanes) {
+      for (size_t i = 0; i < kLanes; ++i) lanes[i] += p[i] == '\n';
+    }
+    for (const uint8_t lane : lanes) count += lane;
+    size -= rounds * kLanes;
+  }
+  return count + static_cast<size_t>(std::count(p, p + size, '\n'));
+}
+
 }  // namespace
 
 ELASTICCTR_CLONES size_t FindTabs(const char* p, const char* end, uint32_t* at) {
@@ -58,6 +74,11 @@ ELASTICCTR_CLONES size_t FindTabs(const char* p, const char* end, uint32_t* at) 
 
 ELASTICCTR_CLONES size_t FindBlanks(const char* p, const char* end, uint32_t* at) {
   return Find<' ', '\t'>(p, end, std::numeric_limits<size_t>::max(), at);
+}
+
+WholeLines CutLines(std::string_view text) {
+  const size_t bytes = text.rfind('\n') + 1;  // npos + 1 is 0
+  return {bytes, CountLineEnds(text.data(), bytes)};
 }
 
 }  // namespace elasticctr

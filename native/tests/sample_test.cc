@@ -175,6 +175,21 @@ void TestBlanks() {
   }
 }
 
+void TestWholeLines() {
+  std::mt19937 random(5);
+  for (int i = 0; i < 2000; ++i) {
+    std::string text(random() % 40000, 'x');
+    const unsigned rarity = 1 + random() % 3000;
+    WholeLines expected{0, 0};
+    for (size_t at = random() % rarity; at < text.size(); at += 1 + random() % rarity) {
+      text[at] = '\n';
+      expected = {at + 1, expected.count + 1};
+    }
+    const WholeLines found = CutLines(text);
+    CHECK(found.bytes == expected.bytes && found.count == expected.count);
+  }
+}
+
 void TestTabs() {
   std::mt19937 random(2);
   for (int i = 0; i < 2000; ++i) {
@@ -310,6 +325,7 @@ int main() {
   TestNumbers();
   TestShortNumbers();
   TestBlanks();
+  TestWholeLines();
   TestTabs();
   TestGoodLines();
   TestMutatedText();
