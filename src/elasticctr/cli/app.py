@@ -5,7 +5,7 @@ from __future__ import annotations
 import typer
 
 from elasticctr import __version__
-from elasticctr.cli import cube, data, publish, train
+from elasticctr.cli import cube, data, feedback, publish, train
 from elasticctr.cli.call import call
 from elasticctr.cli.demo import demo
 from elasticctr.cli.doctor import doctor
@@ -37,6 +37,7 @@ def _root(
 
 app.add_typer(data.app)
 app.add_typer(cube.app)
+app.add_typer(feedback.app)
 app.command()(train.train)
 app.command("eval")(train.evaluate)
 app.command()(train.predict)

@@ -126,6 +126,17 @@ class Schema(Settings):
     def dense_dim(self) -> int:
         return sum(slot.dim for slot in self.dense)
 
+    def joined(self, format: Format) -> Schema:
+        """The same slots in files whose values are feasigns already and whose dense floats are after their transforms,
+        as `elasticctr feedback join` writes them."""
+        slots = tuple(
+            slot.model_copy(update={"values": "id"})
+            if isinstance(slot, SparseSlot)
+            else slot.model_copy(update={"transform": "none", "min": (), "diff": ()})
+            for slot in self.slots
+        )
+        return self.model_copy(update={"format": format, "weight": None, "slots": slots})
+
     def fingerprint(self) -> str:
         """Changes with anything that changes parsed samples."""
         text = json.dumps(self.model_dump(mode="json"), sort_keys=True, separators=(",", ":"))

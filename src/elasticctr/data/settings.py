@@ -55,3 +55,6 @@ class DataSettings(ReadOptions):
     path: str | tuple[str, ...] = Field(
         description="file, directory, glob, date tree or URL, or a list of them: plain, .gz or .zst"
     )
+    joined: Literal["feasign", "slot"] | None = Field(
+        None, description="these files come from feedback join: of this format, values and floats ready, not raw"
+    )

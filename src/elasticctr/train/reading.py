@@ -15,7 +15,7 @@ from typing import Any
 
 from elasticctr.data.batch import Batch
 from elasticctr.data.dataset import Dataset
-from elasticctr.data.schema import Schema
+from elasticctr.data.schema import Format, Schema
 from elasticctr.data.settings import DataSettings
 from elasticctr.table import Lookup
 
@@ -31,6 +31,8 @@ class Item:
 
 
 def open_dataset(settings: DataSettings, schema: Schema, *, seed: int = 0, require_label: bool = True) -> Dataset:
+    if settings.joined is not None:
+        schema = schema.joined(Format(settings.joined))
     return Dataset(settings.path, schema, settings, seed=seed, require_label=require_label)
 
 

@@ -1,0 +1,120 @@
+"""`elasticctr feedback join`."""
+
+from __future__ import annotations
+
+import re
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+
+from elasticctr.cli.output import JsonOption, print_json, print_pairs
+from elasticctr.errors import ConfigError
+from elasticctr.obs.progress import Progress
+
+app = typer.Typer(
+    name="feedback", help="Training samples from what was served and clicked.", no_args_is_help=True,
+    rich_markup_mode="markdown",
+)  # fmt: skip
+
+_UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+
+
+class FormatChoice(StrEnum):
+    FEASIGN = "feasign"
+    SLOT = "slot"
+
+
+@app.callback()
+def _feedback() -> None:
+    pass
+
+
+@app.command()
+def join(
+    requests: Annotated[list[str], typer.Option(metavar="DIR", help="Request log: directory or file; repeatable.")],
+    clicks: Annotated[
+        list[str],
+        typer.Option(metavar="FILE", help="Clicks: JSON lines or CSV of id, index, time; file, directory or glob."),
+    ],
+    out: Annotated[Path, typer.Option(metavar="DIR", help="Samples go here: DIR/{date}/{hour}/part-*.txt.")],
+    window: Annotated[str, typer.Option(help="How long after its request a click counts: 30m, 2h, 1d.")] = "30m",
+    impressions: Annotated[
+        list[str] | None,
+        typer.Option(metavar="FILE", help="Events as for clicks; only candidates shown become samples. Repeatable."),
+    ] = None,
+    format: Annotated[
+        FormatChoice | None,
+        typer.Option(help="Of the samples; default: slot if there are dense slots, else feasign."),
+    ] = None,
+    model: Annotated[str | None, typer.Option(help="Only this model's requests; default: the log has one.")] = None,
+    state: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Go on from the last run, wait for clicks; default: all goes out at once."),
+    ] = None,
+    delay: Annotated[str, typer.Option(help="With --state: what a click may take to arrive, after the window.")] = "2m",
+    skew: Annotated[str, typer.Option(help="By how much clocks of servers and clicks may differ.")] = "5s",
+    now: Annotated[str | None, typer.Option(metavar="TIME", help="With --state: as if run then; default: now.")] = None,
+    keep_late: Annotated[
+        bool, typer.Option("--keep-late", help="Write clicks that found no sample to OUT/_late/, with the reason.")
+    ] = False,
+    label: Annotated[str, typer.Option(help="Name of the label in the slot format.")] = "click",
+    as_json: JsonOption = False,
+) -> None:
+    """Join logged requests with clicks into training samples, one line per candidate, by the hour of the request.
+
+    With --state, run it every few minutes: each request goes out once, when window and delay are over, and an hour gets
+    its donefile when all of it is out. It may be killed at any moment.
+
+    Example: `elasticctr feedback join --requests log --clicks clicks.jsonl --out samples --window 30m --state join`
+    """
+    from elasticctr.serve.feedback.events import parse_time
+    from elasticctr.serve.feedback.join import JoinOptions
+    from elasticctr.serve.feedback.join import join as run_join
+
+    try:
+        now_s = None if now is None else parse_time(now)
+    except ValueError as e:
+        raise ConfigError(f"--now {now}: {e}; give unix seconds or 2026-11-15T16:00:00") from None
+    options = JoinOptions(
+        requests=tuple(requests),
+        clicks=tuple(clicks),
+        out=out,
+        window_s=parse_duration(window, "--window"),
+        impressions=tuple(impressions or ()),
+        format=None if format is None else format.value,
+        model=model,
+        state=state,
+        delay_s=parse_duration(delay, "--delay"),
+        skew_s=parse_duration(skew, "--skew"),
+        now_s=now_s,
+        keep_late=keep_late,
+        label=label,
+    )
+    with Progress("joining", unit="lines", console=Console(quiet=True) if as_json else None) as progress:
+        result = run_join(options, progress.advance)
+    if as_json:
+        print_json(result)
+    else:
+        print_pairs(_shown(result))
+
+
+def parse_duration(text: str, option: str) -> float:
+    """Seconds of 90, 90s, 30m, 2h or 1d."""
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([smhd]?)", text.strip())
+    if match is None:
+        raise ConfigError(f"{option} {text!r} is not a time such as 90s, 30m, 2h or 1d")
+    return float(match[1]) * _UNITS[match[2]]
+
+
+def _shown(result: dict[str, Any]) -> list[tuple[str, str]]:
+    always = ("requests", "clicks", "samples", "clicked")
+    pairs = [(name, f"{result[name]:,}") for name in always]
+    pairs += [
+        (name.replace("_", " "), f"{value:,}")
+        for name, value in result.items()
+        if isinstance(value, int) and value and name not in always
+    ]
+    return [*pairs, *(("wrote", name) for name in result["files"])]

@@ -1,0 +1,64 @@
+"""Logged samples as lines of the feasign or slot format (docs/formats/text.md)."""
+
+from __future__ import annotations
+
+from elasticctr.errors import ConfigError
+from elasticctr.serve.feedback.log import LoggedRequest
+
+
+class SampleLines:
+    """`format` and `model` are settled by the first request where they are None."""
+
+    def __init__(self, format: str | None, model: str | None, label: str) -> None:
+        if format not in (None, "feasign", "slot"):
+            raise ConfigError(f"format {format!r} is neither feasign nor slot")
+        self.format = format
+        self.model = model
+        self._is_model_given = model is not None
+        self._label = _check(label)
+        self._checked: set[str] = set()
+
+    def takes(self, request: LoggedRequest) -> bool:
+        """Whether it is of the model. Two models in a log and none named is a mistake: their samples do not mix."""
+        if self.model is None:
+            self.model = request.model
+        if request.model != self.model and not self._is_model_given:
+            raise ConfigError(f"the log has requests of {self.model!r} and of {request.model!r}; name one with --model")
+        return request.model == self.model
+
+    def features(self, request: LoggedRequest) -> list[str]:
+        """Per sample all of its line but the label."""
+        has_dense = any(sample.dense for sample in request.samples)
+        if self.format is None:
+            self.format = "slot" if has_dense else "feasign"
+        if self.format == "feasign" and has_dense:
+            name = next(iter(request.samples[0].dense))
+            raise ConfigError(
+                f"the feasign format has no place for dense slots, and the log has some ({name!r}); write --format slot"
+            )
+        write = self._feasigns if self.format == "feasign" else self._slots
+        return [write(request, i) for i in range(len(request.samples))]
+
+    def line(self, features: str, is_clicked: bool) -> bytes:
+        head = f"1 {is_clicked:d}" if self.format == "feasign" else f"{self._label}:{is_clicked:d}"
+        return f"{head} {features}\n".encode() if features else f"{head}\n".encode()
+
+    def _feasigns(self, request: LoggedRequest, i: int) -> str:
+        values = request.values_of(i)
+        return " ".join(f"{v}:{name}" for name in values for v in values[self._name(name)])
+
+    def _slots(self, request: LoggedRequest, i: int) -> str:
+        dense, values = request.samples[i].dense, request.values_of(i)
+        parts = [f"{name}:{v!r}" for name in dense for v in dense[self._name(name)]]
+        return " ".join(parts + [f"{name}:{v}" for name in values for v in values[self._name(name)]])
+
+    def _name(self, name: str) -> str:
+        if name not in self._checked:
+            self._checked.add(_check(name))
+        return name
+
+
+def _check(name: str) -> str:
+    if ":" in name or name.split() != [name]:
+        raise ConfigError(f"slot name {name!r} holds a blank or a colon, which text formats cannot")
+    return name
