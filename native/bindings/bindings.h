@@ -18,5 +18,6 @@ void BindCube(nanobind::module_& m);
 void BindCubeClient(nanobind::module_& m);
 void BindCubeServer(nanobind::module_& m);
 void BindServeRequestLog(nanobind::module_& m);
+void BindServeServer(nanobind::module_& m);
 
 }  // namespace elasticctr

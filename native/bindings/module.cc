@@ -42,4 +42,5 @@ NB_MODULE(_native, m) {
   elasticctr::BindCubeClient(m);
   elasticctr::BindCubeServer(m);
   elasticctr::BindServeRequestLog(m);
+  elasticctr::BindServeServer(m);
 }

@@ -7,12 +7,23 @@
 
 #include "net/socket.h"
 #include "serve/metrics_text.h"
+#include "serve/request_log_observer.h"
 
 namespace elasticctr::serve {
 namespace {
 
 using Clock = std::chrono::steady_clock;
 constexpr auto kPoll = std::chrono::milliseconds(5);
+
+std::shared_ptr<VariantStats> FindStats(const Models& models, const std::string& name, const Variant& wanted) {
+  for (const Model& model : models.all()) {
+    if (model.name != name) continue;
+    for (const Variant& variant : model.variants) {
+      if (variant.name == wanted.name && variant.version->version() == wanted.version->version()) return variant.stats;
+    }
+  }
+  return nullptr;
+}
 
 }  // namespace
 
@@ -39,18 +50,23 @@ Service::Service(const ServiceOptions& options)
   brpc_.complete = [this](net::ConnectionId id, std::string answer, bool close) {
     server_->Complete(id, std::move(answer), close);
   };
+  if (!options.access_log.path.empty()) {
+    access_log_ = std::make_unique<AccessLog>(options.access_log);
+    engine_.OnFinished([this](const Finished& finished) { access_log_->Add(finished); });
+    http_.on_answered = [this](const std::string& peer, const std::string& method, const std::string& path, int status,
+                               uint64_t received_ns) {
+      access_log_->Add(peer, method, path, status, net::NowNs() - received_ns);
+    };
+  }
+  if (!options.request_log.directory.empty()) {
+    request_log_ = std::make_unique<RequestLog>(options.request_log);
+    engine_.OnFinished([this](const Finished& finished) { LogFinished(finished, request_log_.get()); });
+  }
 }
 
 Service::~Service() { Stop(0); }
 
-void Service::AddObserver(Observer observer) { observers_.push_back(std::move(observer)); }
-
-void Service::Start() {
-  engine_.OnFinished([this](const Finished& finished) {
-    for (const Observer& observer : observers_) observer(finished);
-  });
-  server_->Start();
-}
+void Service::Start() { server_->Start(); }
 
 void Service::Stop(double drain_s) {
   if (stopped_.exchange(true)) return;
@@ -63,23 +79,41 @@ void Service::Stop(double drain_s) {
   server_->Stop(left_s());
   engine_.Stop(left_s());
   control_.Stop();
+  if (request_log_ != nullptr) request_log_->Stop();
+}
+
+void Service::SetModels(std::vector<Model> models) {
+  std::lock_guard lock(models_mutex_);
+  for (Model& model : models) {
+    for (Variant& variant : model.variants) {
+      if (variant.stats == nullptr) variant.stats = FindStats(*engine_.models(), model.name, variant);
+      if (variant.stats == nullptr) variant.stats = std::make_shared<VariantStats>();
+    }
+  }
+  engine_.SetModels(std::make_shared<const Models>(std::move(models)));
+}
+
+void Service::SetExtraMetrics(std::string text) {
+  std::lock_guard lock(mutex_);
+  extra_metrics_ = std::move(text);
 }
 
 void Service::SetReady(bool is_ready, std::string why) {
-  std::lock_guard lock(ready_mutex_);
+  std::lock_guard lock(mutex_);
   not_ready_ = is_ready ? "" : why.empty() ? "not ready" : std::move(why);
 }
 
 std::string Service::NotReady() const {
   if (is_draining_.load()) return "the server is stopping";
-  std::lock_guard lock(ready_mutex_);
+  std::lock_guard lock(mutex_);
   return not_ready_;
 }
 
-std::string Service::Call(std::unique_ptr<Request> request) {
+std::string Service::Call(std::unique_ptr<Request> request, uint32_t timeout_ms) {
   auto answered = std::make_shared<std::promise<std::string>>();
   std::future<std::string> answer = answered->get_future();
   request->received_ns = net::NowNs();
+  if (timeout_ms != 0) request->deadline_ns = request->received_ns + uint64_t{timeout_ms} * 1'000'000;
   if (request->id.empty()) request->id = MakeRequestId();
   request->answer = [answered](std::string bytes, bool) { answered->set_value(std::move(bytes)); };
   engine_.Submit(std::move(request));
@@ -87,7 +121,11 @@ std::string Service::Call(std::unique_ptr<Request> request) {
 }
 
 std::string Service::MetricsText() const {
-  return serve::MetricsText({engine_, *server_, session_stats_, control_, started_ns_, NotReady().empty()});
+  std::string text = serve::MetricsText({engine_, *server_, session_stats_, control_, started_ns_, NotReady().empty()});
+  if (access_log_ != nullptr) text += access_log_->Metrics();
+  if (request_log_ != nullptr) text += request_log_->Metrics();
+  std::lock_guard lock(mutex_);
+  return text + extra_metrics_;
 }
 
 std::unique_ptr<net::Session> Service::Open(net::Protocol protocol, net::ConnectionId id, int fd) {

@@ -6,17 +6,18 @@
 #pragma once
 
 #include <atomic>
-#include <functional>
 #include <memory>
 #include <mutex>
 #include <string>
 #include <vector>
 
 #include "net/server.h"
+#include "serve/access_log.h"
 #include "serve/brpc_session.h"
 #include "serve/control_queue.h"
 #include "serve/engine.h"
 #include "serve/http_session.h"
+#include "serve/request_log.h"
 #include "util/secret.h"
 
 namespace elasticctr::serve {
@@ -25,35 +26,36 @@ struct ServiceOptions {
   net::ServerOptions net;
   EngineOptions engine;
   ControlOptions control;
-  std::string token;  // empty: anybody may ask
+  std::string token;              // empty: anybody may ask
+  AccessLogOptions access_log;    // no path: none
+  RequestLogOptions request_log;  // no directory: none
 };
 
 class Service : public net::Application {
  public:
-  using Observer = std::function<void(const Finished&)>;
-
   // Binds. Throws ConfigError, Unavailable (an address is taken).
   explicit Service(const ServiceOptions& options);
   ~Service() override;
 
-  // Called by workers after each request, in the order of adding. REQUIRES: before Start.
-  void AddObserver(Observer observer);
   void Start();
   // Answers end their connections from now on; what arrived is answered within drain_s, then everything ends.
   void Stop(double drain_s);
 
-  void SetModels(std::shared_ptr<const Models> models) { engine_.SetModels(std::move(models)); }
+  // What is served from now on. A variant without stats gets those it had, if its model, name and version stay.
+  void SetModels(std::vector<Model> models);
   std::shared_ptr<const Models> models() const { return engine_.models(); }
   // What GET /readyz says; not ready at first.
   void SetReady(bool is_ready, std::string why);
 
   // A request that came by another way than our sockets: the answer's bytes, as the codec made them. Blocks until it
-  // is answered, at most a little beyond its deadline. `request` needs codec and body.
-  std::string Call(std::unique_ptr<Request> request);
+  // is answered, at most a little beyond its deadline (timeout_ms; 0: the engine's). `request` needs codec and body.
+  std::string Call(std::unique_ptr<Request> request, uint32_t timeout_ms);
 
   bool Matches(std::string_view token) const { return secret_.Matches(token); }
   bool has_token() const { return secret_.is_set(); }
   std::string MetricsText() const;
+  // Further lines for GET /metrics, of what only Python knows.
+  void SetExtraMetrics(std::string text);
   ControlQueue& control() { return control_; }
   const std::vector<uint16_t>& ports() const { return server_->ports(); }
   size_t queued() const { return engine_.queued(); }
@@ -71,12 +73,15 @@ class Service : public net::Application {
   const Secret secret_;
   const uint64_t started_ns_;
   std::atomic<bool> is_draining_{false};
-  std::vector<Observer> observers_;
   SessionStats session_stats_;
   HttpContext http_;
   BrpcContext brpc_;
-  mutable std::mutex ready_mutex_;
+  std::mutex models_mutex_;   // one change at a time
+  mutable std::mutex mutex_;  // of what Python says
   std::string not_ready_ = "no model has a version yet";
+  std::string extra_metrics_;
+  std::unique_ptr<AccessLog> access_log_;
+  std::unique_ptr<RequestLog> request_log_;
   // The server outlives control and engine, which answer through it; its loops end first (Stop).
   std::unique_ptr<net::Server> server_;
   Engine engine_;

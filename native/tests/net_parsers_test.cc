@@ -199,7 +199,7 @@ void TestSniff() {
         SniffText("POST /v1") == Protocol::kHttp);
   CHECK(SniffText("PRP") == Protocol::kUndecided && SniffText("PRPC") == Protocol::kBrpc &&
         SniffText("PRI * HTTP/2.0") == Protocol::kHttp && SniffText("PRPX") == Protocol::kResp);
-  CHECK(SniffText("\x16\x03\x01") == Protocol::kUnknown && SniffText(std::string(1, '\0')) == Protocol::kUnknown);
+  CHECK(SniffText("\x16\x03\x01") == Protocol::kTls && SniffText(std::string(1, '\0')) == Protocol::kUnknown);
 }
 
 void TestWireHeader() {

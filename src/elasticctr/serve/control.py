@@ -1,0 +1,185 @@
+"""What is not a prediction over HTTP: status and what changes it, the description of the API. No sockets here.
+
+`Control.handle` takes one request and gives one response, errors included; any thread may call it. What it commands is
+a `Fleet`. Other protocols add their own pages (KServe's metadata) as callables.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+from urllib.parse import unquote
+
+from elasticctr import _native
+from elasticctr.errors import ConfigError, DataError, ElasticCTRError, InternalError, NotFound, Unavailable
+from elasticctr.serve.openapi import describe, render_page
+
+log = logging.getLogger(__name__)
+
+JSON = "application/json"
+_MODELS = "/v1/models"
+
+
+class Fleet(Protocol):
+    """What the API commands. Values are JSON; errors are of the tree; nothing waits for a version to load."""
+
+    def status(self) -> dict[str, Any]: ...
+
+    def model_status(self, model: str) -> dict[str, Any]: ...
+
+    def activate(self, model: str, version: int) -> dict[str, Any]: ...
+
+    def rollback(self, model: str) -> dict[str, Any]: ...
+
+    def pause(self, model: str) -> dict[str, Any]: ...
+
+    def resume(self, model: str) -> dict[str, Any]: ...
+
+    def set_variants(self, model: str, variants: Sequence[Mapping[str, Any]], sticky: str | None) -> dict[str, Any]: ...
+
+    def promote(self, model: str, variant: str) -> dict[str, Any]: ...
+
+    def metrics(self) -> str:
+        """Prometheus text of what the native server does not know."""
+        ...
+
+
+@dataclass(frozen=True)
+class Response:
+    status: int
+    body: bytes
+    content_type: str = JSON
+    headers: tuple[tuple[str, str], ...] = ()
+
+
+# Method, path, query, body; None: not one of its pages.
+Pages = Callable[[str, str, str, bytes], Response | None]
+
+
+def json_response(value: object, status: int = 200) -> Response:
+    return Response(status, json.dumps(value, ensure_ascii=False, allow_nan=False).encode())
+
+
+def error_response(error: ElasticCTRError, status: int | None = None) -> Response:
+    """The one shape of errors; the status is what the same error has natively."""
+    if status is None:
+        status = _native.http_status(error.exit_status)
+    headers: tuple[tuple[str, str], ...] = ()
+    if isinstance(error, Unavailable):
+        headers = (("Retry-After", str(max(1, round(error.retry_after_s or 1)))),)
+    shape = {"error": {"code": error.code, "message": str(error)}}
+    return Response(status, json.dumps(shape, ensure_ascii=False).encode("utf-8", "replace"), JSON, headers)
+
+
+class Control:
+    def __init__(self, fleet: Fleet, pages: Sequence[Pages] = ()) -> None:
+        self.fleet = fleet
+        self._pages = tuple(pages)
+
+    def handle(self, method: str, path: str, query: str, body: bytes) -> Response:
+        try:
+            for pages in self._pages:
+                response = pages(method, path, query, body)
+                if response is not None:
+                    return response
+            return self._route(method, path, body)
+        except ElasticCTRError as e:
+            return error_response(e)
+        except Exception:
+            log.exception("%s %s", method, path)
+            return error_response(InternalError(f"{method} {path} failed; the server's log says how"))
+
+    def _route(self, method: str, path: str, body: bytes) -> Response:
+        reads: dict[str, Callable[[], Response]] = {
+            "/v1/status": lambda: json_response(self.fleet.status()),
+            _MODELS: lambda: json_response({"models": self.fleet.status()["models"]}),
+            "/openapi.json": lambda: json_response(describe()),
+            "/docs": lambda: Response(200, render_page().encode(), "text/html; charset=utf-8"),
+        }
+        if path in reads:
+            return reads[path]() if method == "GET" else _refuse_method(method, path, "GET, HEAD")
+        model, action = _split(path)
+        if model is None:
+            raise NotFound(f"no such page: {path[:200]}; see /docs")
+        if action is None:
+            if method != "GET":
+                return _refuse_method(method, path, "GET, HEAD")
+            return json_response(self.fleet.model_status(model))
+        if method != "POST":
+            return _refuse_method(method, path, "POST")
+        return json_response(self._command(model, action, _parse(body)))
+
+    def _command(self, model: str, action: str, body: dict[str, Any]) -> dict[str, Any]:
+        fleet = self.fleet
+        if action == "activate":
+            return fleet.activate(model, _only(body, version=int)["version"])
+        if action == "variants":
+            given = _only(body, variants=list, sticky=(str, type(None)))
+            if not all(isinstance(variant, dict) for variant in given["variants"]):
+                raise ConfigError('"variants" must be a list of objects')
+            return fleet.set_variants(model, given["variants"], given["sticky"] or None)
+        if action == "promote":
+            return fleet.promote(model, _only(body, variant=str)["variant"])
+        _only(body)
+        commands = {"rollback": fleet.rollback, "pause": fleet.pause, "resume": fleet.resume}
+        return commands[action](model)
+
+
+_ACTIONS = frozenset({"activate", "rollback", "pause", "resume", "variants", "promote"})
+
+
+def _split(path: str) -> tuple[str | None, str | None]:
+    """The model and the action of /v1/models/MODEL[:ACTION]; (None, None): another path."""
+    name = path.removeprefix(_MODELS + "/")
+    if name == path or not name or "/" in name:
+        return None, None
+    model, colon, action = name.rpartition(":")
+    if not colon:
+        return unquote(name), None
+    return (unquote(model), action) if model and action in _ACTIONS else (None, None)
+
+
+def _refuse_method(method: str, path: str, allowed: str) -> Response:
+    refused = error_response(ConfigError(f"{path} does not take {method}"), 405)
+    return Response(refused.status, refused.body, JSON, (("Allow", allowed),))
+
+
+def _no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    made = dict(pairs)
+    if len(made) != len(pairs):
+        raise DataError("a key of the body is there twice")
+    return made
+
+
+def _no_constant(name: str) -> float:
+    raise DataError(f"the body is not JSON: {name}")
+
+
+def _parse(body: bytes) -> dict[str, Any]:
+    """An object, or nothing at all."""
+    if not body.strip():
+        return {}
+    try:
+        value = json.loads(body, object_pairs_hook=_no_duplicates, parse_constant=_no_constant)
+    except (ValueError, RecursionError) as e:
+        raise DataError(f"the body is not JSON: {e}") from None
+    if not isinstance(value, dict):
+        raise DataError("the body must be a JSON object")
+    return value
+
+
+def _only(body: Mapping[str, Any], **kinds: type | tuple[type, ...]) -> dict[str, Any]:
+    """The values of these keys, of these types, and of no others. One that may be None may be absent."""
+    for key in body:
+        if key not in kinds:
+            raise ConfigError(f'unknown key "{key[:80]}"' + (f"; known: {', '.join(kinds)}" if kinds else ""))
+    values = {key: body.get(key) for key in kinds}
+    for key, kind in kinds.items():
+        if not isinstance(values[key], kind) or isinstance(values[key], bool):
+            words = {int: "a whole number", str: "a string", list: "a list"}
+            wanted = words[kind[0] if isinstance(kind, tuple) else kind]
+            raise ConfigError(f'"{key}" must be {wanted}')
+    return values

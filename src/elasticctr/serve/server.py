@@ -1,0 +1,164 @@
+"""The prediction server, thin over the native one: options in, a running server out. Imports neither torch nor NumPy.
+
+    with Server(ServerOptions(port=8500)) as server:
+        fleet = ModelFleet(settings, server.set_models, server.set_ready)
+        server.use(Control(fleet))
+
+Predictions never come here. Two threads take what is not a prediction from the native queue and give it to Control.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, TypeAlias
+
+from elasticctr import _native
+from elasticctr.errors import ElasticCTRError, Unavailable
+from elasticctr.serve.control import Control, Response, error_response
+
+log = logging.getLogger(__name__)
+
+DRAIN_S = 5.0
+_CONTROL_THREADS = 2
+_POLL_S = 0.5
+_JSON_DEPTH = 16
+
+# Name, weight, whether it is a shadow, version.
+NativeVariant: TypeAlias = "tuple[str, float, bool, _native.ServedVersion]"
+# Name, sticky field, its seed, whether it answers Paddle Serving calls that name no model, variants.
+NativeModel: TypeAlias = "tuple[str, str, int, bool, list[NativeVariant]]"
+
+
+@dataclass(frozen=True)
+class ServerOptions:
+    """What a server is started with. Ports of 0 are any free ones."""
+
+    host: str = "127.0.0.1"
+    port: int = 8500
+    unix: Path | None = None
+    loops: int = 1
+    workers: int = 0  # 0: one per core
+    token: str = ""
+    body_mib: float = 8
+    samples: int = 10_000
+    values: int = 1_000_000
+    batch_samples: int = 1024
+    batch_wait_us: int = 0
+    queue_requests: int = 10_000
+    queue_ms: int = 100
+    timeout_ms: int = 1000
+    max_connections: int = 20_000
+    max_buffered_mib: int = 1024
+    request_timeout_s: int = 15
+    busy_poll_us: int = 0
+    control_requests: int = 64
+    control_timeout_s: float = 60.0
+    access_log: Path | None = None  # `-`: stderr
+    access_log_max_mib: int = 100
+    access_log_keep: int = 5
+    request_log: Mapping[str, Any] | None = None  # RequestLogSettings.native()
+
+
+class Server:
+    """A server in this process. Use as a context manager, or call `start` and `stop`."""
+
+    def __init__(self, options: ServerOptions) -> None:
+        self.options = options
+        self._control: Control | None = None
+        self._threads: list[threading.Thread] = []
+        self._stopping = threading.Event()
+        self.native = _native.PredictServer(
+            host=options.host,
+            ports=[options.port],
+            unix_path="" if options.unix is None else str(options.unix),
+            loops=options.loops,
+            workers=options.workers,
+            token=options.token,
+            batch_samples=options.batch_samples,
+            batch_wait_us=options.batch_wait_us,
+            queue_requests=options.queue_requests,
+            queue_ms=options.queue_ms,
+            timeout_ms=options.timeout_ms,
+            body_bytes=int(options.body_mib * (1 << 20)),
+            samples=options.samples,
+            values=options.values,
+            json_depth=_JSON_DEPTH,
+            max_connections=options.max_connections,
+            max_buffered_bytes=options.max_buffered_mib << 20,
+            request_timeout_s=options.request_timeout_s,
+            busy_poll_us=options.busy_poll_us,
+            control_requests=options.control_requests,
+            control_timeout_s=options.control_timeout_s,
+            access_log="" if options.access_log is None else str(options.access_log),
+            access_log_max_bytes=options.access_log_max_mib << 20,
+            access_log_keep=options.access_log_keep,
+            request_log=None if options.request_log is None else dict(options.request_log),
+        )
+
+    @property
+    def port(self) -> int:
+        return self.native.ports[0]
+
+    def use(self, control: Control) -> None:
+        """Answers what is not a prediction from now on; before, such requests get 503."""
+        self._control = control
+
+    def set_models(self, models: Sequence[NativeModel]) -> None:
+        """What is served from now on, swapped between two requests."""
+        self.native.set_models(list(models))
+
+    def set_ready(self, is_ready: bool, why: str = "") -> None:
+        self.native.set_ready(is_ready, why)
+
+    def metrics(self) -> str:
+        return self.native.metrics()
+
+    def start(self) -> None:
+        self.native.start()
+        for i in range(_CONTROL_THREADS):
+            thread = threading.Thread(target=self._work, name=f"serve-control-{i}", daemon=True)
+            thread.start()
+            self._threads.append(thread)
+
+    def stop(self, drain_s: float = DRAIN_S) -> None:
+        """Answers what arrived, within drain_s, and ends."""
+        self.native.stop(drain_s)
+        self._stopping.set()
+        for thread in self._threads:
+            thread.join()
+
+    def __enter__(self) -> Server:
+        self.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.stop(DRAIN_S if error is None else 0)
+
+    def _work(self) -> None:
+        while not self._stopping.is_set():
+            self._push_metrics()
+            asked = self.native.next_control(_POLL_S)
+            if asked is None:
+                continue
+            number, method, path, query, _, body = asked
+            response = self._answer(method.decode(), path, query, body)
+            headers = "".join(f"{name}: {value}\r\n" for name, value in response.headers)
+            self.native.answer_control(number, response.status, response.content_type, response.body, headers)
+
+    def _answer(self, method: str, path: bytes, query: bytes, body: bytes) -> Response:
+        if self._control is None:
+            return error_response(Unavailable("the server is starting"))
+        return self._control.handle(method, path.decode("latin-1"), query.decode("latin-1"), body)
+
+    def _push_metrics(self) -> None:
+        if self._control is None:
+            return
+        try:
+            self.native.set_extra_metrics(self._control.fleet.metrics())
+        except ElasticCTRError as e:
+            log.warning("metrics: %s", e)
