@@ -92,7 +92,7 @@ void Make(Service* self, const std::string& host, std::vector<uint16_t> ports, c
           size_t values, uint32_t json_depth, size_t max_connections, uint64_t max_buffered_bytes,
           uint32_t request_timeout_s, uint32_t busy_poll_us, size_t control_requests, double control_timeout_s,
           const std::string& access_log, uint64_t access_log_max_bytes, uint32_t access_log_keep,
-          std::optional<nb::dict> request_log) {
+          std::optional<nb::typed<nb::dict, nb::str, nb::any>> request_log) {
   serve::ServiceOptions options;
   options.net.host = host;
   options.net.ports = std::move(ports);

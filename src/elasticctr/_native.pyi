@@ -3,7 +3,7 @@
 from typing import Any
 from collections.abc import Sequence
 import enum
-from typing import Annotated
+from typing import Annotated, Any
 
 import numpy
 from numpy.typing import NDArray
@@ -751,3 +751,71 @@ class RequestLog:
     def failed(self) -> int: ...
     @property
     def removed(self) -> int: ...
+
+def http_status(code: int) -> int:
+    """The HTTP status of an error code (ElasticCTRError.exit_status)."""
+
+class PredictServer:
+    def __init__(
+        self,
+        *,
+        host: str,
+        ports: Sequence[int],
+        unix_path: str,
+        loops: int,
+        workers: int,
+        token: str,
+        batch_samples: int,
+        batch_wait_us: int,
+        queue_requests: int,
+        queue_ms: int,
+        timeout_ms: int,
+        body_bytes: int,
+        samples: int,
+        values: int,
+        json_depth: int,
+        max_connections: int,
+        max_buffered_bytes: int,
+        request_timeout_s: int,
+        busy_poll_us: int,
+        control_requests: int,
+        control_timeout_s: float,
+        access_log: str,
+        access_log_max_bytes: int,
+        access_log_keep: int,
+        request_log: dict[str, Any] | None,
+    ) -> None: ...
+    def start(self) -> None: ...
+    def stop(self, drain_s: float) -> None: ...
+    def set_models(
+        self,
+        models: Sequence[
+            tuple[str, str, int, bool, Sequence[tuple[str, float, bool, "elasticctr::serve::ServedVersion"]]]
+        ],
+    ) -> None: ...
+    def set_ready(self, is_ready: bool, why: str) -> None: ...
+    def next_control(self, timeout_s: float) -> tuple[int, bytes, bytes, bytes, bytes, bytes] | None:
+        """id, method, path, query, authorization, body"""
+
+    def answer_control(self, id: int, status: int, content_type: str, body: bytes, headers: str = "") -> None: ...
+    def call(
+        self,
+        codec: str,
+        body: bytes,
+        model: str = "",
+        version: str = "",
+        timeout_ms: int = 0,
+        id: str = "",
+        peer: str = "",
+    ) -> bytes: ...
+    def matches(self, token: str) -> bool:
+        """Whether this is the server's token; true if it has none."""
+
+    def metrics(self) -> str: ...
+    def set_extra_metrics(self, text: str) -> None: ...
+    @property
+    def ports(self) -> list[int]: ...
+    @property
+    def queued(self) -> int: ...
+    @property
+    def connections(self) -> int: ...

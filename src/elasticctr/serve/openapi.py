@@ -130,9 +130,7 @@ def _server() -> dict[str, Any]:
 
     late = (503, 504)
     return {
-        "/healthz": {
-            "get": _operation("Server", "healthz", "Whether the process works", _json("Alive"), is_open=True)
-        },
+        "/healthz": {"get": _operation("Server", "healthz", "Whether the process works", _json("Alive"), is_open=True)},
         "/readyz": {
             "get": _operation(
                 "Server", "readyz", "Whether every model has a version", _json("IsReady"), errors=(503,), is_open=True

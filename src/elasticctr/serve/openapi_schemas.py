@@ -135,9 +135,7 @@ SCHEMAS: dict[str, Any] = {
     ),
     "Activate": _object({"version": {"type": "integer", "minimum": 1}}),
     "Promote": _object({"variant": _TEXT}),
-    "Variants": _object(
-        {"variants": _list(_ref("Variant")), "sticky": {"type": ["string", "null"]}}, ("variants",)
-    ),
+    "Variants": _object({"variants": _list(_ref("Variant")), "sticky": {"type": ["string", "null"]}}, ("variants",)),
     "Variant": _object(
         {
             "name": _TEXT,
