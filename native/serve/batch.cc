@@ -203,9 +203,8 @@ void Batch::Fill(std::unique_ptr<Item> item) {
       [&] {
         group = GroupFor(*item);
         group->items.reserve(group->items.size() + 1);
-        group->samples.BeginRequest();
+        group->samples.BeginRequest();  // so that Fill may throw before it says so
         item->parsed->Fill(&group->samples, around_.options->limits);
-        group->samples.EndRequest();
         samples_ += group->samples.request(group->items.size()).count;
         group->items.push_back(std::move(item));
       },
@@ -266,7 +265,6 @@ void Batch::ScoreAlone(Group* group) {
         [&] {
           group->samples.BeginRequest();
           item->parsed->Fill(&group->samples, around_.options->limits);
-          group->samples.EndRequest();
           group->items.reserve(1);
         },
         [&](const Error& e) { Fail(item.get(), e, nullptr, 0); });
