@@ -6,6 +6,7 @@
 #include <nanobind/stl/vector.h>
 
 #include "bindings/bindings.h"
+#include "serve/codec_kserve_grpc.h"
 #include "serve/http_status.h"
 #include "serve/service.h"
 #include "serve/version.h"
@@ -123,6 +124,9 @@ void Make(Service* self, const std::string& host, std::vector<uint16_t> ports, c
 }  // namespace
 
 void BindServeServer(nb::module_& m) {
+  m.def(
+      "grpc_status", [](int code) { return serve::GrpcStatusOf(Error(static_cast<Code>(code), "")); }, "code"_a,
+      "The number gRPC has for an error.");
   m.def(
       "http_status", [](int code) { return serve::HttpStatusOf(static_cast<Code>(code)); }, "code"_a,
       "The HTTP status of an error code (ElasticCTRError.exit_status).");

@@ -752,6 +752,9 @@ class RequestLog:
     @property
     def removed(self) -> int: ...
 
+def grpc_status(code: int) -> int:
+    """The number gRPC has for an error."""
+
 def http_status(code: int) -> int:
     """The HTTP status of an error code (ElasticCTRError.exit_status)."""
 
