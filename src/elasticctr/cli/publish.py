@@ -112,13 +112,33 @@ def versions(
 
 
 def verify(
-    target: Annotated[str, typer.Argument(metavar="TARGET", help="REPO/MODEL/VERSION, REPO/MODEL, or a run.")],
+    target: Annotated[
+        str | None, typer.Argument(metavar="TARGET", help="REPO/MODEL/VERSION, REPO/MODEL, or a run.")
+    ] = None,
+    requests: Annotated[
+        list[str] | None,
+        typer.Option(metavar="LOG", help="Instead: replay this request log (file or directory; repeatable)."),
+    ] = None,
+    repo: Annotated[str | None, typer.Option(metavar="REPO", help="With --requests: where its versions are.")] = None,
+    model: Annotated[str | None, typer.Option(help="With --requests: only this model's requests.")] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Check a version (REPO/MODEL: the live one) or a run: every digest, every row's place, and the scores of samples.
 
-    Example: `elasticctr verify /srv/models/ctr/7`
+    With --requests, replay what servers logged through the trainer's code instead: the largest difference of a score
+    and the first slot that differs.
+
+    Example: `elasticctr verify /srv/models/ctr/7`, `elasticctr verify --requests log --repo /srv/models`
     """
+    if requests:
+        from elasticctr.cli.replay import verify_requests
+
+        if target is not None or repo is None:
+            raise ConfigError("--requests needs --repo, and no TARGET: the log names its versions")
+        verify_requests(requests, repo, model, as_json)
+        return
+    if target is None or repo is not None or model is not None:
+        raise ConfigError("name a version as REPO/MODEL/VERSION, or a run; --repo and --model go with --requests")
     if Path(target, "job.yaml").exists():
         result: dict[str, Any] = _verify_run(Path(target))
     else:
