@@ -5,7 +5,8 @@
         ...                                   # look at the donefile now, and remember stamp.last
 
 timestamp_ne: its time of change is another one. timestamp_gt: it is later. md5sum: its bytes are others.
-revision: the whole number it begins with is larger. none: never. A file that is away, or cannot be read, has not changed.
+revision: the whole number it begins with is larger. none: never. A file that is away, or cannot be read, has not
+changed.
 """
 
 from __future__ import annotations

@@ -1,0 +1,1 @@
+"""Readers of other people's configuration files. Only `cli` imports from here."""

@@ -1,0 +1,10 @@
+"""Paddle Serving's configuration files, read as they are: settings of ours, and what these cannot express.
+
+conversion = read_serving(Path("conf"))           # model_toolkit.prototxt, gflags.conf, … → serve.yaml's settings
+settings, notes = read_predictors(Path("conf/predictors.prototxt"))   # → settings of a prediction client
+"""
+
+from elasticctr.compat.paddle_serving.predictors import read_predictors
+from elasticctr.compat.paddle_serving.serving import Conversion, read_serving
+
+__all__ = ["Conversion", "read_predictors", "read_serving"]
