@@ -30,6 +30,7 @@ struct SparsePlan {
   uint32_t row = 0, dim = 0;   // of a sequence: floats row … row + dim of each value
   uint32_t max_values = 0;     // pooled: the first are kept; a sequence: the last
   std::string input, lengths;  // of a sequence: names of its inputs
+  bool is_typed = false;       // text is hashed though numbers are feasigns: `values: auto` of a Parquet log
 
   static constexpr uint32_t kUnused = ~0u;
 };

@@ -12,10 +12,11 @@
 
 namespace elasticctr::serve {
 
-// What the policy lets pass is zeros and `trouble`: shards that did not answer are dead, and if time was up, late.
-// A version or table that the servers do not hold is an error whatever the policy.
-std::shared_ptr<const RowSource> MakeCubeRows(std::shared_ptr<cube::Client> client, const std::string& model,
-                                              uint64_t version, const std::vector<TablePlan>& tables,
-                                              const Policy& policy);
+// clients[i] knows the servers of tables[i]; tables of one client are looked up together. What the policy lets pass is
+// zeros and `trouble`: shards that did not answer are dead, and if time was up, late. A version or table that the
+// servers do not hold is an error whatever the policy.
+std::shared_ptr<const RowSource> MakeCubeRows(std::vector<std::shared_ptr<cube::Client>> clients,
+                                              const std::string& model, uint64_t version,
+                                              const std::vector<TablePlan>& tables, const Policy& policy);
 
 }  // namespace elasticctr::serve

@@ -102,7 +102,8 @@ size_t Samples::request_values() const {
 void Samples::AddText(uint32_t slot, std::string_view value) {
   GiveSlot(slot);
   if (value.empty()) return;
-  if (plan_->spec.sparse[slot].hashed) return AddFeasign(slot, FeatureHash(value, plan_->hash_seeds[slot]));
+  if (plan_->spec.sparse[slot].hashed || plan_->sparse[slot].is_typed)
+    return AddFeasign(slot, FeatureHash(value, plan_->hash_seeds[slot]));
   uint64_t feasign;
   const char* end = value.data() + value.size();
   const auto [after, error] = std::from_chars(value.data(), end, feasign);

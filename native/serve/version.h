@@ -41,6 +41,7 @@ struct Policy {
   double min_coverage = 0;        // of a request; 0: missing rows are never trouble
   bool fails_on_dead_shard = true;
   bool fails_on_late_cube = true;
+  uint32_t cube_timeout_ms = 200;  // of a lookup, or what is left of the requests' time
 };
 
 // The dense graph; onnx_runtime.h has the real one. Any number of threads may run it at once.

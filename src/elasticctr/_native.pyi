@@ -714,6 +714,85 @@ class CubeServer:
     def status(self) -> str:
         """What GET /v1/status answers."""
 
+class ServeSlot:
+    def __init__(
+        self,
+        *,
+        table: int | None = None,
+        pooling: str = "sum",
+        pieces: Sequence[tuple[int, int, int]] = [],
+        row: int = 0,
+        dim: int = 0,
+        max_values: int = 0,
+        input: str = "",
+        lengths: str = "",
+        is_typed: bool = False,
+    ) -> None: ...
+
+class ServePlan:
+    def __init__(
+        self,
+        *,
+        spec: ParserSpec,
+        sparse: Sequence[ServeSlot],
+        dense_columns: Sequence[int],
+        tables: Sequence[tuple[str, int]],
+        labels: Sequence[str],
+        pooled_width: int,
+        dense_width: int,
+    ) -> None: ...
+
+class ServePolicy:
+    def __init__(
+        self,
+        *,
+        fails_on_missing: bool = False,
+        min_coverage: float = 0.0,
+        fails_on_dead_shard: bool = True,
+        fails_on_late_cube: bool = True,
+        cube_timeout_ms: int = 200,
+    ) -> None: ...
+
+class ServedVersion:
+    def __init__(
+        self,
+        *,
+        model: str,
+        version: int,
+        plan: ServePlan,
+        rows_model: str,
+        stores: Sequence[CubeStore] = [],
+        clients: Sequence[CubeClient] = [],
+        onnx: bytes,
+        library: str,
+        policy: ServePolicy,
+        where: str,
+    ) -> None:
+        """Rows from the stores of all shards, or from the client of each table."""
+
+    @property
+    def model(self) -> str: ...
+    @property
+    def version(self) -> int: ...
+    @property
+    def labels(self) -> list[str]: ...
+    def score_batch(
+        self,
+        values: Annotated[NDArray[numpy.uint64], dict(shape=(None,), order="C", device="cpu", writable=False)],
+        offsets: Annotated[NDArray[numpy.int32], dict(shape=(None,), order="C", device="cpu", writable=False)],
+        dense: Annotated[NDArray[numpy.float32], dict(shape=(None, None), order="C", device="cpu", writable=False)],
+        timeout_ms: int = 0,
+        shared: tuple[
+            Annotated[NDArray[numpy.uint64], dict(shape=(None,), order="C", device="cpu", writable=False)],
+            Annotated[NDArray[numpy.int32], dict(shape=(None,), order="C", device="cpu", writable=False)],
+            Annotated[NDArray[numpy.float32], dict(shape=(None, None), order="C", device="cpu", writable=False)],
+        ]
+        | None = None,
+    ) -> tuple[Any, ...]:
+        """Scores [n, labels], rows asked for, rows found, and what was degraded."""
+
+    def score_lines(self, text: bytes, format: TextFormat | None = None, timeout_ms: int = 0) -> tuple[Any, ...]: ...
+
 class RequestLog:
     def __init__(
         self,

@@ -155,6 +155,10 @@ class Client:
         """Closes all connections. Lookups of other threads still end as they would have."""
         self._clusters = None
 
+    def native_of(self, table: str) -> _native.CubeClient:
+        """The native client of the servers that `table` is asked for; the table of an only model needs no model."""
+        return self._find(table)[0].native
+
     def __enter__(self) -> Client:
         return self
 

@@ -65,7 +65,7 @@ class Parser:
     ) -> None:
         self.schema = schema
         split = _native.Split(keep[0], keep[1], split_seed)
-        self._native = _native.Parser(_make_spec(schema, require_label), split, threads or 0)
+        self._native = _native.Parser(make_spec(schema, require_label), split, threads or 0)
 
     def parse(self, block: bytes | bytearray | memoryview, first_line: int = 1) -> Parsed:
         """The samples of `block`, whose first line has the number `first_line`."""
@@ -77,7 +77,8 @@ class Parser:
         return Parsed(batch, parsed.lines, parsed.next_line, bad, parsed.bad_count)
 
 
-def _make_spec(schema: Schema, require_label: bool) -> _native.ParserSpec:
+def make_spec(schema: Schema, require_label: bool) -> _native.ParserSpec:
+    """What the native parser needs of a schema. ConfigError for one of no text format."""
     if schema.format not in _FORMATS:
         raise ConfigError(f"format {schema.format.value} is not read line by line; text formats: {_format_names()}")
     strings_by_default = schema.format is Format.CRITEO

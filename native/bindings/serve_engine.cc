@@ -1,0 +1,202 @@
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
+#include <nanobind/stl/shared_ptr.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
+#include <nanobind/stl/vector.h>
+
+#include <optional>
+
+#include "bindings/bindings.h"
+#include "cube/client/client.h"
+#include "cube/store.h"
+#include "net/socket.h"
+#include "serve/onnx_runtime.h"
+#include "serve/reasons.h"
+#include "serve/rows_cube.h"
+#include "serve/rows_local.h"
+#include "serve/version.h"
+#include "util/status.h"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+
+namespace elasticctr {
+namespace {
+
+using namespace serve;
+
+using Values = nb::ndarray<const uint64_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+using Offsets = nb::ndarray<const int32_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+using Floats = nb::ndarray<const float, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
+using PieceTuple = std::tuple<uint32_t, uint32_t, uint32_t>;  // row, dim, column
+
+// Samples as arrays: data/batch.py has the layout.
+struct Arrays {
+  Values values;
+  Offsets offsets;
+  Floats dense;
+
+  size_t size() const { return dense.shape(0); }
+  void Check(const Plan& plan) const {
+    const size_t slots = plan.sparse.size(), n = size();
+    bool is_good = dense.shape(1) == plan.spec.dense_dim() && offsets.size() == slots * n + 1 && offsets(0) == 0;
+    for (size_t i = 0; is_good && i + 1 < offsets.size(); ++i) is_good = offsets(i) <= offsets(i + 1);
+    if (!is_good || static_cast<size_t>(offsets(slots * n)) != values.size()) {
+      throw Error(Code::kData, "arrays of a batch that is not of the model's schema");
+    }
+  }
+  void Add(const Plan& plan, size_t i, Samples* samples) const {
+    for (uint32_t slot = 0; slot < plan.sparse.size(); ++slot) {
+      const auto end = static_cast<size_t>(offsets(slot * size() + i + 1));
+      for (auto at = static_cast<size_t>(offsets(slot * size() + i)); at < end; ++at) {
+        samples->AddFeasign(slot, values(at));
+      }
+    }
+    const float* from = dense.data() + i * dense.shape(1);
+    for (uint32_t slot = 0; slot < plan.spec.dense.size(); ++slot) {
+      for (uint32_t k = 0; k < plan.spec.dense[slot].dim; ++k) samples->SetDense(slot, k, *from++);
+    }
+  }
+};
+
+nb::tuple Scored(const ServedVersion& version, const Samples& samples, const ServedVersion::Result& result) {
+  const size_t labels = version.plan().labels.size(), n = samples.size();
+  auto* scores = new float[n * labels];
+  nb::capsule owner(scores, [](void* p) noexcept { delete[] static_cast<float*>(p); });
+  std::copy_n(result.scores.data(), n * labels, scores);
+  const Coverage& coverage = result.coverage[0];
+  return nb::make_tuple(nb::ndarray<nb::numpy, float, nb::ndim<2>>(scores, {n, labels}, owner), coverage.asked,
+                        coverage.found, nb::cast(ReasonsOf(coverage)));
+}
+
+// Scores what `fill` puts together as one request.
+template <typename Fill>
+nb::tuple Score(const ServedVersion& version, uint32_t timeout_ms, Fill&& fill) {
+  Samples samples;
+  ServedVersion::Result result;
+  {
+    nb::gil_scoped_release release;
+    samples.Reset(&version.plan());
+    samples.BeginRequest();
+    fill(&samples);
+    samples.EndRequest();
+    Workspace workspace;
+    const uint64_t deadline = timeout_ms > 0 ? net::NowNs() + uint64_t{timeout_ms} * 1'000'000 : 0;
+    version.Score(samples, &workspace, deadline, &result);
+  }
+  return Scored(version, samples, result);
+}
+
+nb::tuple ScoreBatch(const ServedVersion& self, Values values, Offsets offsets, Floats dense, uint32_t timeout_ms,
+                     std::optional<std::tuple<Values, Offsets, Floats>> shared) {
+  const Arrays samples{values, offsets, dense};
+  samples.Check(self.plan());
+  std::optional<Arrays> user;
+  if (shared) {
+    user = Arrays{std::get<0>(*shared), std::get<1>(*shared), std::get<2>(*shared)};
+    user->Check(self.plan());
+    if (user->size() != 1) throw Error(Code::kData, "shared values are those of one sample");
+  }
+  return Score(self, timeout_ms, [&](Samples* to) {
+    if (user) user->Add(self.plan(), 0, to);
+    for (size_t i = 0; i < samples.size(); ++i) {
+      to->BeginSample();
+      samples.Add(self.plan(), i, to);
+    }
+  });
+}
+
+void BindPlan(nb::module_& m) {
+  nb::class_<SparsePlan>(m, "ServeSlot")
+      .def(
+          "__init__",
+          [](SparsePlan* self, std::optional<uint32_t> table, const std::string& pooling,
+             const std::vector<PieceTuple>& pieces, uint32_t row, uint32_t dim, uint32_t max_values, std::string input,
+             std::string lengths, bool is_typed) {
+            SparsePlan plan;
+            plan.table = table.value_or(SparsePlan::kUnused);
+            plan.pooling = pooling == "mean" ? Pooling::kMean : pooling == "none" ? Pooling::kNone : Pooling::kSum;
+            for (const auto& [from, size, column] : pieces) plan.pieces.push_back({from, size, column});
+            plan.row = row;
+            plan.dim = dim;
+            plan.max_values = max_values;
+            plan.input = std::move(input);
+            plan.lengths = std::move(lengths);
+            plan.is_typed = is_typed;
+            new (self) SparsePlan(std::move(plan));
+          },
+          nb::kw_only(), "table"_a.none() = nb::none(), "pooling"_a = "sum", "pieces"_a = std::vector<PieceTuple>(),
+          "row"_a = 0, "dim"_a = 0, "max_values"_a = 0, "input"_a = "", "lengths"_a = "", "is_typed"_a = false);
+  nb::class_<Plan>(m, "ServePlan")
+      .def(
+          "__init__",
+          [](Plan* self, const ParserSpec& spec, std::vector<SparsePlan> sparse, std::vector<uint32_t> dense_columns,
+             const std::vector<std::pair<std::string, uint32_t>>& tables, std::vector<std::string> labels,
+             uint32_t pooled_width, uint32_t dense_width) {
+            Plan plan;
+            plan.spec = spec;
+            plan.sparse = std::move(sparse);
+            plan.dense_columns = std::move(dense_columns);
+            for (const auto& [name, dim] : tables) plan.tables.push_back({name, dim});
+            plan.labels = std::move(labels);
+            plan.pooled_width = pooled_width;
+            plan.dense_width = dense_width;
+            plan.Seal();
+            new (self) Plan(std::move(plan));
+          },
+          nb::kw_only(), "spec"_a, "sparse"_a, "dense_columns"_a, "tables"_a, "labels"_a, "pooled_width"_a,
+          "dense_width"_a);
+  nb::class_<Policy>(m, "ServePolicy")
+      .def(
+          "__init__",
+          [](Policy* self, bool fails_on_missing, double min_coverage, bool fails_on_dead_shard,
+             bool fails_on_late_cube, uint32_t cube_timeout_ms) {
+            new (self) Policy{fails_on_missing, min_coverage, fails_on_dead_shard, fails_on_late_cube, cube_timeout_ms};
+          },
+          nb::kw_only(), "fails_on_missing"_a = false, "min_coverage"_a = 0.0, "fails_on_dead_shard"_a = true,
+          "fails_on_late_cube"_a = true, "cube_timeout_ms"_a = 200);
+}
+
+void BindVersion(nb::module_& m) {
+  nb::class_<ServedVersion>(m, "ServedVersion")
+      .def(
+          "__init__",
+          [](ServedVersion* self, std::string model, uint64_t version, const Plan& plan, const std::string& rows_model,
+             const std::vector<const cube::Store*>& stores, std::vector<std::shared_ptr<cube::Client>> clients,
+             nb::bytes onnx, const std::string& library, const Policy& policy, const std::string& where) {
+            nb::gil_scoped_release release;
+            auto rows = stores.empty() ? MakeCubeRows(std::move(clients), rows_model, version, plan.tables, policy)
+                                       : MakeLocalRows(stores, rows_model, version, plan.tables);
+            auto graph = OpenOnnx(library, {onnx.c_str(), onnx.size()}, where);
+            new (self) ServedVersion(std::move(model), version, plan, std::move(rows), std::move(graph), policy);
+          },
+          nb::kw_only(), "model"_a, "version"_a, "plan"_a, "rows_model"_a,
+          "stores"_a = std::vector<const cube::Store*>(), "clients"_a = std::vector<std::shared_ptr<cube::Client>>(),
+          "onnx"_a, "library"_a, "policy"_a, "where"_a,
+          "Rows from the stores of all shards, or from the client of each table.")
+      .def_prop_ro("model", &ServedVersion::model)
+      .def_prop_ro("version", &ServedVersion::version)
+      .def_prop_ro("labels", [](const ServedVersion& self) { return self.plan().labels; })
+      .def("score_batch", &ScoreBatch, "values"_a, "offsets"_a, "dense"_a, "timeout_ms"_a = 0,
+           "shared"_a.none() = nb::none(),
+           "Scores [n, labels], rows asked for, rows found, and what was degraded.")
+      .def(
+          "score_lines",
+          [](const ServedVersion& self, nb::bytes text, std::optional<TextFormat> format, uint32_t timeout_ms) {
+            const std::string_view lines(text.c_str(), text.size());
+            return Score(self, timeout_ms,
+                         [&](Samples* to) { to->AddLines(format.value_or(self.plan().spec.format), lines); });
+          },
+          "text"_a, "format"_a.none() = nb::none(), "timeout_ms"_a = 0);
+}
+
+}  // namespace
+
+void BindServeEngine(nb::module_& m) {
+  BindPlan(m);
+  BindVersion(m);
+}
+
+}  // namespace elasticctr
