@@ -59,9 +59,10 @@ class CubeRows final : public RowSource {
       trouble->late |= is_late;
     } catch (const Error& e) {
       // With nobody to say which shards there are, the whole lookup fails; the policy is the same.
-      const bool is_late = e.code() == Code::kDeadlineExceeded && !policy_.fails_on_late_cube;
-      const bool is_dead = e.code() == Code::kUnavailable && !policy_.fails_on_dead_shard;
-      if (!is_late && !is_dead) throw;
+      if (e.code() != Code::kDeadlineExceeded && e.code() != Code::kUnavailable) throw;
+      const bool is_late = e.code() == Code::kDeadlineExceeded || net::NowNs() - now >= limit_ms * 1'000'000;
+      const bool is_dead = !is_late;
+      if (is_late ? policy_.fails_on_late_cube : policy_.fails_on_dead_shard) throw;
       for (const size_t i : asked) TakeNothing(tables_[i], &tables[i]);
       trouble->late |= is_late;
       for (uint32_t shard = 0; is_dead && shard < client.cluster().shards(); ++shard) add_dead(shard);
