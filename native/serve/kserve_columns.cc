@@ -226,19 +226,27 @@ void Columns::Fill(Samples* samples) {
 
 void Columns::FillSample(Column* column, Samples* samples) const {
   if (column->kind >= Kind::kDense) return FillDense(column, samples);
+  // Local copies: what samples write might be these fields, for all the compiler knows.
+  const uint32_t end_slot = column->slot + column->slots;
+  const char* const data = column->data;
   size_t at = column->at;
-  for (uint32_t slot = column->slot; slot < column->slot + column->slots; ++slot) {
+  if (column->kind == Kind::kFeasigns && column->lengths.empty() && column->width == 1) {
+    for (uint32_t slot = column->slot; slot < end_slot; ++slot) samples->AddFeasign(slot, Load<uint64_t>(data, at++));
+    column->at = at;
+    return;
+  }
+  for (uint32_t slot = column->slot; slot < end_slot; ++slot) {
     const size_t end = at + (column->lengths.empty() ? column->width : column->lengths[column->bag++]);
     switch (column->kind) {
       case Kind::kFeasigns:
-        for (; at < end; ++at) samples->AddFeasign(slot, Load<uint64_t>(column->data, at));
+        for (; at < end; ++at) samples->AddFeasign(slot, Load<uint64_t>(data, at));
         break;
       case Kind::kTexts:
         for (; at < end; ++at) samples->AddText(slot, column->tensor->texts[at]);
         break;
       default:
         for (; at < end; ++at) {
-          auto value = Load<int64_t>(column->data, at);
+          auto value = Load<int64_t>(data, at);
           if (column->is_signed && value < 0) {
             samples->AddText(slot, std::to_string(value));
           } else {
@@ -251,16 +259,22 @@ void Columns::FillSample(Column* column, Samples* samples) const {
 }
 
 void Columns::FillDense(Column* column, Samples* samples) const {
-  for (uint32_t slot = column->slot; slot < column->slot + column->slots; ++slot) {
-    for (uint32_t i = 0; i < plan_.spec.dense[slot].dim; ++i, ++column->at) {
-      double value = column->is_double ? Load<double>(column->data, column->at) : Load<float>(column->data, column->at);
-      if (column->kind == Kind::kDense) {
+  const char* const data = column->data;
+  const bool is_double = column->is_double, is_final = column->kind == Kind::kDense;
+  const uint32_t end_slot = column->slot + column->slots;
+  size_t at = column->at;
+  for (uint32_t slot = column->slot; slot < end_slot; ++slot) {
+    const uint32_t dim = plan_.spec.dense[slot].dim;
+    for (uint32_t i = 0; i < dim; ++i, ++at) {
+      const double value = is_double ? Load<double>(data, at) : Load<float>(data, at);
+      if (is_final) {
         samples->SetDense(slot, i, static_cast<float>(value));
       } else if (!std::isnan(value)) {  // NaN: the sample has no value there
         samples->SetRawDense(slot, i, value);
       }
     }
   }
+  column->at = at;
 }
 
 }  // namespace elasticctr::serve::kserve
