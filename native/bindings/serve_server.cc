@@ -93,6 +93,7 @@ void Make(Service* self, const std::string& host, std::vector<uint16_t> ports, c
           size_t values, uint32_t json_depth, size_t max_connections, uint64_t max_buffered_bytes,
           uint32_t request_timeout_s, uint32_t busy_poll_us, size_t control_requests, double control_timeout_s,
           const std::string& access_log, uint64_t access_log_max_bytes, uint32_t access_log_keep,
+          const std::string& tls_cert, const std::string& tls_key, const std::string& tls_client_ca,
           std::optional<nb::typed<nb::dict, nb::str, nb::any>> request_log) {
   serve::ServiceOptions options;
   options.net.host = host;
@@ -118,6 +119,8 @@ void Make(Service* self, const std::string& host, std::vector<uint16_t> ports, c
   options.control.timeout_s = control_timeout_s;
   options.access_log = {access_log, access_log_max_bytes, access_log_keep};
   if (request_log.has_value()) options.request_log = RequestLogOptionsOf(*request_log);
+  if (!tls_cert.empty())
+    options.net.tls = std::make_shared<net::TlsContext>(net::TlsOptions{tls_cert, tls_key, tls_client_ca});
   new (self) Service(options);
 }
 
@@ -135,7 +138,7 @@ void BindServeServer(nb::module_& m) {
            "batch_samples"_a, "batch_wait_us"_a, "queue_requests"_a, "queue_ms"_a, "timeout_ms"_a, "body_bytes"_a,
            "samples"_a, "values"_a, "json_depth"_a, "max_connections"_a, "max_buffered_bytes"_a, "request_timeout_s"_a,
            "busy_poll_us"_a, "control_requests"_a, "control_timeout_s"_a, "access_log"_a, "access_log_max_bytes"_a,
-           "access_log_keep"_a, "request_log"_a.none())
+           "access_log_keep"_a, "tls_cert"_a, "tls_key"_a, "tls_client_ca"_a, "request_log"_a.none())
       .def("start", &Service::Start, nb::call_guard<nb::gil_scoped_release>())
       .def("stop", &Service::Stop, "drain_s"_a, nb::call_guard<nb::gil_scoped_release>())
       .def("set_models", &SetModels, "models"_a)

@@ -48,11 +48,11 @@ void Loop::Start() {
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }
 
-void Loop::Adopt(Fd fd) {
+void Loop::Adopt(Fd fd, const TlsContext* tls) {
   connections_.fetch_add(1, std::memory_order_relaxed);
   {
     std::lock_guard lock(inbox_mutex_);
-    adopted_.push_back(std::move(fd));
+    adopted_.push_back({std::move(fd), tls});
   }
   SignalEventFd(wake_);
 }
@@ -124,7 +124,7 @@ int Loop::WaitForEvents(epoll_event* events, int capacity) {
 }
 
 void Loop::TakeInbox() {
-  std::vector<Fd> adopted;
+  std::vector<Adopted> adopted;
   std::vector<Completion> completions;
   bool drain = false;
   {
@@ -133,7 +133,7 @@ void Loop::TakeInbox() {
     completions.swap(completions_);
     drain = drain_asked_;
   }
-  for (Fd& fd : adopted) Add(std::move(fd));
+  for (Adopted& one : adopted) Add(std::move(one));
   for (size_t i = 0; i < completions.size(); ++i) {
     const ConnectionId& id = completions[i].id;
     bool more = i + 1 < completions.size() && completions[i + 1].id.serial == id.serial;
@@ -151,7 +151,7 @@ void Loop::TakeInbox() {
   }
 }
 
-void Loop::Add(Fd fd) {
+void Loop::Add(Adopted adopted) {
   uint32_t slot;
   if (free_slots_.empty()) {
     slot = static_cast<uint32_t>(slots_.size());
@@ -161,7 +161,8 @@ void Loop::Add(Fd fd) {
     free_slots_.pop_back();
   }
   auto c = std::make_unique<Connection>();
-  c->fd = std::move(fd);
+  c->fd = std::move(adopted.fd);
+  c->tls_context = adopted.tls;
   c->id = {index_, slot, next_serial_++};
   c->received_ns = now_ns_;
   epoll_event event{};

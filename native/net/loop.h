@@ -17,6 +17,7 @@
 #include "net/buffer.h"
 #include "net/session.h"
 #include "net/socket.h"
+#include "net/tls.h"
 
 namespace elasticctr::net {
 
@@ -39,7 +40,8 @@ class Loop {
   ~Loop();
 
   void Start();
-  void Adopt(Fd fd);
+  // `tls`: null, or what the connection must speak; outlives the loop.
+  void Adopt(Fd fd, const TlsContext* tls);
   // Brings the answer that a session which said kWait waits for, or one of those that it is owed.
   void Complete(ConnectionId id, std::string answer, bool close);
   void Wake();
@@ -52,6 +54,10 @@ class Loop {
 
  private:
   struct Connection;
+  struct Adopted {
+    Fd fd;
+    const TlsContext* tls;
+  };
   struct Completion {
     ConnectionId id;
     std::string answer;
@@ -61,10 +67,11 @@ class Loop {
   void Run();
   int WaitForEvents(epoll_event* events, int capacity);
   void TakeInbox();
-  void Add(Fd fd);
+  void Add(Adopted adopted);
   Connection* Find(uint32_t slot, uint64_t serial);
   void Handle(Connection& c, uint32_t events);
   void Receive(Connection& c);
+  void ReceiveSecure(Connection& c);
   void Advance(Connection& c, const uint8_t* data, size_t size, bool owned);
   Step RunSession(Connection& c, const uint8_t* data, size_t size, size_t* taken);
   void Settle(Connection& c, const Step& step, bool moved_on);
@@ -90,7 +97,7 @@ class Loop {
   std::atomic<size_t> connections_{0};
 
   std::mutex inbox_mutex_;
-  std::vector<Fd> adopted_;
+  std::vector<Adopted> adopted_;
   std::vector<Completion> completions_;
   bool drain_asked_ = false;
 

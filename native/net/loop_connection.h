@@ -15,8 +15,10 @@ struct Loop::Connection {
   Fd fd;
   ConnectionId id;
   std::unique_ptr<Session> session;
-  Buffer in;   // what came and is not consumed
-  Buffer out;  // what the socket did not take yet
+  const TlsContext* tls_context = nullptr;  // null: bytes are sent as they are
+  std::unique_ptr<TlsStream> tls;           // from the first byte on
+  Buffer in;                       // what came and is not consumed; with TLS: decrypted
+  Buffer out;                      // what the socket did not take yet; with TLS: encrypted
   size_t need = 0;
   size_t charged = 0;  // bytes counted in the budget
   uint64_t received_ns = 0;
@@ -27,6 +29,7 @@ struct Loop::Connection {
   bool is_closing = false;
   bool is_lingering = false;  // our side is shut; what still comes is thrown away so that the peer reads our last words
 
+  bool is_shaking_hands() const { return tls != nullptr && !tls->is_open(); }
   // An answer is still to come.
   bool is_busy() const { return is_waiting || (session != nullptr && session->owed() != 0); }
 };

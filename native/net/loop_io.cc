@@ -18,6 +18,7 @@ constexpr uint64_t kSlowestBytesPerS = 1'000'000;
 }  // namespace
 
 void Loop::Receive(Connection& c) {
+  if (c.tls_context != nullptr) return ReceiveSecure(c);
   size_t have = c.in.size();
   bool owned = have > kCarriedBytes || c.need > kScratchBytes;
   uint8_t* into;
@@ -40,6 +41,21 @@ void Loop::Receive(Connection& c) {
   }
   c.in.Clear();
   Advance(c, scratch_.get(), have + static_cast<size_t>(n), false);
+}
+
+void Loop::ReceiveSecure(Connection& c) {
+  ssize_t n = ::recv(c.fd.get(), scratch_.get(), kScratchBytes, MSG_DONTWAIT);
+  if (n < 0 && (errno == EAGAIN || errno == EINTR)) return;
+  if (n <= 0) return Close(c);
+  c.received_ns = NowNs();
+  if (c.tls == nullptr) c.tls = std::make_unique<TlsStream>(*c.tls_context);
+  bool is_good = c.tls->Receive(scratch_.get(), static_cast<size_t>(n), &c.in, &c.out);
+  if (!FlushPending(c) || !is_good) {
+    if (!is_good) stats_->foreign.fetch_add(1, std::memory_order_relaxed);
+    return Close(c);
+  }
+  if (c.in.empty()) return Settle(c, {}, false);
+  Advance(c, c.in.data(), c.in.size(), true);
 }
 
 // `owned`: the bytes are those of c.in; else they are in the scratch buffer and c.in is empty.
@@ -87,7 +103,7 @@ Step Loop::RunSession(Connection& c, const uint8_t* data, size_t size, size_t* t
 void Loop::Settle(Connection& c, const Step& step, bool moved_on) {
   c.is_waiting = step.next == Next::kWait;
   c.need = step.next == Next::kRead ? step.need : 0;
-  bool is_half = step.next == Next::kRead && (step.in_request || !c.in.empty());
+  bool is_half = step.next == Next::kRead && (step.in_request || !c.in.empty() || c.is_shaking_hands());
   if (!is_half && c.out.empty()) {
     c.stalled_ns = 0;
   } else if (c.stalled_ns == 0 || moved_on) {
@@ -106,6 +122,11 @@ void Loop::Settle(Connection& c, const Step& step, bool moved_on) {
 
 // Sends out_; what the socket does not take becomes the connection's own. False: the connection is broken.
 bool Loop::Write(Connection& c) {
+  if (c.tls != nullptr) {
+    bool is_good = c.tls->Send(out_.data(), out_.size(), &c.out);
+    out_.Clear();
+    return is_good && FlushPending(c);
+  }
   if (c.out.empty()) {
     c.out.Swap(out_);
     bool alive = FlushPending(c);
@@ -166,6 +187,10 @@ void Loop::Finish(Connection& c, const Completion& completion, bool more) {
 
 void Loop::Linger(Connection& c) {
   c.in.Release();
+  if (c.tls != nullptr) {
+    c.tls->End(&c.out);
+    FlushPending(c);
+  }
   c.out.Release();
   budget_->Move(c.charged, 0);
   c.charged = 0;

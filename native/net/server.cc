@@ -81,12 +81,13 @@ void Server::Accept() {
   while (!stopping_.load()) {
     if (::poll(waiting.data(), waiting.size(), -1) < 0) continue;
     for (size_t i = 0; i < listeners_.size(); ++i) {
-      if (waiting[i].revents != 0) AcceptFrom(listeners_[i]);
+      // The Unix socket comes after the ports.
+      if (waiting[i].revents != 0) AcceptFrom(listeners_[i], i < ports_.size() ? options_.tls.get() : nullptr);
     }
   }
 }
 
-void Server::AcceptFrom(const Fd& listener) {
+void Server::AcceptFrom(const Fd& listener, const TlsContext* tls) {
   while (!stopping_.load()) {
     Fd fd(::accept4(listener.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
     if (!fd) {
@@ -110,7 +111,7 @@ void Server::AcceptFrom(const Fd& listener) {
     stats_.accepted.fetch_add(1, std::memory_order_relaxed);
     auto least = std::min_element(loops_.begin(), loops_.end(),
                                   [](const auto& a, const auto& b) { return a->connections() < b->connections(); });
-    (*least)->Adopt(std::move(fd));
+    (*least)->Adopt(std::move(fd), tls);
   }
 }
 

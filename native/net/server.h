@@ -21,6 +21,7 @@ struct ServerOptions {
   size_t max_connections = 20'000;
   uint64_t max_buffered_bytes = 1ull << 30;
   LoopLimits limits;
+  std::shared_ptr<const TlsContext> tls;  // what ports speak; the Unix socket never does. Null: nothing is encrypted
 };
 
 class Server {
@@ -45,7 +46,7 @@ class Server {
 
  private:
   void Accept();
-  void AcceptFrom(const Fd& listener);
+  void AcceptFrom(const Fd& listener, const TlsContext* tls);
 
   const ServerOptions options_;
   Budget budget_;

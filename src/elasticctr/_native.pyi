@@ -865,6 +865,9 @@ class PredictServer:
         access_log: str,
         access_log_max_bytes: int,
         access_log_keep: int,
+        tls_cert: str,
+        tls_key: str,
+        tls_client_ca: str,
         request_log: dict[str, Any] | None,
     ) -> None: ...
     def start(self) -> None: ...

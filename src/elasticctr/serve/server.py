@@ -18,7 +18,7 @@ from types import TracebackType
 from typing import Any, TypeAlias
 
 from elasticctr import _native
-from elasticctr.errors import ElasticCTRError, Unavailable
+from elasticctr.errors import ConfigError, ElasticCTRError, Unavailable
 from elasticctr.serve.control import Control, Response, error_response
 
 log = logging.getLogger(__name__)
@@ -61,6 +61,9 @@ class ServerOptions:
     access_log: Path | None = None  # `-`: stderr
     access_log_max_mib: int = 100
     access_log_keep: int = 5
+    tls_cert: Path | None = None
+    tls_key: Path | None = None
+    tls_client_ca: Path | None = None
     request_log: Mapping[str, Any] | None = None  # RequestLogSettings.native()
 
 
@@ -68,6 +71,8 @@ class Server:
     """A server in this process. Use as a context manager, or call `start` and `stop`."""
 
     def __init__(self, options: ServerOptions) -> None:
+        if (options.tls_cert is None) != (options.tls_key is None) or (options.tls_client_ca and not options.tls_cert):
+            raise ConfigError("TLS needs a certificate and its key")
         self.options = options
         self._control: Control | None = None
         self._threads: list[threading.Thread] = []
@@ -75,7 +80,7 @@ class Server:
         self.native = _native.PredictServer(
             host=options.host,
             ports=[options.port],
-            unix_path="" if options.unix is None else str(options.unix),
+            unix_path=_text(options.unix),
             loops=options.loops,
             workers=options.workers,
             token=options.token,
@@ -94,9 +99,12 @@ class Server:
             busy_poll_us=options.busy_poll_us,
             control_requests=options.control_requests,
             control_timeout_s=options.control_timeout_s,
-            access_log="" if options.access_log is None else str(options.access_log),
+            access_log=_text(options.access_log),
             access_log_max_bytes=options.access_log_max_mib << 20,
             access_log_keep=options.access_log_keep,
+            tls_cert=_text(options.tls_cert),
+            tls_key=_text(options.tls_key),
+            tls_client_ca=_text(options.tls_client_ca),
             request_log=None if options.request_log is None else dict(options.request_log),
         )
 
@@ -162,3 +170,7 @@ class Server:
             self.native.set_extra_metrics(self._control.fleet.metrics())
         except ElasticCTRError as e:
             log.warning("metrics: %s", e)
+
+
+def _text(path: Path | None) -> str:
+    return "" if path is None else str(path)
