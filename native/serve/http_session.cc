@@ -80,6 +80,7 @@ net::Step HttpSession::Consume(const uint8_t* data, size_t size, uint64_t receiv
 void HttpSession::CheckHead(net::Buffer* out) {
   is_checked_ = true;
   const net::HttpRequest& request = reader_.request();
+  route_ = FindRoute(request.path);  // first: refusals are in its protocol's shape
   std::string_view given = request.authorization;
   bool is_bearer = given.starts_with(kBearer);
   if (!IsOpen(request.path) && context_->secret->is_set() &&
@@ -87,7 +88,6 @@ void HttpSession::CheckHead(net::Buffer* out) {
     context_->stats->unauthorized.fetch_add(1, std::memory_order_relaxed);
     throw Error(Code::kUnauthorized, "no or a wrong token; send 'Authorization: Bearer TOKEN'");
   }
-  route_ = FindRoute(request.path);
   if (!request.content_encoding.empty()) {
     throw HttpError(415, Code::kData, "bodies are not decompressed here; send them without Content-Encoding");
   }

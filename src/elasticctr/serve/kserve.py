@@ -79,12 +79,12 @@ def configure_model(fleet: Versions, model: str, version: str = "") -> dict[str,
 
 def list_inputs(schema: ServingSchema) -> list[TensorInfo]:
     """One per slot, in the schema's order."""
-    is_criteo = schema.samples.format is Format.CRITEO
+    are_strings = schema.samples.format in (Format.CRITEO, Format.CSV)
     tensors = []
     for slot in schema.samples.slots:
         if not isinstance(slot, SparseSlot):
             tensors.append(TensorInfo(slot.name, "FP32", (-1, slot.dim)))
-        elif slot.values == "string" or (slot.values == "auto" and is_criteo):
+        elif slot.values == "string" or (slot.values == "auto" and are_strings):
             tensors.append(TensorInfo(slot.name, "BYTES", (-1, -1)))
         else:
             tensors.append(TensorInfo(slot.name, "UINT64", (-1, -1)))
