@@ -5,11 +5,12 @@ from __future__ import annotations
 import typer
 
 from elasticctr import __version__
-from elasticctr.cli import cube, data, feedback, publish, train
+from elasticctr.cli import cube, data, feedback, publish, train, variants
 from elasticctr.cli.call import call
 from elasticctr.cli.demo import demo
 from elasticctr.cli.doctor import doctor
 from elasticctr.cli.output import CommandGroup
+from elasticctr.cli.serve import serve
 
 app = typer.Typer(
     name="elasticctr",
@@ -46,6 +47,8 @@ app.command()(publish.publish)
 app.command()(publish.versions)
 app.command()(publish.verify)
 app.command()(publish.rollback)
+app.command()(serve)
+app.add_typer(variants.app)
 app.command()(call)
 app.command()(demo)
 app.command()(doctor)

@@ -15,6 +15,8 @@ from pydantic import Field, field_validator, model_validator
 from elasticctr.config import Settings, apply_overrides, load_yaml, parse_settings
 from elasticctr.errors import ConfigError, ElasticCTRError
 from elasticctr.publish.manifest import check_name
+from elasticctr.serve.feedback.settings import RequestLogSettings
+from elasticctr.serve.reload_stamp import ReloadType
 
 OnTrouble = Literal["fail", "degrade"]
 LIVE = "live"
@@ -76,7 +78,7 @@ class PolicySettings(Settings):
     cube_timeout_ms: int = Field(200, ge=1, le=60_000, description="for the lookups of one micro-batch")
 
 
-class VariantSettings(Settings):
+class ModelVariantSettings(Settings):
     """One way to answer. Several share the traffic by weight; a shadow is scored beside and never returned."""
 
     name: str = Field(description="as answers and metrics call it; `live` is the version that follows the donefile")
@@ -125,15 +127,16 @@ class ModelSettings(Settings):
     follow: bool = Field(True, description="take up what the donefile announces; false: only what is activated by hand")
     poll_s: float = Field(1.0, gt=0, le=3600, description="time between two looks at the donefile")
     reload_meta: Path | None = Field(
-        None, description="a file; announced versions are taken up only when its time stamp changes"
+        None, description="a file; announced versions are taken up only when it changes, as reload_type says"
     )
+    reload_type: ReloadType = Field("timestamp_ne", description="what of reload_meta has to change")
     cube_wait_s: float = Field(
         600.0, gt=0, le=86_400, description="how long a version waits for the Cube before that is called a failure"
     )
     pin_s: float = Field(900.0, ge=10, le=604_800, description="for how long versions in use are kept from pruning")
     verify: VerifySettings = Field(VerifySettings(), description="before a version may answer")
     policy: PolicySettings = Field(PolicySettings(), description="when rows are missing")
-    variants: tuple[VariantSettings, ...] = Field(
+    variants: tuple[ModelVariantSettings, ...] = Field(
         (), max_length=32, description="experiments to start with; without `live` it has what the weights leave of 1"
     )
     sticky: str | None = Field(None, description="request field whose value decides the variant; default: chance")
@@ -159,12 +162,15 @@ class ServeSettings(Settings):
 
     host: str = Field("127.0.0.1", description="address to listen on; 0.0.0.0: all")
     port: int = Field(8500, ge=0, le=65535, description="for HTTP and bRPC; 0: any free one")
-    grpc_port: int | None = Field(8501, ge=0, le=65535, description="for gRPC; 0: any free one, null: no gRPC")
+    grpc_port: int | None = Field(8501, ge=-1, le=65535, description="for gRPC; 0: any free one, null or -1: no gRPC")
     threads: int = Field(0, ge=0, le=1024, description="workers that score; 0: one per core")
     loops: int = Field(1, ge=1, le=64, description="event loops that read and write sockets")
     token_file: Path | None = Field(None, description="file with the secret that clients must show")
     tls: TlsSettings | None = Field(None, description="certificate and key; default: no TLS")
     access_log: Path | None = Field(None, description="file with one JSON line per request; `-`: stderr")
+    request_log: RequestLogSettings | None = Field(
+        None, description="keeps requests and scores for training and replay; default: no log"
+    )
     drain_s: float = Field(5.0, ge=0, le=600, description="after SIGTERM: how long it still answers while not ready")
     limits: LimitSettings = Field(LimitSettings(), description="what requests may cost")
     models: tuple[ModelSettings, ...] = Field(min_length=1, max_length=64, description="what is served")
@@ -186,7 +192,7 @@ class ServeSettings(Settings):
         return self
 
 
-def check_variants(variants: tuple[VariantSettings, ...]) -> None:
+def check_variants(variants: tuple[ModelVariantSettings, ...]) -> None:
     """Raises ValueError where variants do not fit together."""
     names = [variant.name for variant in variants]
     if len(set(names)) < len(names):
@@ -201,11 +207,16 @@ def check_variants(variants: tuple[VariantSettings, ...]) -> None:
 
 
 def load_settings(
-    path: Path | None, flags: Mapping[str, Any], environ: Mapping[str, str] | None = None
+    path: Path | None,
+    flags: Mapping[str, Any],
+    environ: Mapping[str, str] | None = None,
+    base: Mapping[str, Any] | None = None,
 ) -> ServeSettings:
     """The settings of a file, with the environment and then `flags` laid over it: keys are as in the file, None is
-    not given. Keys of a model are for the one model of a server started without a file."""
-    loaded = apply_overrides({} if path is None else _anchor(load_yaml(path), path.parent), environ=environ)
+    not given. Keys of a model are for the one model of a server started without a file. `base` is what another
+    program's settings say, below all of it."""
+    loaded = {**(base or {}), **({} if path is None else _anchor(load_yaml(path), path.parent))}
+    loaded = apply_overrides(loaded, environ=environ)
     given = {key: value for key, value in flags.items() if value is not None}
     own = {key: given.pop(key) for key in list(given) if key in ModelSettings.model_fields}
     if own and loaded.get("models"):
@@ -215,9 +226,10 @@ def load_settings(
         if not {"repo", "name"} <= set(own):
             raise ConfigError("say what to serve: --repo REPO --model NAME, or a settings file with 'models'")
         loaded["models"] = [own]
-    tls = {key.removeprefix("tls_"): given.pop(key) for key in list(given) if key.startswith("tls_")}
-    if tls:
-        loaded["tls"] = {**(loaded.get("tls") or {}), **tls}
+    for section in ("tls", "request_log"):
+        own = {key.removeprefix(f"{section}_"): given.pop(key) for key in list(given) if key.startswith(f"{section}_")}
+        if own:
+            loaded[section] = {**(loaded.get(section) or {}), **own}
     return parse_settings(ServeSettings, {**loaded, **given}, "serve" if path is None else str(path))
 
 
@@ -233,6 +245,8 @@ def _anchor(loaded: dict[str, Any], directory: Path) -> dict[str, Any]:
         }
 
     anchored: dict[str, Any] = join(loaded, "token_file", "access_log")
+    if "request_log" in loaded:
+        anchored["request_log"] = join(loaded["request_log"], "directory")
     if "tls" in loaded:
         anchored["tls"] = join(loaded["tls"], "cert", "key", "client_ca")
     if isinstance(loaded.get("models"), list):

@@ -1,4 +1,4 @@
-"""The `demo` command itself: where it writes, and its two halves."""
+"""The `demo` command itself: where it writes, and its three parts."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from elasticctr.cli.demo.training import train_models
 from elasticctr.cli.output import JsonOption, print_json
 from elasticctr.errors import AlreadyExists, ConfigError
 
-_WRITTEN = ("log", "runs", "repo", "cube")
+_WRITTEN = ("log", "runs", "repo", "cube", "serve")
 
 
 def demo(
@@ -24,11 +24,13 @@ def demo(
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Make a click log, learn from it, publish the model, serve its rows, and change versions under load.
+    """Make a click log, learn from it, publish the model, serve it, and change versions under load.
 
     Two models are trained and compared with the best attainable AUC. One is published; cube servers, agents and a
     transfer are started as processes of their own, look-ups are compared with the trained table, and a delta is
-    published, activated and rolled back while a client keeps asking. Everything is stopped in the end.
+    published, activated and rolled back while a client keeps asking. Then a prediction server answers over JSON,
+    KServe and bRPC, takes up another delta under load, and its scores are compared with the trainer's. Everything is
+    stopped in the end.
 
     Example: `elasticctr demo --rows 200000`
     """
@@ -38,8 +40,11 @@ def demo(
     from elasticctr.cli.demo.serving import serve_model
 
     served = serve_model(shell, directory)
+    from elasticctr.cli.demo.predicting import predict_live
+
+    predicted = predict_live(shell, directory)
     if as_json:
-        print_json({**trained, "serving": served})
+        print_json({**trained, "serving": served, "predicting": predicted})
 
 
 def _prepare(directory: Path, overwrite: bool) -> None:

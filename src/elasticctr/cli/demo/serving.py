@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -47,7 +48,7 @@ def serve_model(shell: Shell, directory: Path) -> dict[str, Any]:
         count = len(rows.feasigns)
         shell.say(f"looked up all {count:,} rows in {lookup_s * 1000:.0f} ms: every float equals the trained table's")
         with Traffic(settings, table, tables) as traffic:
-            delta = _train_more(shell, directory, run, repo, tables)
+            delta = train_more(shell, directory, run, repo, lambda: tables.setdefault(2, _read_table(run)[1]))
             delta_s = _wait_live(stack, repo, 2)
             shell.say(f"version 2 active on all servers {delta_s:.2f} s after it was announced, under load")
             time.sleep(0.5)
@@ -72,13 +73,16 @@ def serve_model(shell: Shell, directory: Path) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _train_more(shell: Shell, directory: Path, run: Path, repo: Path, tables: dict[int, TableRows]) -> dict[str, Any]:
+def train_more(
+    shell: Shell, directory: Path, run: Path, repo: Path, before: Callable[[], object] = lambda: None
+) -> dict[str, Any]:
+    """Some more steps, published as a delta; `before` is called just before it is."""
     steps = _steps(run) + MORE_STEPS
     changes = [f"model.name={RUN}", "train.epochs=3", "train.early_stopping=null", f"train.steps={steps}"]
     command = ["train", str(directory / "job.yaml"), "--run-dir", str(run), "--resume"]
     shell.ask(*command, *(word for change in changes for word in ("--set", change)), told=True)
     shell.say(f"{MORE_STEPS} more steps; a client has been asking all the time")
-    tables[2] = _read_table(run)[1]
+    before()
     command = ["publish", str(run), "--to", str(repo), "--model", MODEL, "--checkpoint", "last", "--delta"]
     delta = shell.ask(*command, told=True)
     rows = f"{delta['rows']:,} rows changed, {delta['gone']:,} gone"

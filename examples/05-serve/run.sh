@@ -1,0 +1,35 @@
+#!/usr/bin/env bash
+# Run it in the folder of example 1, after examples 1 and 4.
+set -euo pipefail
+
+elasticctr serve --repo repo --model ctr --port 0 --grpc-port -1 --index-dir serve --poll 0.2 --drain 0.2 --json > serve.json &
+server=$!
+trap 'kill $server 2>/dev/null || true' EXIT
+until [ -s serve.json ]; do sleep 0.1; done
+url=$(python -c 'import json; print(json.loads(open("serve.json").readline())["http"])')
+until curl -sf "$url/readyz" > /dev/null; do sleep 0.1; done
+
+# A line of the log as it is, then a file of them; the trainer's scores of the same file.
+head -2000 "$(ls log/part-* | tail -1)" > today.txt
+python - "$url" <<'PY'
+import json, sys, urllib.request
+line = open("today.txt").readline().rstrip("\n")
+body = json.dumps({"lines": [line]}).encode()
+print(urllib.request.urlopen(f"{sys.argv[1]}/v1/models/ctr:predict", body).read().decode())
+PY
+elasticctr call today.txt --endpoint "$url" --model ctr --out served.txt
+elasticctr predict "$(ls -d runs/first/checkpoints/step-* | tail -1)" --data today.txt --out offline.txt
+python -c 'import numpy as np
+a, b = (np.loadtxt(name, ndmin=2)[:, -1] for name in ("served.txt", "offline.txt"))
+print(f"{len(a)} scores, largest difference {np.abs(a - b).max():.1g}")
+assert np.abs(a - b).max() <= 1e-6'
+
+# One more delta, taken up by the running server; then back to the version before, at once.
+elasticctr train job.yaml --resume --set train.epochs=4
+elasticctr publish runs/first --to repo --model ctr --checkpoint last
+elasticctr variants activate 3 --endpoint "$url"
+elasticctr variants rollback --endpoint "$url"
+elasticctr variants show --endpoint "$url"
+
+kill $server
+wait $server

@@ -1,0 +1,131 @@
+"""A running prediction server: sockets, models, the API beside them, from start to SIGTERM.
+
+`run` is what `elasticctr serve` does. On SIGTERM or SIGINT it is not ready any more but goes on answering for
+`drain_s`, so that whoever sends requests can look elsewhere first; then it finishes what arrived. SIGHUP has every
+model look at its repository now.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from elasticctr.cube.server import read_token
+from elasticctr.errors import ConfigError
+from elasticctr.obs import console
+from elasticctr.serve.activation import ModelFleet
+from elasticctr.serve.control import Control
+from elasticctr.serve.grpc_server import GrpcOptions, GrpcServer
+from elasticctr.serve.kserve_pages import KServePages
+from elasticctr.serve.server import Server, ServerOptions
+from elasticctr.serve.settings import ServeSettings
+
+_STOP = {signal.SIGTERM, signal.SIGINT}
+_FINISH_S = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Listening:
+    """Where a started server can be reached."""
+
+    http: str
+    grpc: str | None
+    host: str
+    port: int
+    grpc_port: int | None
+    models: tuple[str, ...]
+    pid: int
+
+
+def run(settings: ServeSettings, announce: Callable[[Listening], None]) -> None:
+    """Serves until SIGTERM or SIGINT. `announce` is called once it listens; versions are taken up from then on."""
+    # Blocked before any thread starts, so that no other thread takes them.
+    signal.pthread_sigmask(signal.SIG_BLOCK, {*_STOP, signal.SIGHUP})
+    token = "" if settings.token_file is None else read_token(settings.token_file)
+    server = Server(_options(settings, token))
+    fleet = ModelFleet(settings, server.set_models, server.set_ready)
+    server.use(Control(fleet, [KServePages(fleet, server.metrics)]))
+    server.start()
+    grpc = _start_grpc(settings, server, fleet)
+    fleet.start()
+    scheme = "http" if settings.tls is None else "https"
+    host = f"[{settings.host}]" if ":" in settings.host else settings.host
+    announce(
+        Listening(
+            f"{scheme}://{host}:{server.port}",
+            None if grpc is None else f"{host}:{grpc.port}",
+            settings.host,
+            server.port,
+            None if grpc is None else grpc.port,
+            tuple(model.name for model in settings.models),
+            os.getpid(),
+        )
+    )
+    while signal.sigwait({*_STOP, signal.SIGHUP}) == signal.SIGHUP:
+        fleet.look()
+    fleet.drain()
+    console.note(f"shutting down: answering for {settings.drain_s:g} s more")
+    _sleep_unless_told_again(settings.drain_s)
+    if grpc is not None:
+        grpc.stop(_FINISH_S)
+    server.stop(_FINISH_S)
+
+
+def _sleep_unless_told_again(seconds: float) -> None:
+    deadline = time.monotonic() + seconds
+    while (left_s := deadline - time.monotonic()) > 0:
+        with contextlib.suppress(InterruptedError):
+            if signal.sigtimedwait(_STOP, left_s) is not None:
+                return
+
+
+def _start_grpc(settings: ServeSettings, server: Server, fleet: ModelFleet) -> GrpcServer | None:
+    if settings.grpc_port in (None, -1):
+        return None
+    tls = settings.tls
+    options = GrpcOptions(
+        host=settings.host,
+        port=settings.grpc_port,
+        tls_cert=None if tls is None else tls.cert,
+        tls_key=None if tls is None else tls.key,
+        tls_client_ca=None if tls is None else tls.client_ca,
+        body_mib=settings.limits.body_mib,
+        request_timeout_s=settings.limits.request_timeout_s,
+    )
+    try:
+        grpc = GrpcServer(options, server.native, fleet)
+    except ConfigError as e:
+        # Who did not ask for gRPC by name can do without.
+        if "grpc_port" in settings.model_fields_set:
+            raise
+        console.warn(f"no gRPC: {e}")
+        return None
+    grpc.start()
+    return grpc
+
+
+def _options(settings: ServeSettings, token: str) -> ServerOptions:
+    limits = settings.limits
+    return ServerOptions(
+        host=settings.host,
+        port=settings.port,
+        loops=settings.loops,
+        workers=settings.threads,
+        token=token,
+        body_mib=limits.body_mib,
+        samples=limits.samples,
+        values=limits.values,
+        batch_samples=limits.batch_samples,
+        batch_wait_us=limits.batch_wait_us,
+        queue_requests=limits.queue_requests,
+        queue_ms=limits.queue_ms,
+        timeout_ms=limits.timeout_ms,
+        max_connections=limits.max_connections,
+        request_timeout_s=limits.request_timeout_s,
+        access_log=settings.access_log,
+        request_log=None if settings.request_log is None else settings.request_log.native(),
+    )

@@ -1,0 +1,85 @@
+"""What a version has to show before it may answer: its parts fit together and it scores as its publisher said."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from elasticctr import _native
+from elasticctr.data.batch import Batch
+from elasticctr.errors import ConfigError, Corruption, DataError, InternalError, Unavailable
+from elasticctr.publish.manifest import Manifest
+from elasticctr.publish.samples import SAMPLES, TOLERANCE, parse_samples
+from elasticctr.publish.serving_schema import ServingSchema
+from elasticctr.serve.settings import VerifySettings
+
+_TIMEOUT_MS = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """What was looked at, and found right."""
+
+    samples: int
+    worst: float  # largest difference of a score
+    warmed_up: int  # samples scored without being looked at
+    tables: tuple[str, ...]
+
+
+def check_tables(schema: ServingSchema, manifest: Manifest, where: str) -> None:
+    """The schema's tables are those whose rows the version has, of the same width."""
+    for name, table in schema.tables.items():
+        entry = manifest.tables.get(name)
+        if entry is None:
+            known = ", ".join(manifest.tables) or "none"
+            raise Corruption(f"{where}: its schema looks rows up in table {name!r}, its manifest has {known}")
+        if entry.dim != table.dim:
+            raise Corruption(f"{where}: table {name!r} has {entry.dim} floats a row, its schema says {table.dim}")
+
+
+def check_scores(
+    version: _native.ServedVersion, schema: ServingSchema, samples: bytes, settings: VerifySettings, where: str
+) -> Checked:
+    """Scores what samples.json holds, and larger batches of it. Raises Corruption."""
+    batch, expected = parse_samples(samples, schema.samples, f"{where}/{SAMPLES}")
+    worst = 0.0
+    if settings.parity and len(batch):
+        scores, reasons = _score(version, batch, where)
+        if scores.shape != expected.shape:
+            raise Corruption(f"{where}: scores of shape {scores.shape}, {SAMPLES} has {expected.shape}")
+        worst = float(np.abs(scores - expected).max(initial=0.0))
+        allowed = settings.tolerance or _tolerance(samples)
+        if not worst <= allowed and reasons:
+            raise Unavailable(f"{where}: cannot be checked now: {'; '.join(reasons)}")
+        if not worst <= allowed:
+            raise Corruption(
+                f"{where}: scores its samples {worst:.3g} away from what {SAMPLES} promises, {allowed:g} are allowed; "
+                "publish it again"
+            )
+    warmed_up = 0
+    for size in settings.warmup if len(batch) else ():
+        _score(version, batch.take(np.arange(size) % len(batch)), where)
+        warmed_up += size
+    return Checked(len(batch), worst, warmed_up, tuple(schema.tables))
+
+
+def _score(version: _native.ServedVersion, batch: Batch, where: str) -> tuple[NDArray[np.float32], list[str]]:
+    """Scores, and why they may not be what they should."""
+    try:
+        found = version.score_batch(batch.values, batch.offsets, batch.dense, _TIMEOUT_MS)
+    except (InternalError, DataError, ConfigError) as e:
+        # Its parts do not fit together.
+        raise Corruption(f"{where}: its own samples cannot be scored: {e}") from None
+    scores, _, _, reasons = found
+    if not np.isfinite(scores).all():
+        raise Corruption(f"{where}: gives scores that are not finite; publish it again")
+    return np.asarray(scores, dtype=np.float32), reasons
+
+
+def _tolerance(samples: bytes) -> float:
+    """What samples.json allows itself; it was read before."""
+    found = json.loads(samples).get("tolerance", TOLERANCE)
+    return float(found) if isinstance(found, (int, float)) and 0 < found <= 1 else TOLERANCE
