@@ -13,12 +13,13 @@ from elasticctr.cli.inspect import read_schema
 from elasticctr.cli.output import JsonOption, print_error, print_json, print_pairs
 from elasticctr.data.schema import Format
 from elasticctr.errors import ConfigError, DataError
+from elasticctr.obs import console
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from elasticctr.serve.client import Client, ClientSettings
+    from elasticctr.serve.client import Client, ClientSettings, EndpointSettings
     from elasticctr.serve.client.load import Load
 
 SHOWN_SCORES = 20
@@ -57,6 +58,14 @@ def call(
     hedge_ms: Annotated[
         float, typer.Option(help="Ask a second endpoint when the first is silent so long; 0: never.", min=0)
     ] = 0.0,
+    predictors: Annotated[
+        Path | None,
+        typer.Option(help="Instead of --endpoint: variants, clusters and timeouts of a predictors.prototxt, as it is."),
+    ] = None,
+    predictor: Annotated[str | None, typer.Option(help="Which predictor of --predictors.")] = None,
+    sticky: Annotated[
+        str | None, typer.Option(help="With variants: what decides which one answers, for example a user id.")
+    ] = None,
     token_file: Annotated[Path | None, typer.Option(help="File with the servers' secret.")] = None,
     ca_file: Annotated[Path | None, typer.Option(help="Authorities to trust for https.")] = None,
     as_json: JsonOption = False,
@@ -74,14 +83,15 @@ def call(
         raise ConfigError("--user goes with --sample")
     if schema is not None and not files:
         raise ConfigError("--schema goes with files")
-    settings = _read_settings(endpoint, model, timeout, retries, hedge_ms, token_file, ca_file)
+    own: dict[str, object] = {"timeout_ms": timeout * 1000, "retries": retries, "hedge_ms": hedge_ms}
+    settings = _read_settings(endpoint, (predictors, predictor), model, own, token_file, ca_file)
     from elasticctr.serve.client import Client
 
     with Client(settings) as client:
         if sample:
-            _call_once(client, [_parse(text, "--sample") for text in sample], user, as_json)
+            _call_once(client, [_parse(text, "--sample") for text in sample], user, sticky, as_json)
             return
-        load = _send(client, list(files or []), format, schema, batch, repeat, rate, concurrency, as_json)
+        load = _send(client, list(files or []), format, schema, batch, repeat, rate, concurrency, sticky, as_json)
     first = len(load.counts) // repeat
     if out is not None:
         from elasticctr.serve.client.scores import write_scores
@@ -96,33 +106,42 @@ def call(
 
 def _read_settings(
     endpoint: list[str] | None,
+    predictors: tuple[Path | None, str | None],
     model: str | None,
-    timeout_s: float,
-    retries: int,
-    hedge_ms: float,
+    patience: dict[str, object],
     token_file: Path | None,
     ca_file: Path | None,
 ) -> ClientSettings:
+    """`patience` is for endpoints; predictors have their own."""
     from elasticctr.cube.server import read_token
-    from elasticctr.serve.client import EndpointSettings
     from elasticctr.serve.client.settings import make_settings
 
-    if not endpoint:
-        raise ConfigError("say whom to ask: --endpoint http://host:8500")
+    path, name = predictors
+    if bool(endpoint) == (path is not None):
+        raise ConfigError("say whom to ask: --endpoint http://host:8500 or --predictors FILE, one of them")
     own: dict[str, object] = {
         "model": model,
         "token": None if token_file is None else read_token(token_file),
         "ca_file": None if ca_file is None else str(ca_file),
     }
-    endpoints = []
-    for text in endpoint:
-        url, _, weight = text.strip().partition(" ")
-        try:
-            endpoints.append(EndpointSettings(url, float(weight or 1)))
-        except ValueError:
-            raise ConfigError(f"--endpoint {text!r}: {weight!r} is not a weight") from None
-    own |= {"timeout_ms": timeout_s * 1000, "retries": retries, "hedge_ms": hedge_ms}
-    return make_settings(endpoints, (), own)
+    if path is None:
+        return make_settings([_parse_endpoint(text) for text in endpoint or []], (), own | patience)
+    from elasticctr.compat.paddle_serving import read_predictors
+
+    settings, notes = read_predictors(path, name)
+    for note in notes:
+        console.warn(note)
+    return make_settings(settings, (), own)
+
+
+def _parse_endpoint(text: str) -> EndpointSettings:
+    from elasticctr.serve.client import EndpointSettings
+
+    url, _, weight = text.strip().partition(" ")
+    try:
+        return EndpointSettings(url, float(weight or 1))
+    except ValueError:
+        raise ConfigError(f"--endpoint {text!r}: {weight!r} is not a weight") from None
 
 
 def _parse(text: str, option: str) -> dict[str, Any]:
@@ -135,8 +154,13 @@ def _parse(text: str, option: str) -> dict[str, Any]:
     return value
 
 
-def _call_once(client: Client, samples: list[dict[str, Any]], user: str | None, as_json: bool) -> None:
-    got = client.predict(samples) if user is None else client.predict(user=_parse(user, "--user"), candidates=samples)
+def _call_once(
+    client: Client, samples: list[dict[str, Any]], user: str | None, sticky: str | None, as_json: bool
+) -> None:
+    if user is None:
+        got = client.predict(samples, key=sticky)
+    else:
+        got = client.predict(user=_parse(user, "--user"), candidates=samples, key=sticky)
     coverage = got.coverage
     result = {
         "scores": got.scores.tolist(),
@@ -170,6 +194,7 @@ def _send(
     repeat: int,
     rate: float | None,
     concurrency: int,
+    sticky: str | None,
     quiet: bool,
 ) -> Load:
     from rich.console import Console
@@ -181,7 +206,7 @@ def _send(
     requests = repeat_requests(read_requests(files, batch, format, read_schema(schema)), repeat)
     with Progress("call", unit="requests", console=Console(quiet=True) if quiet else None) as progress:
         load = Load(
-            client, requests, model=None, rate=rate, advance=lambda done: progress.advance(done - progress.done)
+            client, requests, key=sticky, rate=rate, advance=lambda done: progress.advance(done - progress.done)
         )
         load.run(concurrency)
     if not load.counts:

@@ -72,6 +72,31 @@ def test_sample() -> None:
     assert server.requests == [{"user": {"C1": 1}, "candidates": [{"C2": "a"}, {"C2": "b"}]}]
 
 
+def test_predictors(log: Path, tmp_path: Path) -> None:
+    """The seeds' client configuration: two variants by weight, each its own cluster."""
+    with FakeServer(version=1) as one, FakeServer(version=2) as two:
+        clusters = [server.url.removeprefix("http://") for server in (one, two)]
+        variants = "".join(
+            f'variants {{ tag: "v{i}" naming_conf {{ cluster: "list://{cluster}" }} }}\n'
+            for i, cluster in enumerate(clusters)
+        )
+        (tmp_path / "predictors.prototxt").write_text(
+            'predictors { name: "ctr" '
+            'service_name: "baidu.paddle_serving.predictor.ctr_prediction.CTRPredictionService" '
+            'endpoint_router: "WeightedRandomRender" '
+            'weighted_random_render_conf { variant_weight_list: "50|50" }\n' + variants + "}\n"
+            'default_variant_conf { tag: "default" '
+            "connection_conf { connect_timeout_ms: 20000 rpc_timeout_ms: 20000 } }"
+        )
+        got = run(str(log), "--predictors", str(tmp_path / "predictors.prototxt"), "--model", "ctr", "--batch", "2")
+        sticky = run(str(log), "--predictors", str(tmp_path / "predictors.prototxt"), "--model", "ctr", "--batch", "9",
+                     "--sticky", "u7")  # fmt: skip
+    assert got["requests"] == 125
+    assert set(got["variants"]) == {"v0/live", "v1/live"}
+    assert 30 < got["variants"]["v0/live"] < 95
+    assert len(sticky["variants"]) == 1
+
+
 def test_for_people(log: Path) -> None:
     with FakeServer() as server:
         arguments = ["call", str(log), "--endpoint", server.url, "--model", "ctr", "--timeout", "60"]

@@ -72,7 +72,7 @@ class Load:
         client: Client,
         requests: Iterator[Asked],
         *,
-        model: str | None,
+        key: str | None = None,
         rate: float | None = None,
         advance: Callable[[int], None] = lambda count: None,
     ) -> None:
@@ -82,7 +82,7 @@ class Load:
         self.seconds = 0.0
         self._client = client
         self._requests = requests
-        self._model = model
+        self._key = key
         self._rate = rate
         self._advance = advance
         self._lock = threading.Lock()
@@ -139,7 +139,7 @@ class Load:
                     format=asked.options.get("format"),
                     values=asked.options.get("values"),
                     ignore_unknown=asked.options.get("ignore_unknown"),
-                    model=self._model,
+                    key=self._key,
                 )
             except ElasticCTRError as e:
                 with self._lock:

@@ -1,0 +1,167 @@
+"""`elasticctr serve` against what users would pick: the same graph in ONNX Runtime and the same rows in Redis behind
+FastAPI, BentoML and Ray Serve; and against ONNX Runtime alone on ready-made inputs (the limit).
+
+The seeds' Wide & Deep with a million rows (contenders/predict_data.py), 1, 10, 100 and 500 candidates per request, the
+same bodies for all. A server and everything it needs, Redis too, has core 0; the load generator
+(contenders/http_load.cc) has core 1. Only one server runs at a time. Peers run in the better of two variants each, and
+everybody with the number of connections that suits it, chosen by a first try. Closed loop: as many requests as are
+answered. Fixed rate: half of what the best peer carries, requests sent on time, latencies counted from when they were
+due. Medians of interleaved rounds. Everybody's scores are checked against the version's own files first.
+"""
+
+from __future__ import annotations
+
+import statistics
+import subprocess
+import sys
+from collections.abc import Callable
+from contextlib import nullcontext
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+
+import measure
+from contenders.predict_data import FOLDER, SIZES, Reference, prepare, read_bodies
+from contenders.predict_servers import (
+    PEERS,
+    LoadGenerator,
+    Redis,
+    Result,
+    Server,
+    has_environment,
+    start_ours,
+    start_peer,
+)
+
+OURS = "elasticctr"
+CONNECTIONS = (1, 8, 32)
+TRY_S = 0.5
+CHECKED = 5  # requests of each size whose scores are compared
+TOLERANCE = 1e-5
+LIMIT = Path(__file__).resolve().parent / "contenders" / "predict_limit.py"
+
+
+class Contest:
+    def __init__(self, rounds: int, seconds: float, quick: bool) -> None:
+        self.load = LoadGenerator()
+        self.reference = Reference()
+        self.rounds, self.seconds, self.quick = rounds, seconds, quick
+        self.starts: dict[str, Callable[[], Server]] = {OURS: start_ours}
+        self.connections: dict[tuple[str, int], int] = {}
+        self.closed: dict[tuple[str, int], list[Result]] = {}
+        self.fixed: dict[tuple[str, int], list[Result]] = {}
+        self.limits: dict[int, list[float]] = {size: [] for size in SIZES}
+        self.failed = 0
+
+    def check(self, name: str, server: Server) -> None:
+        """Waits for a server and compares its scores."""
+        server.wait(read_bodies(1, 1)[0])
+        worst = 0.0
+        for size in SIZES:
+            for request in read_bodies(size, CHECKED):
+                got = np.array(server.ask(request), np.float32)
+                worst = max(worst, float(np.abs(got - self.reference.scores(request)).max()))
+        if not worst <= TOLERANCE:
+            raise SystemExit(f"{name}: its scores are {worst:.3g} away from the version's")
+        print(f"{name:>20}: scores within {worst:.1e} of the version's", flush=True)
+
+    def try_out(self, name: str, start: Callable[[], Server]) -> dict[int, float]:
+        """Requests per second by size, each with the best number of connections, which is remembered."""
+        best = {}
+        with start() as server:
+            self.check(name, server)
+            for size in SIZES:
+                if self.quick:
+                    self.connections[name, size] = 8
+                    best[size] = self.load.run(server, size, 8, 0, TRY_S).requests_s
+                    continue
+                speeds = {c: self.load.run(server, size, c, 0, TRY_S).requests_s for c in CONNECTIONS}
+                self.connections[name, size] = max(speeds, key=lambda c: speeds[c])
+                best[size] = max(speeds.values())
+                tries = ", ".join(f"{c}: {speed:,.0f}" for c, speed in speeds.items())
+                print(f"{name:>20} {size:>4} candidates, requests/s by connections: {tries}", flush=True)
+        return best
+
+    def enter_peer(self, name: str, redis: Redis) -> dict[int, float]:
+        """Adds a peer in the better of its variants, judged over all sizes."""
+        tried = {}
+        for variant in PEERS[name][: 1 if self.quick else None]:
+            full = f"{name} {variant}"
+            tried[full] = self.try_out(full, partial(start_peer, name, variant, redis))
+        chosen = max(tried, key=lambda full: statistics.geometric_mean(tried[full].values()))
+        self.starts[chosen] = partial(start_peer, *chosen.split(), redis)
+        return tried[chosen]
+
+    def run_round(self, rates: dict[int, float]) -> None:
+        for name, start in self.starts.items():
+            with start() as server:
+                server.wait(read_bodies(1, 1)[0])
+                for size in SIZES:
+                    connections = self.connections[name, size]
+                    self.closed.setdefault((name, size), []).append(
+                        self.load.run(server, size, connections, 0, self.seconds)
+                    )
+                    if size in rates:
+                        self.fixed.setdefault((name, size), []).append(
+                            self.load.run(server, size, 32, rates[size], self.seconds)
+                        )
+        for size in SIZES:
+            self.limits[size].append(self.limit(size))
+
+    def limit(self, size: int) -> float:
+        path = FOLDER / f"inputs-{size}.npz"
+        np.savez(path, **self.reference.inputs(read_bodies(size, 1)))
+        arguments = [sys.executable, str(LIMIT), str(FOLDER / "model.onnx"), str(path), str(self.seconds)]
+        done = subprocess.run(["taskset", "-c", "0", *arguments], capture_output=True, text=True, check=True)
+        return float(done.stdout)
+
+    def middle(self, results: list[Result], by: str) -> Result:
+        self.failed += sum(result.failed for result in results)
+        return sorted(results, key=lambda r: float(getattr(r, by)))[len(results) // 2]
+
+
+def run(contest: Contest, peers: list[str], redis: Redis | None) -> dict[str, float]:
+    contest.try_out(OURS, start_ours)
+    tried = [contest.enter_peer(name, redis) for name in peers if redis is not None]
+    rates = {size: 0.5 * max(speeds[size] for speeds in tried) for size in SIZES} if tried else {}
+    for _ in range(contest.rounds):
+        contest.run_round(rates)
+    closed = {key: contest.middle(results, "requests_s") for key, results in contest.closed.items()}
+    fixed = {key: contest.middle(results, "p99_us") for key, results in contest.fixed.items()}
+    figures: dict[str, float] = {}
+    for size in SIZES:
+        limit = statistics.median(contest.limits[size])
+        print(f"\n{size} candidates per request; ONNX Runtime alone {limit:,.0f} predictions/s")
+        for name in contest.starts:
+            connections = contest.connections[name, size]
+            print(f"{name:>20} closed loop, {connections:>2} connections: {closed[name, size].line(size)}")
+        for name in contest.starts if size in rates else ():
+            print(f"{name:>20} at {rates[size]:,.1f} requests/s: {fixed[name, size].line(size)}")
+        ours = closed[OURS, size].requests_s
+        others = [closed[name, size].requests_s for name in contest.starts if name != OURS]
+        figures[f"requests_s_{size}"] = ours
+        figures[f"vs_onnxruntime_{size}"] = ours * size / limit
+        if others:
+            figures[f"vs_best_peer_{size}"] = ours / max(others)
+            for part in ("p99", "p999"):
+                least = min(getattr(fixed[name, size], f"{part}_us") for name in contest.starts if name != OURS)
+                figures[f"{part}_ratio_{size}"] = getattr(fixed[OURS, size], f"{part}_us") / least
+    figures["failed"] = contest.failed
+    return figures
+
+
+def main() -> None:
+    arguments = measure.parse_arguments("elasticctr serve against FastAPI, BentoML, Ray Serve and ONNX Runtime alone")
+    prepare()
+    peers = ["fastapi"] if arguments.quick else list(PEERS)
+    if arguments.quick:
+        peers = [name for name in peers if has_environment(name)]
+    contest = Contest(1 if arguments.quick else 3, 0.7 if arguments.quick else 2.0, arguments.quick)
+    with Redis() if peers else nullcontext() as redis:
+        figures = run(contest, peers, redis)
+    measure.print_result(figures)
+
+
+if __name__ == "__main__":
+    main()
