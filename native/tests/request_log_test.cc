@@ -7,12 +7,15 @@
 
 #include <algorithm>
 #include <boost/json.hpp>
+#include <chrono>
+#include <cmath>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
 #include <thread>
 
 #include "check.h"
+#include "serve/request_log_observer.h"
 #include "util/status.h"
 
 namespace fs = std::filesystem;
@@ -214,6 +217,90 @@ void SampleIsByIdAndBadOptionsAreRefused() {
   }
 }
 
+class NoCodec : public Codec {
+ public:
+  const char* name() const override { return "json"; }
+  std::unique_ptr<Parsed> Read(const Request&, const Limits&) const override { return nullptr; }
+  std::string Format(const Request&, const Parsed*, const Reply&) const override { return ""; }
+  std::string FormatError(const Request&, const Parsed*, const Error&) const override { return ""; }
+};
+
+Plan MakePlan() {
+  Plan plan;
+  for (const char* name : {"user", "item", "tags"}) plan.spec.sparse.push_back({.name = name});
+  plan.spec.dense.push_back({.name = "x", .dim = 2});
+  plan.spec.labels = plan.labels = {"click"};
+  plan.sparse.resize(3);
+  for (uint32_t i = 0; i < 3; ++i) plan.sparse[i].pieces = {{0, 1, i}};
+  plan.dense_columns = {0};
+  plan.tables = {{"main", 1}};
+  plan.pooled_width = 3;
+  plan.dense_width = 2;
+  plan.Seal();
+  return plan;
+}
+
+// Two requests in one micro-batch; the second shares `user` and `tags`, and one of its samples replaces each.
+void EngineHandsOverWhatItScored() {
+  Place place;
+  const Plan plan = MakePlan();
+  Samples samples;
+  samples.Reset(&plan);
+  samples.BeginRequest();
+  samples.BeginSample();
+  samples.AddFeasign(0, 77);
+  samples.EndRequest();
+  samples.BeginRequest();
+  samples.AddFeasign(0, 1);
+  samples.AddFeasign(2, 8);
+  samples.AddFeasign(2, 9);
+  for (uint32_t i = 0; i < 3; ++i) {
+    samples.BeginSample();
+    samples.AddFeasign(1, 10 + i);
+    samples.SetDense(0, 0, 0.5f);
+    samples.SetDense(0, 1, static_cast<float>(i));
+    if (i == 1) samples.AddFeasign(0, 2);
+    if (i == 2) samples.GiveSlot(2);
+  }
+  samples.EndRequest();
+
+  const NoCodec codec;
+  const std::string model = "ctr", variant = "b";
+  const std::vector<std::string> labels = {"click"};
+  const float scores[] = {0.25f, 0.5f, 0.75f};
+  Coverage coverage;
+  coverage.asked = 7;
+  coverage.found = 6;
+  coverage.late = true;
+  Request request;
+  request.codec = &codec;
+  request.id = "abc";
+  request.body = std::string(300, 'x');
+  const Reply reply{&model, 9, &variant, &labels, 3, scores, &coverage};
+  const Error error(Code::kData, "bad");
+  {
+    RequestLog log({.directory = place.path.string(), .body_bytes = 299});
+    LogFinished({&request, nullptr, &reply, nullptr, &samples, 1, 0, 2'000'000'000}, &log);
+    LogFinished({&request, nullptr, nullptr, &error, &samples, 1, 0, 0}, &log);
+    LogFinished({&request, nullptr, nullptr, &error, nullptr, 0, 0, 0}, &log);
+  }
+  const auto names = Files(place.path);
+  CHECK(names.size() == 1);
+  const auto line = boost::json::parse(Read(place.path / names[0])).as_object();
+  const auto now = std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+  CHECK(std::abs(line.at("time").as_double() - (now - 2)) < 1);
+  CHECK(line.at("id").as_string() == "abc" && line.at("variant").as_string() == "b");
+  CHECK(line.at("version").as_int64() == 9 && line.at("request_bytes").as_int64() == 300);
+  CHECK(!line.contains("request"));
+  CHECK(boost::json::serialize(line.at("shared")) == R"({"user":[1],"tags":[8,9]})");
+  CHECK(boost::json::serialize(line.at("samples").at(0).at("slots")) == R"({"item":[10]})");
+  CHECK(boost::json::serialize(line.at("samples").at(1).at("slots")) == R"({"user":[2],"item":[11]})");
+  CHECK(boost::json::serialize(line.at("samples").at(2).at("slots")) == R"({"item":[12],"tags":[]})");
+  CHECK(boost::json::serialize(line.at("samples").at(2).at("dense").at("x")) == "[5E-1,2E0]");
+  CHECK(line.at("samples").at(2).at("scores").at(0).as_double() == 0.75);
+  CHECK(line.at("coverage").at("late").as_bool() && line.at("coverage").at("degraded").as_bool());
+}
+
 }  // namespace
 
 int main() {
@@ -224,4 +311,5 @@ int main() {
   FullQueueDropsAndCounts();
   ManyThreadsAtOnce();
   SampleIsByIdAndBadOptionsAreRefused();
+  EngineHandsOverWhatItScored();
 }
