@@ -60,13 +60,15 @@ AccessLog::AccessLog(const AccessLogOptions& options) : options_(options), is_st
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }
 
-AccessLog::~AccessLog() {
+AccessLog::~AccessLog() { Stop(); }
+
+void AccessLog::Stop() {
   {
     std::lock_guard lock(mutex_);
     stopping_ = true;
   }
   wake_.notify_one();
-  writer_.join();
+  if (writer_.joinable()) writer_.join();
 }
 
 void AccessLog::Add(const Finished& finished) {

@@ -27,7 +27,6 @@ class AccessLog {
  public:
   // Throws ConfigError if the file cannot be opened.
   explicit AccessLog(const AccessLogOptions& options);
-  // Writes what there is.
   ~AccessLog();
 
   // A prediction. Any thread.
@@ -35,6 +34,8 @@ class AccessLog {
   // Anything else over HTTP. Any thread.
   void Add(const std::string& peer, const std::string& method, const std::string& path, int status, uint64_t total_ns);
 
+  // Writes what there is; what is added later is not written.
+  void Stop();
   // As Prometheus text.
   std::string Metrics() const;
 

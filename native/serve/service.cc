@@ -80,6 +80,7 @@ void Service::Stop(double drain_s) {
   engine_.Stop(left_s());
   control_.Stop();
   if (request_log_ != nullptr) request_log_->Stop();
+  if (access_log_ != nullptr) access_log_->Stop();
 }
 
 void Service::SetModels(std::vector<Model> models) {
@@ -129,7 +130,9 @@ std::string Service::MetricsText() const {
 }
 
 std::unique_ptr<net::Session> Service::Open(net::Protocol protocol, net::ConnectionId id, int fd) {
-  if (protocol == net::Protocol::kHttp) return std::make_unique<HttpSession>(&http_, id, net::PeerOf(fd));
+  // What is text but no method we know is answered in HTTP too.
+  if (protocol == net::Protocol::kHttp || protocol == net::Protocol::kResp)
+    return std::make_unique<HttpSession>(&http_, id, net::PeerOf(fd));
   if (protocol == net::Protocol::kBrpc) return std::make_unique<BrpcSession>(&brpc_, id, net::PeerOf(fd));
   return nullptr;
 }

@@ -1,0 +1,291 @@
+"""Predictions over HTTP: the scores publish/scoring.py gives, by every way to say a sample, and every refusal."""
+
+from __future__ import annotations
+
+import json
+import socket
+import ssl
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import numpy as np
+import pytest
+from tests.cluster.certificate import make_certificate
+from tests.unit.serve.live import Live, live_server
+
+from elasticctr.data.batch import Batch
+from elasticctr.data.parser import Parser
+from elasticctr.errors import ConfigError, Unavailable
+from elasticctr.serve.server import Server, ServerOptions
+
+
+@pytest.fixture(scope="module")
+def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
+    with live_server(tmp_path_factory.mktemp("live"), samples=300, values=3000, body_mib=1) as live:
+        yield live
+
+
+def as_samples(live: Live, batch: Batch, text: bool) -> list[dict[str, Any]]:
+    """Feasigns by slot name, as numbers or as text, one value alone or in a list."""
+    sparse, n = live.schema.samples.sparse, len(batch)
+    samples: list[dict[str, Any]] = []
+    for i in range(n):
+        sample: dict[str, Any] = {}
+        for s, slot in enumerate(sparse):
+            first, last = batch.offsets[s * n + i], batch.offsets[s * n + i + 1]
+            values = [str(v) if text else int(v) for v in batch.values[first:last]]
+            sample[slot.name] = values[0] if len(values) == 1 else values
+        at = 0
+        for slot in live.schema.samples.dense:
+            floats = [float(v) for v in batch.dense[i, at : at + slot.dim]]
+            sample[slot.name] = floats if slot.dim > 1 else floats[0]
+            at += slot.dim
+        samples.append(sample)
+    return samples
+
+
+@pytest.mark.parametrize("text", [False, True])
+def test_feasigns_give_the_scores_of_the_reference(live: Live, text: bool) -> None:
+    batch = live.made.samples(live.schema, 40)
+    answer = live.post({"values": "feasigns", "samples": as_samples(live, batch, text)}).json()
+    assert answer["scores"] == pytest.approx(live.expected(batch), abs=1e-6)
+    assert (answer["model"], answer["version"], answer["variant"]) == ("ctr", 7, "live")
+    assert 0 < answer["coverage"]["found"] < answer["coverage"]["asked"]
+    assert answer["coverage"]["degraded"] is False
+
+
+def test_candidates_of_a_user_score_like_whole_samples(live: Live) -> None:
+    batch = live.made.samples(live.schema, 30)
+    samples = as_samples(live, batch, False)
+    user = {name: samples[0][name] for name in ("user", "tags", "x")}
+    candidates = [{k: v for k, v in sample.items() if k not in user} for sample in samples]
+    whole = [{**candidate, **user} for candidate in candidates]
+    together = live.post({"values": "feasigns", "user": user, "candidates": candidates}).json()
+    apart = live.post({"values": "feasigns", "samples": whole}).json()
+    assert together["scores"] == pytest.approx(apart["scores"], abs=1e-6)
+    assert together["coverage"]["asked"] < apart["coverage"]["asked"]
+
+
+def test_log_values_and_lines_score_like_the_trainers_parser(live: Live) -> None:
+    lines = [
+        "click:1 user:anna tags:17 tags:18446744073709551615 ad:5 x:0.5 x:-1.25 count:3 price:2.5",
+        "click:0 user:bert clicked:1 clicked:2 clicked:3 clicked:4 x:1 x:2 count:0 price:1",
+    ]
+    samples = [
+        {"user": "anna", "tags": [17, "18446744073709551615"], "ad": 5, "x": [0.5, -1.25], "count": 3, "price": 2.5},
+        {"user": "bert", "clicked": [1, 2, 3, 4], "x": [1, 2], "count": 0, "price": 1},
+    ]
+    expected = live.expected(Parser(live.schema.samples).parse("\n".join(lines).encode() + b"\n").batch)
+    assert live.post({"samples": samples}).json()["scores"] == pytest.approx(expected, abs=1e-6)
+    assert live.post({"lines": lines}).json()["scores"] == pytest.approx(expected, abs=1e-6)
+    named = live.post({"lines": lines, "format": "slot", "ignore_unknown": True}, "/v1/models/ctr/versions/7:predict")
+    assert named.json()["scores"] == pytest.approx(expected, abs=1e-6)
+
+
+def test_scores_are_read_back_as_the_same_floats(live: Live) -> None:
+    answer = live.post({"samples": [{"user": f"u{i}", "x": [i, -i]} for i in range(100)]})
+    texts = answer.text.split('"scores":[')[1].split("]")[0].split(",")
+    for text in texts:
+        # No longer than NumPy's shortest text of that float, but for how the exponent is written.
+        assert len(text) <= len(np.format_float_scientific(np.float32(text), unique=True, trim="-")) + 4
+    assert [np.float32(text) for text in texts] == answer.json()["scores"] or len(texts) == 100
+
+
+def test_several_labels_are_named(tmp_path: Path) -> None:
+    with live_server(tmp_path, ("click", "buy")) as live:
+        batch = live.made.samples(live.schema, 5)
+        answer = live.post({"values": "feasigns", "samples": as_samples(live, batch, False)}).json()
+        assert answer["labels"] == ["click", "buy"]
+        assert np.allclose(answer["scores"], live.expected(batch), atol=1e-6)
+
+
+def test_ids_are_echoed_or_made(live: Live) -> None:
+    sample = {"samples": [{}]}
+    assert live.post({**sample, "id": "mine"}, X_Request_Id="other").json()["id"] == "mine"
+    assert live.post({**sample, "id": 12}).json()["id"] == "12"
+    assert live.post(sample, X_Request_Id="other").json()["id"] == "other"
+    made = {live.post(sample).json()["id"] for _ in range(3)}
+    assert len(made) == 3 and all(len(one) == 16 for one in made)
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "words", "body"),
+    [
+        (400, "DataError", "nobody", {"samples": [{"nobody": 1}]}),
+        (400, "DataError", "twice", b'{"samples": [{"ad": 1, "ad": 2}]}'),
+        (400, "DataError", "twice", b'{"samples": [{}], "samples": [{}]}'),
+        (400, "DataError", "no value", b'{"samples": [{"count": NaN}]}'),
+        (400, "DataError", "line 2", {"lines": ["click:0 ad:1", "click:0 ad:x"]}),
+        (400, "DataError", "one of", {}),
+        (400, "DataError", "", b"\xff\xfe"),
+        (413, "DataError", "300", {"samples": [{}] * 301}),
+        (413, "DataError", "3000", {"samples": [{"user": ["a"] * 3001}]}),
+        (413, "DataError", "1048576", b" " * (1 << 20) + b"{}"),
+    ],
+)
+def test_bad_requests_say_what_is_wrong(live: Live, status: int, code: str, words: str, body: Any) -> None:
+    answer = live.post(body)
+    assert answer.status_code == status, answer.text
+    error = answer.json()["error"]
+    assert set(answer.json()) == {"error"} and error["code"] == code and words in error["message"]
+
+
+def test_other_refusals(live: Live) -> None:
+    assert live.post({"samples": [{}]}, "/v1/models/nobody:predict").status_code == 404
+    assert live.post({"samples": [{}]}, "/v1/models/ctr/versions/8:predict").status_code == 404
+    assert live.post({"samples": [{}]}, Content_Encoding="gzip").status_code == 415
+    assert live.post({"samples": [{}]}, X_Timeout_Ms="soon").status_code == 400
+    refused = live.get("/v1/models/ctr:predict")
+    assert refused.status_code == 405 and refused.headers["allow"] == "POST"
+    assert live.get("/nobody").json()["error"]["code"] == "NotFound"
+    for method in ("PUT", "DELETE", "PATCH", "OPTIONS", "TRACE"):
+        assert live.client.request(method, "/v1/status").status_code == 405, method
+
+
+def test_a_deadline_that_passed_is_504(tmp_path: Path) -> None:
+    with live_server(tmp_path, workers=1, batch_wait_us=200_000) as live:
+        # The first one makes the only worker wait for company until the second one's time is up.
+        first = threading.Thread(target=lambda: live.post({"samples": [{}]}))
+        first.start()
+        answer = live.post({"samples": [{}], "timeout_ms": 1})
+        first.join()
+        assert answer.status_code in (200, 429, 504)
+        answers = [live.post({"samples": [{}]}, X_Timeout_Ms="1").status_code for _ in range(5)]
+        assert set(answers) <= {200, 504}
+
+
+def test_health_readiness_and_heads(live: Live) -> None:
+    assert live.get("/healthz").json() == {"alive": True}
+    assert live.get("/readyz").json() == {"ready": True}
+    head = live.client.head("/v1/status")
+    assert head.status_code == 200 and head.content == b"" and int(head.headers["content-length"]) > 10
+    live.server.set_ready(False, "ctr: loading")
+    try:
+        refused = live.get("/readyz")
+        assert refused.status_code == 503 and "ctr: loading" in refused.json()["error"]["message"]
+        assert refused.headers["retry-after"] == "1"
+    finally:
+        live.server.set_ready(True)
+
+
+def test_a_token_guards_everything_but_health(tmp_path: Path) -> None:
+    with live_server(tmp_path, token="a secret") as live:
+        for given in ({}, {"Authorization": "Bearer b secret"}, {"Authorization": "Basic a secret"}):
+            for path in ("/v1/status", "/metrics", "/v1/models/ctr:predict", "/openapi.json"):
+                answer = live.get(path, **given)
+                assert answer.status_code == 401 and answer.headers["www-authenticate"] == "Bearer"
+        assert live.get("/healthz").status_code == live.get("/readyz").status_code == 200
+        good = {"Authorization": "Bearer a secret"}
+        assert live.get("/v1/status", **good).status_code == 200
+        assert live.post({"samples": [{}]}, **good).status_code == 200
+
+
+def test_tls_and_client_certificates(tmp_path: Path) -> None:
+    ours, theirs = tmp_path / "ours", tmp_path / "theirs"
+    ours.mkdir()
+    theirs.mkdir()
+    cert, key = make_certificate(ours)
+    client_cert, client_key = make_certificate(theirs)
+    trusting = ssl.create_default_context(cafile=str(cert))
+    with live_server(tmp_path, tls_cert=cert, tls_key=key) as live:
+        with httpx.Client(base_url=live.url, verify=trusting) as client:
+            answer = client.post("/v1/models/ctr:predict", json={"samples": [{"user": "a" * 300_000}] * 2})
+            assert answer.status_code == 200 and len(answer.json()["scores"]) == 2
+            assert len(client.get("/openapi.json").content) > 20_000
+        with pytest.raises(httpx.TransportError):
+            httpx.get(f"http://127.0.0.1:{live.server.port}/healthz")
+    with live_server(tmp_path / "b", tls_cert=cert, tls_key=key, tls_client_ca=client_cert) as live:
+        with pytest.raises(httpx.TransportError), httpx.Client(base_url=live.url, verify=trusting) as client:
+            client.get("/healthz")
+        known = ssl.create_default_context(cafile=str(cert))
+        known.load_cert_chain(client_cert, client_key)
+        assert httpx.get(live.url + "/healthz", verify=known).status_code == 200
+
+
+def test_tls_that_cannot_work_is_a_config_error(tmp_path: Path) -> None:
+    (tmp_path / "other").mkdir()
+    cert, key = make_certificate(tmp_path)
+    _, other = make_certificate(tmp_path / "other")
+    for certificate, private in (
+        (cert, other),
+        (tmp_path / "none.pem", key),
+        (cert, tmp_path / "none.pem"),
+        (key, key),
+    ):
+        with pytest.raises(ConfigError, match="TLS"):
+            Server(ServerOptions(port=0, tls_cert=certificate, tls_key=private))
+    with pytest.raises(ConfigError, match="key"):
+        Server(ServerOptions(port=0, tls_cert=cert))
+
+
+def test_a_taken_port_is_said(live: Live) -> None:
+    with pytest.raises(Unavailable, match=str(live.server.port)):
+        Server(ServerOptions(port=live.server.port))
+
+
+def test_pipelined_requests_are_answered_in_order(live: Live) -> None:
+    def request(i: int) -> bytes:
+        body = json.dumps({"samples": [{"user": str(i)}], "id": str(i)}).encode()
+        return b"POST /v1/models/ctr:predict HTTP/1.1\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body)
+
+    status = b"GET /v1/status HTTP/1.1\r\n\r\n"
+    with socket.create_connection(live.address) as peer:
+        peer.sendall(b"".join(request(i) + status for i in range(50)) + b"GET /healthz HTTP/1.0\r\n\r\n")
+        received = b"".join(iter(lambda: peer.recv(1 << 16), b""))
+    ids = [part.split(b'"')[0].decode() for part in received.split(b'"id":"')[1:]]
+    assert ids == [str(i) for i in range(50)]
+    assert received.count(b"HTTP/1.1 200") == 101
+
+
+def test_the_access_log_has_a_line_for_every_request(tmp_path: Path) -> None:
+    log = tmp_path / "access.log"
+    with live_server(tmp_path, access_log=log) as live:
+        live.post({"samples": [{}, {}], "id": "one\n"})
+        live.post({"samples": 5}, X_Request_Id="two")
+        live.get("/v1/status")
+        deadline = time.monotonic() + 5
+        while (not log.exists() or log.read_text().count("\n") < 3) and time.monotonic() < deadline:
+            time.sleep(0.02)
+        # Somebody else rotates it.
+        log.rename(tmp_path / "moved.log")
+        live.post({"samples": [{}], "id": "three"})
+    first, second, third = [json.loads(line) for line in (tmp_path / "moved.log").read_text().splitlines()]
+    assert (first["id"], first["model"], first["version"], first["variant"]) == ("one\n", "ctr", 7, "live")
+    assert (first["protocol"], first["samples"], first["code"], first["status"]) == ("json", 2, "OK", 200)
+    assert 0 <= first["queue_us"] <= first["total_us"] and first["peer"].startswith("127.0.0.1:")
+    assert first["time"].endswith("Z")
+    assert (second["id"], second["code"], second["status"]) == ("two", "DataError", 400)
+    assert (third["method"], third["path"], third["status"]) == ("GET", "/v1/status", 200)
+    assert [json.loads(line)["id"] for line in log.read_text().splitlines()] == ["three"]
+
+
+def test_stopping_answers_what_arrived_and_says_goodbye(tmp_path: Path) -> None:
+    outcomes: list[str] = []
+    with live_server(tmp_path) as live:
+        stop = threading.Event()
+
+        def ask() -> None:
+            with httpx.Client(base_url=live.url, verify=False) as client:
+                while not stop.is_set():
+                    try:
+                        answer = client.post("/v1/models/ctr:predict", json={"samples": [{"user": "a"}]})
+                    except httpx.ConnectError:
+                        return
+                    outcomes.append(str(answer.status_code))
+                    if answer.headers.get("connection") == "close":
+                        return
+
+        threads = [threading.Thread(target=ask) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        while len(outcomes) < 50:
+            time.sleep(0.005)
+        live.server.stop(5)
+        stop.set()
+        for thread in threads:
+            thread.join()
+    assert set(outcomes) == {"200"}
