@@ -295,9 +295,6 @@ void Batch::Answer(Group* group, Item* item, size_t request) {
       },
       [&](const Error& e) { Fail(item, e, &group->samples, request); });
   if (!is_good) return;
-  if (!of.is_shadow) {
-    Try([&] { of.answer(std::move(bytes), !of.keep_alive); }, [](const Error&) {});
-  }
   VariantStats& stats = *item->variant->stats;
   serve::Add(stats.requests, 1);
   serve::Add(stats.samples, range.count);
@@ -306,6 +303,9 @@ void Batch::Answer(Group* group, Item* item, size_t request) {
   serve::Add(stats.found, coverage.found);
   serve::Add(stats.score_sum, sum);
   stats.latency.Add(net::NowNs() - of.received_ns);
+  if (!of.is_shadow) {
+    Try([&] { of.answer(std::move(bytes), !of.keep_alive); }, [](const Error&) {});
+  }
   Tell(*item, &reply, nullptr, &group->samples, request);
 }
 

@@ -56,9 +56,9 @@ struct ServedVersion::Parts {
   std::unique_ptr<DenseGraph> graph;
   Policy policy;
 
-  std::vector<std::vector<uint32_t>> slots_of;  // per table
-  std::vector<PooledSlot> pooled;
-  std::vector<SequenceSlot> sequences;
+  std::vector<std::vector<uint32_t>> slots_of = {};  // per table
+  std::vector<PooledSlot> pooled = {};
+  std::vector<SequenceSlot> sequences = {};
   bool pools_every_column = false;
   bool is_dense_in_order = false;
 
