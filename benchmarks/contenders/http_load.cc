@@ -1,10 +1,11 @@
 // Load on an HTTP/1.1 server, from one thread: keep-alive connections, epoll, never sleeping. Bodies come from a file,
 // one per line, and are asked for in turn.
 //
-// http_load HOST PORT PATH BODIES CONNECTIONS RATE WARM_S SECONDS
+// http_load HOST PORT PATH BODIES CONNECTIONS RATE WARM_S SECONDS [DEADLINE_MS]
 //   CONNECTIONS  one request under way on each
 //   RATE         requests per second in all, due at fixed times: what finds no free connection waits, and its latency
 //                counts from when it was due, so that a server that stalls is not flattered; 0: as many as are answered
+//   DEADLINE_MS  answers of 200 within it are counted as in_time; refusals (429) get a p99 of their own
 // Prints B when the measured time begins and E when it ends, each time waiting for a byte on its input, then one line
 // of JSON. Answers other than 200, and connections that end early, are counted as errors and do not count as requests.
 #include <arpa/inet.h>
@@ -122,8 +123,14 @@ struct Connection {
 
 class Load {
  public:
-  Load(const char* host, int port, const std::string& path, const char* bodies, size_t connections, double rate)
-      : host_(host), port_(port), rate_(rate), epoll_(epoll_create1(0)), connections_(connections) {
+  Load(const char* host, int port, const std::string& path, const char* bodies, size_t connections, double rate,
+       double deadline_s)
+      : host_(host),
+        port_(port),
+        rate_(rate),
+        deadline_s_(deadline_s),
+        epoll_(epoll_create1(0)),
+        connections_(connections) {
     std::ifstream file(bodies);
     for (std::string line; std::getline(file, line);) {
       requests_.push_back("POST " + path + " HTTP/1.1\r\nHost: " + host + ":" + std::to_string(port) +
@@ -132,7 +139,7 @@ class Load {
     }
     if (requests_.empty()) Die(bodies);
     for (size_t i = 0; i < connections; ++i) {
-      connections_[i].in.resize(256 * 1024);
+      connections_[i].in.resize(16 * 1024);
       Open(i);
       free_.push_back(i);
     }
@@ -149,7 +156,8 @@ class Load {
       if (!measuring && now >= begin) {
         measuring = true;
         Signal('B');
-        done_ = 0;
+        done_ = in_time_ = 0;
+        refused_us_.clear();
         errors_.clear();
         std::fill(counts_.begin(), counts_.end(), 0);
         begin = now = Now();
@@ -191,9 +199,9 @@ class Load {
       errors += (errors.empty() ? "\"" : ", \"") + what + "\": " + std::to_string(count);
     std::printf(
         "{\"requests\": %zu, \"requests_s\": %.2f, \"p50_us\": %.2f, \"p99_us\": %.2f, \"p999_us\": %.2f, "
-        "\"unanswered\": %zu, \"errors\": {%s}}\n",
+        "\"unanswered\": %zu, \"in_time_s\": %.2f, \"refused\": %zu, \"refused_p99_us\": %.2f, \"errors\": {%s}}\n",
         done_, static_cast<double>(done_) / elapsed_, Percentile(0.5), Percentile(0.99), Percentile(0.999),
-        waiting_.size(), errors.c_str());
+        waiting_.size(), static_cast<double>(in_time_) / elapsed_, refused_us_.size(), RefusedP99(), errors.c_str());
   }
 
  private:
@@ -264,9 +272,12 @@ class Load {
       case Answer::State::kWhole: break;
     }
     if (c.answer.status == 200) {
-      Note((Now() - c.due) * 1e9);
+      const double took_s = Now() - c.due;
+      Note(took_s * 1e9);
       ++done_;
+      if (took_s <= deadline_s_) ++in_time_;
     } else {
+      if (c.answer.status == 429) refused_us_.push_back((Now() - c.due) * 1e6);
       ++errors_[std::to_string(c.answer.status)];
     }
     if (c.answer.closes) Reopen(index);
@@ -307,9 +318,17 @@ class Load {
     return 0;
   }
 
+  double RefusedP99() {
+    if (refused_us_.empty()) return 0;
+    auto at = refused_us_.begin() + static_cast<ptrdiff_t>(static_cast<double>(refused_us_.size() - 1) * 0.99);
+    std::nth_element(refused_us_.begin(), at, refused_us_.end());
+    return *at;
+  }
+
   const char* host_;
   const int port_;
   const double rate_;
+  const double deadline_s_;
   const int epoll_;
   std::vector<Connection> connections_;
   std::vector<std::string> requests_;
@@ -318,18 +337,21 @@ class Load {
   std::vector<uint64_t> counts_;
   std::map<std::string, size_t> errors_;
   double next_due_ = 0, elapsed_ = 0;
-  size_t turn_ = 0, done_ = 0;
+  size_t turn_ = 0, done_ = 0, in_time_ = 0;
+  std::vector<double> refused_us_;
   bool watches_out_ = false;
 };
 
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (argc != 9) {
+  if (argc != 9 && argc != 10) {
     std::fprintf(stderr, "see the head of http_load.cc\n");
     return 2;
   }
-  Load load(argv[1], std::atoi(argv[2]), argv[3], argv[4], std::strtoull(argv[5], nullptr, 10), std::atof(argv[6]));
+  const double deadline_s = argc == 10 ? std::atof(argv[9]) / 1e3 : 0;
+  Load load(argv[1], std::atoi(argv[2]), argv[3], argv[4], std::strtoull(argv[5], nullptr, 10), std::atof(argv[6]),
+            deadline_s);
   load.Run(std::atof(argv[7]), std::atof(argv[8]));
   load.Print();
   return 0;

@@ -167,6 +167,9 @@ class Result:
     p99_us: float
     p999_us: float
     failed: int
+    in_time_s: float = 0.0  # answers within the deadline, per second
+    refused: int = 0  # 429
+    refused_p99_us: float = 0.0
 
     def line(self, size: int) -> str:
         latency = f"p50 {self.p50_us / 1e3:8.3f} p99 {self.p99_us / 1e3:8.3f} p99.9 {self.p999_us / 1e3:8.3f} ms"
@@ -177,13 +180,15 @@ class LoadGenerator:
     def __init__(self) -> None:
         self._program = build("http_load")
 
-    def run(self, server: Server, size: int, connections: int, rate: float, seconds: float) -> Result:
+    def run(
+        self, server: Server, size: int, connections: int, rate: float, seconds: float, deadline_ms: float = 0.0
+    ) -> Result:
         """One measurement. `rate` 0: as much as the server answers."""
         bodies = FOLDER / f"bodies-{size}{'-wrapped' if server.wraps else ''}.txt"
         if not bodies.exists():
             lines = (FOLDER / f"bodies-{size}.txt").read_text().splitlines()
             bodies.write_text("".join(f"[{line}]\n" for line in lines))
-        numbers = [str(connections), str(rate), "0.3", str(seconds)]
+        numbers = [str(connections), str(rate), "0.3", str(seconds), str(deadline_ms)]
         command = [str(self._program), "127.0.0.1", str(server.port), server.path, str(bodies), *numbers]
         done = subprocess.run(
             ["taskset", "-c", "1", *command], input="gg", stdout=subprocess.PIPE, text=True, timeout=seconds + 60
@@ -193,4 +198,5 @@ class LoadGenerator:
             raise SystemExit(f"the load generator ended with status {done.returncode}")
         got = json.loads(done.stdout.splitlines()[-1])
         failed = sum(got["errors"].values())
-        return Result(got["requests_s"], got["p50_us"], got["p99_us"], got["p999_us"], failed)
+        refused = got["in_time_s"], got["refused"], got["refused_p99_us"]
+        return Result(got["requests_s"], got["p50_us"], got["p99_us"], got["p999_us"], failed, *refused)

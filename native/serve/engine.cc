@@ -18,6 +18,11 @@ namespace elasticctr::serve {
 namespace {
 
 constexpr auto kReleaseWait = std::chrono::seconds(2);
+constexpr double kNewest = 0.1;  // weight of the newest batch in the estimate of what work costs
+constexpr double kSurprise = 4;  // a batch counts as at most so many times what was expected: one stall is no trend
+
+// What a request will cost, before it is read: in bytes, with the overhead of one in the same measure.
+uint64_t CostOf(const Job& job) { return job.request->body.size() + 256; }
 
 size_t CountCores() {
   cpu_set_t set;
@@ -32,8 +37,8 @@ struct Engine::Impl {
     around.options = &options;
     around.stats = &stats;
     around.queue_shadow = [this](Job job) { QueueShadow(std::move(job)); };
-    const size_t count = options.workers > 0 ? options.workers : CountCores();
-    for (size_t i = 0; i < count; ++i) workers.emplace_back([this, i] { Work(i); });
+    worker_count = options.workers > 0 ? options.workers : CountCores();
+    for (size_t i = 0; i < worker_count; ++i) workers.emplace_back([this, i] { Work(i); });
   }
 
   // Why a request cannot be taken; empty: it can. REQUIRES: mutex held.
@@ -45,10 +50,14 @@ struct Engine::Impl {
   bool TakeFirst(Job* job, size_t* share);
   // Another one, if there is or comes one by `until_ns`.
   bool TakeNext(Job* job, uint64_t until_ns);
+  void Push(Job&& job);  // if it throws, the job is still there
   void Pop(Job* job);
+  // A batch of this cost took so long. REQUIRES: mutex held.
+  void Learn(uint64_t cost, uint64_t took_ns);
 
   const EngineOptions options;
   EngineStats stats;
+  size_t worker_count = 1;
   Surroundings around;
 
   std::mutex models_mutex;
@@ -58,6 +67,8 @@ struct Engine::Impl {
   std::condition_variable wake;     // a job has come, or the end
   std::condition_variable is_done;  // nothing is queued or being worked on
   std::deque<Job> queue;
+  uint64_t queued_cost = 0;
+  double ns_per_cost = 0;  // of one worker
   size_t idle = 0;
   size_t busy = 0;
   bool is_stopping = false;  // nothing more is taken in
@@ -71,7 +82,11 @@ const char* Engine::Impl::WhyNot(uint64_t now, uint64_t deadline_ns) {
   if (is_stopping) return "the server is stopping";
   if (queue.size() >= options.queue_requests) return "too many requests are waiting";
   if (!queue.empty()) {
-    const uint64_t wait = now > queue.front().queued_ns ? now - queue.front().queued_ns : 0;
+    const uint64_t waited = now > queue.front().queued_ns ? now - queue.front().queued_ns : 0;
+    // By the time the oldest one has waited too long, as much again and more has come in behind it: what is queued must
+    // also be work for no longer than that.
+    const double work = static_cast<double>(queued_cost) * ns_per_cost / static_cast<double>(worker_count);
+    const uint64_t wait = std::max(waited, static_cast<uint64_t>(work));
     if (wait > uint64_t{options.queue_ms} * 1'000'000) return "requests are waiting too long";
     if (now + wait > deadline_ns) return "requests are waiting longer than this one can";
   }
@@ -90,7 +105,7 @@ void Engine::Impl::QueueShadow(Job job) {
   {
     const std::lock_guard lock(mutex);
     if (!is_stopping && queue.size() < options.queue_requests / 2) {
-      queue.push_back(std::move(job));
+      Push(std::move(job));
       if (idle > 0) wake.notify_one();
       return;
     }
@@ -98,7 +113,21 @@ void Engine::Impl::QueueShadow(Job job) {
   stats.shadow_dropped.fetch_add(1, std::memory_order_relaxed);
 }
 
+void Engine::Impl::Push(Job&& job) {
+  const uint64_t cost = CostOf(job);
+  queue.push_back(std::move(job));
+  queued_cost += cost;
+}
+
+void Engine::Impl::Learn(uint64_t cost, uint64_t took_ns) {
+  double measured = static_cast<double>(took_ns) / static_cast<double>(cost);
+  if (ns_per_cost == 0) ns_per_cost = measured;
+  measured = std::min(measured, kSurprise * ns_per_cost);
+  ns_per_cost += kNewest * (measured - ns_per_cost);
+}
+
 void Engine::Impl::Pop(Job* job) {
+  queued_cost -= CostOf(queue.front());
   *job = std::move(queue.front());
   queue.pop_front();
 }
@@ -139,13 +168,17 @@ void Engine::Impl::Work(size_t number) {
       const std::lock_guard lock(models_mutex);
       batch.Begin(models);
     }
+    const uint64_t began_ns = net::NowNs();
+    uint64_t cost = CostOf(job);
     batch.Add(std::move(job));
     for (size_t taken = 1; batch.samples() < options.batch_samples && (taken < share || until_ns > 0); ++taken) {
       if (!TakeNext(&job, taken < share ? 0 : until_ns)) break;
+      cost += CostOf(job);
       batch.Add(std::move(job));
     }
     batch.Finish();
     const std::lock_guard lock(mutex);
+    Learn(cost, net::NowNs() - began_ns);
     --busy;
   }
 }
@@ -182,7 +215,7 @@ void Engine::Submit(std::unique_ptr<Request> request) {
     why_not = impl_->WhyNot(now, deadline_ns);
     if (why_not == nullptr) {
       try {
-        impl_->queue.push_back(std::move(job));
+        impl_->Push(std::move(job));
         if (impl_->idle > 0) impl_->wake.notify_one();
         return;
       } catch (const std::bad_alloc&) {
@@ -203,11 +236,15 @@ void Engine::Stop(double drain_s) {
   {
     std::unique_lock lock(impl_->mutex);
     impl_->is_stopping = true;
-    std::erase_if(impl_->queue, [](const Job& job) { return job.request->is_shadow; });
+    std::erase_if(impl_->queue, [this](const Job& job) {
+      if (job.request->is_shadow) impl_->queued_cost -= CostOf(job);
+      return job.request->is_shadow;
+    });
     impl_->is_done.wait_for(lock, std::chrono::duration<double>(std::clamp(drain_s, 0.0, 1e6)),
                             [this] { return impl_->queue.empty() && impl_->busy == 0; });
     impl_->is_over = true;
     left.swap(impl_->queue);
+    impl_->queued_cost = 0;
     impl_->wake.notify_all();
   }
   for (const Job& job : left) impl_->Refuse(*job.request, RetryLater("the server is stopping", 1000));

@@ -26,7 +26,7 @@ struct EngineOptions {
   size_t batch_samples = 1024;  // a micro-batch takes no further request beyond so many
   uint32_t batch_wait_us = 0;
   size_t queue_requests = 10'000;
-  uint32_t queue_ms = 100;     // a request is refused when the oldest one waits longer than this
+  uint32_t queue_ms = 100;  // a request is refused when the oldest one waits longer, or what waits is work for longer
   uint32_t timeout_ms = 1000;  // of a request that names no deadline
   Limits limits;
 };
