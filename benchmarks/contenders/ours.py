@@ -72,7 +72,9 @@ class Parsed:
     def __init__(self, batches: list[Batch]) -> None:
         self._batches = batches
 
-    def iterate(self, batch_size: int, *, epoch: int = 0, start: dict[str, Any] | None = None) -> ParsedIterator:
+    def iterate(
+        self, batch_size: int, *, epoch: int = 0, start: dict[str, Any] | None = None, is_ahead: bool = True
+    ) -> ParsedIterator:
         return ParsedIterator(self._batches)
 
 

@@ -32,6 +32,21 @@ nb::ndarray<nb::numpy, T, nb::ndim<1>> Adopt(T* data, size_t size) {
 
 auto Span(const auto& array) { return std::span(array.data(), array.size()); }
 
+// Columns and what keeps their memory alive.
+struct HeldColumns {
+  HeldColumns(std::vector<Array<uint64_t>> values, std::vector<Array<int32_t>> offsets)
+      : held_values(std::move(values)), held_offsets(std::move(offsets)) {
+    if (held_values.size() != held_offsets.size()) {
+      throw Error(Code::kFailedPrecondition, "BagColumns needs as many values as offsets");
+    }
+    for (size_t i = 0; i < held_values.size(); ++i) columns.push_back({Span(held_values[i]), Span(held_offsets[i])});
+  }
+
+  std::vector<Array<uint64_t>> held_values;
+  std::vector<Array<int32_t>> held_offsets;
+  std::vector<BagColumn> columns;
+};
+
 }  // namespace
 
 void BindColumnBags(nb::module_& m) {
@@ -84,24 +99,20 @@ void BindColumnBags(nb::module_& m) {
         return Adopt(out.release(), n);
       },
       "labels"_a, "dense"_a, "weights"_a, "values"_a, "offsets"_a, "seed"_a);
-  m.def(
-      "slice_columns",
-      [](const std::vector<Array<uint64_t>>& values, const std::vector<Array<int32_t>>& offsets, size_t start,
-         size_t stop) {
-        if (values.size() != offsets.size()) {
-          throw Error(Code::kFailedPrecondition, "slice_columns needs as many values as offsets");
-        }
-        std::vector<BagColumn> columns;
-        for (size_t i = 0; i < values.size(); ++i) columns.push_back({Span(values[i]), Span(offsets[i])});
-        Bags bags;
-        {
-          nb::gil_scoped_release release;
-          bags = SliceColumns(columns, start, stop);
-        }
-        return std::pair<ValuesOut, OffsetsOut>(Adopt(bags.values.release(), bags.value_count),
-                                                Adopt(bags.offsets.release(), bags.offset_count));
-      },
-      "values"_a, "offsets"_a, "start"_a, "stop"_a);
+  nb::class_<HeldColumns>(m, "BagColumns")
+      .def(nb::init<std::vector<Array<uint64_t>>, std::vector<Array<int32_t>>>(), "values"_a, "offsets"_a)
+      .def(
+          "slice",
+          [](const HeldColumns& self, size_t start, size_t stop) {
+            Bags bags;
+            {
+              nb::gil_scoped_release release;
+              bags = SliceColumns(self.columns, start, stop);
+            }
+            return std::pair<ValuesOut, OffsetsOut>(Adopt(bags.values.release(), bags.value_count),
+                                                    Adopt(bags.offsets.release(), bags.offset_count));
+          },
+          "start"_a, "stop"_a);
 }
 
 }  // namespace elasticctr

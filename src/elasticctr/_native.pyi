@@ -144,14 +144,22 @@ def hash_rows(
     offsets: Annotated[NDArray[numpy.int32], dict(shape=(None,), order="C", device="cpu", writable=False)],
     seed: int,
 ) -> Annotated[NDArray[numpy.uint64], dict(shape=(None,))]: ...
-def slice_columns(
-    values: Sequence[Annotated[NDArray[numpy.uint64], dict(shape=(None,), order="C", device="cpu", writable=False)]],
-    offsets: Sequence[Annotated[NDArray[numpy.int32], dict(shape=(None,), order="C", device="cpu", writable=False)]],
-    start: int,
-    stop: int,
-) -> tuple[
-    Annotated[NDArray[numpy.uint64], dict(shape=(None,))], Annotated[NDArray[numpy.int32], dict(shape=(None,))]
-]: ...
+
+class BagColumns:
+    def __init__(
+        self,
+        values: Sequence[
+            Annotated[NDArray[numpy.uint64], dict(shape=(None,), order="C", device="cpu", writable=False)]
+        ],
+        offsets: Sequence[
+            Annotated[NDArray[numpy.int32], dict(shape=(None,), order="C", device="cpu", writable=False)]
+        ],
+    ) -> None: ...
+    def slice(
+        self, start: int, stop: int
+    ) -> tuple[
+        Annotated[NDArray[numpy.uint64], dict(shape=(None,))], Annotated[NDArray[numpy.int32], dict(shape=(None,))]
+    ]: ...
 
 class LineLayout:
     def __init__(

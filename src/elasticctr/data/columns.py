@@ -40,7 +40,7 @@ def to_batch(
     bags = [
         _read_bags(columns[slot.column or slot.name], slot, schema.hash_seed, is_text, bad) for slot in schema.sparse
     ]
-    values, offsets = _native.slice_columns([v for v, _ in bags], [o for _, o in bags], 0, rows)
+    values, offsets = _native.BagColumns([v for v, _ in bags], [o for _, o in bags]).slice(0, rows)
     batch = Batch(
         schema,
         np.stack(labels, axis=1),

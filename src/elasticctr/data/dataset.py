@@ -67,15 +67,27 @@ class Dataset:
             )
 
     def iterate(
-        self, batch_size: int = 4096, *, epoch: int = 0, start: State | None = None, drop_last: bool = False
+        self,
+        batch_size: int = 4096,
+        *,
+        epoch: int = 0,
+        start: State | None = None,
+        drop_last: bool = False,
+        is_ahead: bool = True,
     ) -> BatchIterator:
-        """Batches of `batch_size` samples (the last may be smaller, or is dropped) from `start` on."""
+        """Batches of `batch_size` samples (the last may be smaller, or is dropped) from `start` on.
+
+        Without `is_ahead` batches are put together when asked for, by a caller that is on a thread of its own already.
+        """
         if batch_size < 1:
             raise ConfigError(f"batch_size must be at least 1, not {batch_size}")
         self.prepare()
         identity = self._identity()
         position = Position.load(start, epoch, identity) if start is not None else self._first_position()
-        return BatchIterator(self, self._deliveries(batch_size, epoch, position, drop_last), epoch, position, identity)
+        deliveries = self._deliveries(batch_size, epoch, position, drop_last)
+        if is_ahead and self.options.prefetch:
+            return BatchIterator(self, Ahead(deliveries, self.options.prefetch), epoch, position, identity)
+        return BatchIterator(self, deliveries, epoch, position, identity)
 
     def _deliveries(self, batch_size: int, epoch: int, start: Position, drop_last: bool) -> Deliveries:
         shuffle = Shuffle(self.options.shuffle_rows, self.seed, epoch)
@@ -164,10 +176,16 @@ Deliveries = Generator[Delivery, None, None]
 class BatchIterator(Iterator[Batch]):
     """Batches of one epoch. Not for use by several threads at once; `close` ends its threads."""
 
-    def __init__(self, dataset: Dataset, deliveries: Deliveries, epoch: int, start: Position, identity: str) -> None:
+    def __init__(
+        self,
+        dataset: Dataset,
+        deliveries: Deliveries | Ahead[Delivery],
+        epoch: int,
+        start: Position,
+        identity: str,
+    ) -> None:
         self._dataset = dataset
-        prefetch = dataset.options.prefetch
-        self._deliveries = Ahead(deliveries, prefetch) if prefetch else deliveries
+        self._deliveries = deliveries
         self._epoch = epoch
         self._position = start
         self._identity = identity

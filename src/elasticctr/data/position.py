@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields
 from typing import Any
 
 from elasticctr.data.readers import Place
@@ -31,7 +31,20 @@ class Position:
 
     def dump(self, epoch: int, identity: str) -> State:
         """`identity` stands for everything the order of samples depends on."""
-        return {"data": identity, "epoch": epoch, **asdict(self)}
+        # Spelled out: every batch carries its state, and dataclasses.asdict takes twenty times as long.
+        return {
+            "data": identity,
+            "epoch": epoch,
+            "file": self.file,
+            "offset": self.offset,
+            "line": self.line,
+            "window": self.window,
+            "used": self.used,
+            "samples": self.samples,
+            "lines_read": self.lines_read,
+            "samples_read": self.samples_read,
+            "bad_read": self.bad_read,
+        }
 
     @classmethod
     def load(cls, state: State, epoch: int, identity: str) -> Position:

@@ -47,7 +47,7 @@ def read_ahead(
     """Items of one epoch from `start` on. Closing the iterator ends the thread."""
 
     def make() -> Iterator[Item]:
-        batches = dataset.iterate(batch_size=batch_size, epoch=epoch, start=start)
+        batches = dataset.iterate(batch_size=batch_size, epoch=epoch, start=start, is_ahead=False)
         try:
             for batch in batches:
                 yield Item(batch, look_up(batch), batches.state())

@@ -73,6 +73,18 @@ def test_every_sample_once_in_order(logs: Path, prefetch: int):
     assert values.tolist() == [i * 10 + k for i in range(1000) for k in range(i % 4)]
 
 
+def test_batches_made_on_demand_are_those_made_ahead(logs: Path):
+    data = dataset(logs, shuffle_rows=300, prefetch=3)
+    before = threading.active_count()
+    with data.iterate(64, is_ahead=False) as batches:
+        assert threading.active_count() == before
+        on_demand = [(batch, batches.state()) for batch in batches]
+    with data.iterate(64) as batches:
+        ahead = [(batch, batches.state()) for batch in batches]
+    assert bits([batch for batch, _ in on_demand]) == bits([batch for batch, _ in ahead])
+    assert [state for _, state in on_demand] == [state for _, state in ahead]
+
+
 def test_the_last_small_batch_can_be_dropped(logs: Path):
     assert [len(b) for b in dataset(logs).iterate(300, drop_last=True)] == [300, 300, 300]
 

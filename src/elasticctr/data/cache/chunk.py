@@ -59,8 +59,9 @@ class CachedChunk:
             self._dense = _floats(batch.column(3)).reshape(self._rows, schema.dense_dim)
             first = 4
         columns = [batch.column(i) for i in range(first, batch.num_columns)]
-        self._values = [column.values.to_numpy() for column in columns]
-        self._offsets = [column.offsets.to_numpy() for column in columns]
+        self._bags = _native.BagColumns(
+            [column.values.to_numpy() for column in columns], [column.offsets.to_numpy() for column in columns]
+        )
 
     def __len__(self) -> int:
         return self._rows
@@ -69,7 +70,7 @@ class CachedChunk:
         """The samples [start, stop), cut to those there are."""
         stop = min(stop, self._rows)
         start = min(start, stop)
-        values, offsets = _native.slice_columns(self._values, self._offsets, start, stop)
+        values, offsets = self._bags.slice(start, stop)
         return Batch(
             self._schema,
             self._labels[start:stop].copy(),
