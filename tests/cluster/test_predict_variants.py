@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import http.client
 import json
-import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
+from elasticctr.cli.app import app
+from elasticctr.cube.control.peer import Peer
 from elasticctr.errors import Unauthorized
 from elasticctr.publish.repository import Repository
 from tests.cluster.harness import wait_until
@@ -22,12 +24,11 @@ TOKEN = "a secret of the test"
 
 
 def _cli(predictor: Predictor, *arguments: str) -> dict[str, Any]:
-    endpoint = ["--endpoint", f"http://127.0.0.1:{predictor.port}", "--json"]
-    token = ["--token-file", str(predictor.root / "token")]
-    command = [sys.executable, "-m", "elasticctr", "variants", *arguments, *endpoint, *token]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
-    assert done.returncode == 0, done.stdout + done.stderr
-    answer: dict[str, Any] = json.loads(done.stdout)
+    """`elasticctr variants …`, in this process: there are many of them."""
+    endpoint = ["--endpoint", f"http://127.0.0.1:{predictor.port}", "--json", "--model", "ctr"]
+    done = CliRunner().invoke(app, ["variants", *arguments, *endpoint, "--token-file", str(predictor.root / "token")])
+    assert done.exit_code == 0, done.output
+    answer: dict[str, Any] = json.loads(done.output)
     return answer
 
 
@@ -45,25 +46,18 @@ def test_canary_sticky_shadow_promote(tmp_path: Path) -> None:
         predictor.start(models=models)
         predictor.wait_live(1)
         predictor.wait_live(1, "wide")
-        with pytest.raises(Unauthorized):
-            predictor._token = None
-            stranger = Predictor(tmp_path, scored)
-            stranger.port = predictor.port
-            from elasticctr.cube.control.peer import Peer
-
-            stranger._peer = Peer(f"http://127.0.0.1:{predictor.port}")
-            stranger.predict(scored.draw(np.random.default_rng(0)))
-        predictor._token = TOKEN
-        _cli(predictor, "pause", "--model", "ctr")
+        with Peer(f"http://127.0.0.1:{predictor.port}", "another secret") as stranger, pytest.raises(Unauthorized):
+            stranger.post("/v1/models/ctr:pause", {})
+        _cli(predictor, "pause")
         scored.delta()
-        status = _cli(predictor, "set", "b=2:0.3", "dark=2:1:shadow", "--sticky", "user_id", "--model", "ctr")
+        status = _cli(predictor, "set", "b=2:0.3", "dark=2:1:shadow", "--sticky", "user_id")
         assert [one["name"] for one in status["variants"]] == ["b", "dark"]
         wait_until(lambda: all(one["serving"] for one in predictor.status()["variants"]), "variants serve", 20)
         with (
             predictor.load(sticky="user_id", rate=600, threads=3) as load,
             Load(other, predictor.port, rate=50, threads=1, model="wide", token=TOKEN) as wide,
         ):
-            time.sleep(2.0)
+            time.sleep(1.5)
         found = load.check()
         assert wide.check().variants.keys() == {"live"}
         users = {user: variants.pop() for user, variants in found.by_sticky.items() if len(variants) == 1}
@@ -74,21 +68,19 @@ def test_canary_sticky_shadow_promote(tmp_path: Path) -> None:
         assert "dark" not in found.variants
         text = _metrics(predictor)
         assert 'variant="dark"' in text and 'variant="b"' in text
-        _cli(predictor, "set", "w=wide:0.5", "--model", "ctr")
+        _cli(predictor, "set", "w=wide:0.5")
         answers = [predictor.predict(scored.draw(np.random.default_rng(n))) for n in range(40)]
         assert {answer["variant"] for answer in answers} == {"live", "w"}
-        _cli(predictor, "set", "b=2:0.3", "--model", "ctr")
-        status = _cli(predictor, "promote", "b", "--model", "ctr")
+        _cli(predictor, "set", "b=2:0.3")
+        status = _cli(predictor, "promote", "b")
         assert (status["live"], status["variants"]) == (2, [])
-        status = _cli(predictor, "rollback", "--model", "ctr")
+        status = _cli(predictor, "rollback")
         assert status["live"] == 1
-        assert _cli(predictor, "activate", "2", "--model", "ctr")["live"] == 2
-        assert _cli(predictor, "show", "--model", "ctr")["activations"] == 4
+        assert _cli(predictor, "activate", "2")["live"] == 2
+        assert _cli(predictor, "show")["activations"] == 4
 
 
 def _metrics(predictor: Predictor) -> str:
-    import http.client
-
     connection = http.client.HTTPConnection("127.0.0.1", predictor.port, timeout=10)
     connection.request("GET", "/metrics", headers={"Authorization": f"Bearer {TOKEN}"})
     text = connection.getresponse().read().decode()

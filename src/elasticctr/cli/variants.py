@@ -223,12 +223,12 @@ def resume(
 
 def parse_variant(text: str) -> dict[str, Any]:
     """`b=8:0.1:shadow` as the API takes it."""
-    name, equals, rest = text.partition("=")
+    name, _, rest = text.partition("=")
     of, *options = rest.split(":")
     variant: dict[str, Any] = {"name": name}
     if name != "live":
         variant["version" if of.isdecimal() else "model"] = int(of) if of.isdecimal() else of
-    elif equals and of:
+    else:
         options.insert(0, of)
     try:
         for option in options:
@@ -238,6 +238,6 @@ def parse_variant(text: str) -> dict[str, Any]:
                 variant["weight"] = float(option)
     except ValueError:
         options = [""]
-    if not name or not equals or (name != "live" and not of) or "" in options:
+    if not name or not of or "" in options:
         raise ConfigError(f"{text!r} is not of the form NAME=VERSION[:WEIGHT][:shadow], such as b=8:0.1")
     return variant

@@ -109,7 +109,7 @@ def _start_grpc(settings: ServeSettings, server: Server, fleet: ModelFleet) -> G
 
 
 def _options(settings: ServeSettings, token: str) -> ServerOptions:
-    limits = settings.limits
+    limits, tls = settings.limits, settings.tls
     return ServerOptions(
         host=settings.host,
         port=settings.port,
@@ -127,5 +127,8 @@ def _options(settings: ServeSettings, token: str) -> ServerOptions:
         max_connections=limits.max_connections,
         request_timeout_s=limits.request_timeout_s,
         access_log=settings.access_log,
+        tls_cert=None if tls is None else tls.cert,
+        tls_key=None if tls is None else tls.key,
+        tls_client_ca=None if tls is None else tls.client_ca,
         request_log=None if settings.request_log is None else settings.request_log.native(),
     )

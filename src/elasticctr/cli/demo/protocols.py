@@ -79,8 +79,8 @@ def ask_brpc(url: str, model: str, batch: Batch) -> float:
         connection.sendall(b"PRPC" + struct.pack(">II", len(meta) + len(message), len(meta)) + meta + message)
         magic, body_bytes, meta_bytes = struct.unpack(">4sII", _receive(connection, 12))
         body = _receive(connection, body_bytes) if magic == b"PRPC" else b""
-    answer = _fields(body[:meta_bytes])
-    if not body or 1 in _fields(answer.get(2, [b""])[0]):
+    error_code = _fields(_fields(body[:meta_bytes]).get(2, [b""])[0]).get(1, [b"\0"])[0]
+    if not body or error_code != b"\0":
         raise DataError(f"bRPC answered an error: {body[:200]!r}")
     prediction = _fields(_fields(body[meta_bytes:])[1][0])
     return float(struct.unpack("<f", prediction[2][0])[0])

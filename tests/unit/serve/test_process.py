@@ -1,0 +1,47 @@
+"""The command as a process: what it imports, what it says of bad settings, how it ends."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+
+def test_a_server_starts_without_torch_and_without_onnxruntimes_python() -> None:
+    code = (
+        "import sys, elasticctr.cli.entry as entry\n"
+        "entry.make_serve_app()\n"
+        "import elasticctr.serve.process\n"
+        "print([name for name in ('torch', 'onnxruntime', 'pandas', 'httpx', 'fsspec') if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "message"),
+    [
+        ([], 10, "say what to serve"),
+        (["--repo", "r"], 10, "say what to serve"),
+        (["nowhere.yaml"], 12, "no such file"),
+        (["--repo", "r", "--model", "ctr", "--token-file", "nowhere"], 12, "no such token file"),
+        (["--repo", "r", "--model", "ctr", "--tls-cert", "nowhere"], 10, "'tls.key' is required"),
+        (["--repo", "r", "--model", "ctr", "--cube", "nowhere.yaml"], 12, "no such file"),
+        (["--repo", "r", "--model", "a/b"], 10, "a name has up to 64"),
+    ],
+)
+def test_mistakes_end_with_a_sentence_and_a_status(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], status: int, message: str
+) -> None:
+    from typer.testing import CliRunner
+
+    from elasticctr.cli.entry import make_serve_app
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    # What fails later than these would leave this process with blocked signals.
+    monkeypatch.setattr("signal.pthread_sigmask", lambda *_: None)
+    done = CliRunner().invoke(make_serve_app(), ["serve", *arguments, "--port", "0"])
+    assert (done.exit_code, message in done.output) == (status, True), done.output
