@@ -1,4 +1,4 @@
-"""The demo, smaller: from a click log to a version rolled back under load."""
+"""The demo, smaller: from a click log to predictions over every protocol while a delta arrives."""
 
 from __future__ import annotations
 
@@ -23,6 +23,12 @@ def test_demo(tmp_path: Path) -> None:
     assert (serving["errors"], serving["mixed"]) == (0, 0)
     assert serving["requests"] > 10
     assert serving["delta_rows"] > 0
+    predicting = answer["predicting"]
+    assert predicting["failed"] == 0 and predicting["requests"] > 10
+    assert {"JSON", "KServe HTTP", "bRPC"} <= set(predicting["protocols"])
+    assert predicting["protocol_spread"] <= 1e-6
+    assert predicting["offline_difference"] <= 1e-6
+    assert len(predicting["versions"]) == 2, "a delta arrived while requests ran"
     # Nothing is left running.
     for line in (tmp_path / "demo" / "cube" / "transfer.yaml").read_text().splitlines():
         if "agent:" in line:

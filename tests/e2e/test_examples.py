@@ -22,13 +22,16 @@ def run(*command: str | Path, cwd: Path) -> str:
 
 
 @pytest.mark.timeout(300)
-def test_first_run_then_from_python_then_publish(tmp_path: Path) -> None:
+def test_first_run_then_from_python_then_publish_and_serve(tmp_path: Path) -> None:
     run(EXAMPLES / "01-first-run" / "run.sh", cwd=tmp_path)
     assert (tmp_path / "runs" / "first" / "report.html").exists()
     assert (tmp_path / "scores.parquet").exists()
     assert "AUC 0." in run(sys.executable, EXAMPLES / "02-from-python" / "train.py", "log", cwd=tmp_path)
     published = run(EXAMPLES / "04-publish-and-look-up" / "run.sh", cwd=tmp_path)
     assert "ctr\t2\tdelta\t1" in published
+    served = run(EXAMPLES / "05-serve" / "run.sh", cwd=tmp_path)
+    assert "2000 scores, largest difference" in served
+    assert "live       2" in served, "rolled back"
 
 
 def test_own_model(tmp_path: Path) -> None:

@@ -124,14 +124,14 @@ class Server:
         self.url, self.grpc = str(found["http"]), found["grpc"]
 
     def wait_live(self, version: int, since: float | None = None) -> float:
-        """Until it answers from `version`; the seconds since `since` (unix), or since now."""
+        """Until it answers from `version`; the seconds it took since `since` (unix), or since now."""
         started = time.time() if since is None else since
         deadline = time.monotonic() + WAIT_S
         with Peer(self.url) as peer:
             while time.monotonic() < deadline:
                 status = peer.get(f"/v1/models/{MODEL}")
                 if status["live"] == version:
-                    return time.time() - started
+                    return max(0.0, float(status["activated"]) - started)
                 time.sleep(0.02)
         raise DeadlineExceeded(f"version {version} does not answer after {WAIT_S:.0f} s: {self._tail()}")
 
