@@ -52,7 +52,6 @@ class Contest:
         self.closed: dict[tuple[str, int], list[Result]] = {}
         self.fixed: dict[tuple[str, int], list[Result]] = {}
         self.limits: dict[int, list[float]] = {size: [] for size in SIZES}
-        self.failed = 0
 
     def check(self, name: str, server: Server) -> None:
         """Waits for a server and compares its scores."""
@@ -117,7 +116,6 @@ class Contest:
         return float(done.stdout)
 
     def middle(self, results: list[Result], by: str) -> Result:
-        self.failed += sum(result.failed for result in results)
         return sorted(results, key=lambda r: float(getattr(r, by)))[len(results) // 2]
 
 
@@ -136,6 +134,8 @@ def run(contest: Contest, peers: list[str], redis: Redis | None) -> dict[str, fl
         for name in contest.starts:
             connections = contest.connections[name, size]
             print(f"{name:>20} closed loop, {connections:>2} connections: {closed[name, size].line(size)}")
+            if failed := sum(result.failed for result in contest.closed[name, size]):
+                print(f"{name:>20} refused or failed {failed:,} requests of the closed loop")
         for name in contest.starts if size in rates else ():
             print(f"{name:>20} at {rates[size]:,.1f} requests/s: {fixed[name, size].line(size)}")
         ours = closed[OURS, size].requests_s
@@ -147,7 +147,8 @@ def run(contest: Contest, peers: list[str], redis: Redis | None) -> dict[str, fl
             for part in ("p99", "p999"):
                 least = min(getattr(fixed[name, size], f"{part}_us") for name in contest.starts if name != OURS)
                 figures[f"{part}_ratio_{size}"] = getattr(fixed[OURS, size], f"{part}_us") / least
-    figures["failed"] = contest.failed
+    mine = (result for at in (contest.closed, contest.fixed) for size in SIZES for result in at.get((OURS, size), ()))
+    figures["failed"] = sum(result.failed for result in mine)
     return figures
 
 

@@ -27,8 +27,9 @@ def main() -> None:
             with serve(folder, str(folder / "repo"), [case.name]) as servers:
                 for protocol, formats in PROTOCOLS.items():
                     if format in formats:
-                        worst[f"{format}_{protocol.__name__}"] = got = difference(case, servers, protocol)
-                        print(f"{format!s:>8} {protocol.__name__:>16}: {got:.2e} over {rows:,} samples", flush=True)
+                        got, count = difference(case, servers, protocol)
+                        worst[f"{format}_{protocol.__name__}"] = got
+                        print(f"{format!s:>8} {protocol.__name__:>16}: {got:.2e} over {count:,} samples", flush=True)
     measure.print_result({"max_difference": max(worst.values()), "pairs": len(worst), "samples": rows})
 
 

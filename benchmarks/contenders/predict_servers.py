@@ -145,7 +145,8 @@ class Server(Process):
 def start_ours() -> Server:
     port = free_port()
     command = [sys.executable, "-m", "elasticctr", "serve", "--repo", str(FOLDER / "repo"), "--model", MODEL]
-    return Server([*command, "--port", str(port)], "elasticctr", port, f"/v1/models/{MODEL}:predict")
+    command += ["--port", str(port), "--grpc-port", "-1", "--drain", "0", "--index-dir", str(FOLDER / "index")]
+    return Server(command, "elasticctr", port, f"/v1/models/{MODEL}:predict")
 
 
 def start_peer(name: str, variant: str, redis: Redis) -> Server:

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
+from typer.testing import CliRunner
 
+from elasticctr.cli.app import app
 from elasticctr.data.schema import Format
+from elasticctr.data.writers import save_schema
+from elasticctr.errors import DataError, NotFound
+from elasticctr.serve.client import AsyncClient
 from tests.e2e.parity_cases import FORMATS, Case, make_case
 from tests.e2e.parity_protocols import PROTOCOLS, Scores, Servers, difference
 from tests.e2e.parity_server import serve
@@ -33,7 +41,55 @@ def test_served_is_trained(
     cases, servers = served
     case = cases[format]
     assert case.scores.std() > 0.05  # equal scores would prove nothing
-    assert difference(case, servers, protocol) <= TOLERANCE
+    assert difference(case, servers, protocol)[0] <= TOLERANCE
+
+
+@pytest.mark.parametrize("format", [Format.CRITEO, Format.CSV, Format.PARQUET], ids=str)
+def test_call_writes_the_trainers_scores(
+    served: tuple[dict[Format, Case], Servers], format: Format, tmp_path: Path
+) -> None:
+    cases, servers = served
+    case = cases[format]
+    save_schema(case.schema, tmp_path / "schema.yaml")
+    out = tmp_path / "scores.txt"
+    arguments = ["call", str(case.path), "--endpoint", servers.url, "--model", case.name, "--format", case.name]
+    arguments += ["--batch", "37", "--timeout", "60", "--schema", str(tmp_path / "schema.yaml"), "--out", str(out)]
+    result = CliRunner().invoke(app, [*arguments, "--json"])
+    assert result.exit_code == 0, result.output
+    report = json.loads(result.stdout)
+    assert (report["requests"], report["samples"], report["errors"]) == (9, ROWS, {})
+    assert report["versions"] == {f"{case.name} 1": 9}
+    assert report["variants"] == {"live": 9}
+    assert 0 < report["coverage"]["found"] < report["coverage"]["asked"]
+    assert np.abs(np.loadtxt(out, dtype=np.float32) - case.scores).max() <= TOLERANCE
+
+
+def test_client_and_server_agree_on_errors(served: tuple[dict[Format, Case], Servers]) -> None:
+    cases, servers = served
+    client = servers.client
+    with pytest.raises(NotFound, match="nosuch"):
+        client.predict([{}], model="nosuch")
+    with pytest.raises(NotFound, match="99"):
+        client.predict([{}], model="criteo", version=99)
+    with pytest.raises(DataError, match="nonsense"):
+        client.predict([{"nonsense": 1}], model="criteo")
+    with pytest.raises(DataError, match="line 2"):
+        client.predict(lines=[cases[Format.CRITEO].lines()[0], "1\tx"], format="criteo", model="criteo")
+    got = client.predict([{"nonsense": 1}], model="criteo", ignore_unknown=True, id="mine", version=1)
+    assert (got.id, got.version, got.variant, got.coverage.asked, len(got.scores)) == ("mine", 1, "live", 0, 1)
+
+
+def test_async_client(served: tuple[dict[Format, Case], Servers]) -> None:
+    cases, servers = served
+    case = cases[Format.SLOT]
+    lines = case.lines()
+
+    async def score() -> list[Scores]:
+        async with AsyncClient(servers.url, model="slot", timeout_s=60, connect_s=60) as client:
+            calls = [client.predict(lines=lines[i : i + 10], format="slot") for i in range(0, len(lines), 10)]
+            return [prediction.scores for prediction in await asyncio.gather(*calls)]
+
+    assert np.abs(np.concatenate(asyncio.run(score())) - case.scores).max() <= TOLERANCE
 
 
 @pytest.mark.slow
@@ -44,4 +100,4 @@ def test_served_is_trained_over_100_000_samples(tmp_path: Path) -> None:
         with serve(tmp_path, str(tmp_path / "repo"), [case.name]) as servers:
             for protocol, formats in PROTOCOLS.items():
                 if format in formats:
-                    assert difference(case, servers, protocol) <= TOLERANCE, (format, protocol.__name__)
+                    assert difference(case, servers, protocol)[0] <= TOLERANCE, (format, protocol.__name__)
