@@ -209,6 +209,7 @@ void Columns::TakeRows(Column* column, const Limits& limits) {
 
 void Columns::Fill(Samples* samples) {
   samples->BeginRequest();
+  if (FillRows(samples)) return samples->EndRequest();
   std::vector<Column*> own;
   for (Column& column : columns_) {
     if (column.rows == count_) {
@@ -222,6 +223,24 @@ void Columns::Fill(Samples* samples) {
     for (Column* column : own) FillSample(column, samples);
   }
   samples->EndRequest();
+}
+
+// The packed inputs, each sample with one feasign per slot: as they lie. False: the request is another one.
+bool Columns::FillRows(Samples* samples) const {
+  const void *feasigns = nullptr, *dense = nullptr;
+  for (const Column& column : columns_) {
+    if (column.rows != count_ || !column.lengths.empty()) return false;
+    if (column.kind == Kind::kFeasigns && column.slots == plan_.spec.sparse.size() && column.width == 1) {
+      feasigns = column.data;
+    } else if (column.kind == Kind::kDense && column.slots == plan_.spec.dense.size() && !column.is_double) {
+      dense = column.data;
+    } else {
+      return false;
+    }
+  }
+  if (feasigns == nullptr) return false;
+  samples->AddRows(count_, feasigns, dense);
+  return true;
 }
 
 void Columns::FillSample(Column* column, Samples* samples) const {

@@ -1,6 +1,7 @@
 #include "serve/samples.h"
 
 #include <algorithm>
+#include <bit>
 #include <charconv>
 #include <cmath>
 #include <cstring>
@@ -13,6 +14,7 @@
 namespace elasticctr::serve {
 namespace {
 
+constexpr uint32_t kExponent = 0x7f800000;
 constexpr size_t kMinRoom = 64;
 constexpr size_t kMaxRoom = size_t{1} << 31;
 constexpr size_t kParsers = 8;  // kept: a worker serves few versions and formats at a time
@@ -172,6 +174,47 @@ void Samples::AddLines(TextFormat format, std::string_view text) {
     StartBag(&column);
   }
   size_ += rows;
+}
+
+void Samples::AddRows(size_t count, const void* feasigns, const void* dense) {
+  CloseBags();
+  GrowSamples(count);
+  const size_t slots = columns_.size();
+  std::vector<std::pair<uint64_t*, uint32_t>> places(slots);  // of each slot: where the next value goes, its number
+  for (size_t slot = 0; slot < slots; ++slot) {
+    Column& column = columns_[slot];
+    Reserve(&column, static_cast<size_t>(column.start - column.begin) + count);
+    places[slot] = {column.start, static_cast<uint32_t>(column.start - column.begin)};
+    column.next = column.start + count;
+    StartBag(&column);
+  }
+  const auto* row = static_cast<const char*>(feasigns);
+  Bag* bag = bags_.data() + size_ * slots;
+  for (uint32_t i = 0; i < count; ++i) {
+    for (const auto& [values, first] : places) {
+      std::memcpy(values + i, row, sizeof(uint64_t));
+      row += sizeof(uint64_t);
+      *bag++ = {first + i, 1};
+    }
+  }
+  float* floats = dense_.data() + size_ * dense_dim_;
+  size_ += count;
+  if (dense == nullptr) {
+    std::fill_n(floats, count * dense_dim_, 0.0f);
+    return;
+  }
+  std::memcpy(floats, dense, count * dense_dim_ * sizeof(float));
+  uint32_t has_others = 0;  // all bits of the exponent set: infinite or not a number
+  for (size_t i = 0; i < count * dense_dim_; ++i) {
+    has_others |= (std::bit_cast<uint32_t>(floats[i]) & kExponent) == kExponent;
+  }
+  if (has_others == 0) return;
+  for (size_t i = 0;; ++i) {
+    if (std::isfinite(floats[i])) continue;
+    const auto column = static_cast<uint32_t>(i % dense_dim_);
+    const auto slot = std::upper_bound(dense_offsets_.begin(), dense_offsets_.end(), column) - dense_offsets_.begin();
+    RefuseDense(plan_->spec.dense[static_cast<size_t>(slot) - 1].name, "has a value that is not a finite number");
+  }
 }
 
 // False: the bag has its max_values already.

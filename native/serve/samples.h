@@ -62,6 +62,11 @@ class Samples {
   // DataError with its number, from 1, and the reason. REQUIRES: no BeginSample since BeginRequest or AddLines.
   void AddLines(TextFormat format, std::string_view text);
 
+  // Samples with exactly one feasign in every slot, at once and fast: feasigns [count, sparse slots] and dense floats
+  // after transforms [count, dense floats], or null for zeros, wherever they lie in memory. Throws DataError for a
+  // float that is not finite. REQUIRES: BeginRequest, and nothing since.
+  void AddRows(size_t count, const void* feasigns, const void* dense);
+
   size_t size() const { return size_; }                 // samples
   size_t requests() const { return requests_.size(); }  // ended ones
   struct Range {

@@ -271,6 +271,10 @@ void TestPacked() {
   Expect({{"feasigns", "INT64", {4}, {1, 2, 3, 4}, {}, {}},
           {"feasigns.lengths", "INT32", {2, 3}, {0, 1, 2, 1, 0, 0}, {}, {}}},
          {{{{}, {1}, {2, 3}}, {0, 0, 0}}, {{{4}, {}, {}}, {0, 0, 0}}});
+  // As they lie, and a value at a time because one is shared: the same.
+  Expect({{"feasigns", "UINT64", {2, 3}, {1, 2, 3, 4, 5, 6}, {}, {}}, {"dense", "FP32", {1, 3}, {}, {7, 8, 9}, {}}},
+         {{{{1}, {2}, {3}}, {7, 8, 9}}, {{{4}, {5}, {6}}, {7, 8, 9}}});
+  Expect({{"feasigns", "INT64", {1, 3}, {1, 2, 3}, {}, {}}}, {{{{1}, {2}, {3}}, {0, 0, 0}}});
   ExpectRefused({{"feasigns", "UINT64", {2, 2}, {1, 2, 3, 4}, {}, {}}}, "3 values per sample");
   ExpectRefused({{"feasigns", "UINT64", {1, 3}, {1, 2, 3}, {}, {}}, {"item", "UINT64", {1}, {1}, {}, {}}},
                 "given twice");
@@ -307,6 +311,20 @@ void TestRefusals() {
   ExpectRefused({{"item", "UINT64", {1}, {1}, {}, {}}, {"item", "UINT64", {1}, {1}, {}, {}}}, "given twice");
   ExpectRefused({{"user", "BYTES", {1}, {}, {}, {"a"}}}, "takes UINT64 or INT64", {{"values", "feasigns"}});
   ExpectRefused({{"item", "UINT64", {1}, {1}, {}, {}}}, "microseconds", {{"timeout", "soon"}});
+  for (double odd : {std::numeric_limits<double>::infinity(), std::nan("")}) {
+    std::vector<Input> packed = {{"feasigns", "UINT64", {2, 3}, {1, 2, 3, 4, 5, 6}, {}, {}},
+                                 {"dense", "FP32", {2, 3}, {}, {1, 2, 3, 4, 5, odd}, {}}};
+    for (const Request& request : AllWays(packed, {})) {
+      if (request.codec == &KServeHttpCodec() && request.binary_header == 0) continue;  // JSON has no such numbers
+      std::string why;
+      try {
+        SamplesOf(*request.codec->Read(request, {}), {});
+      } catch (const Error& error) {
+        why = error.what();
+      }
+      CHECK(why.find("'vector'") != why.npos && why.find("finite") != why.npos);
+    }
+  }
   Limits limits;
   limits.samples = 2;
   ExpectRefused({{"item", "UINT64", {3}, {1, 2, 3}, {}, {}}}, "at most 2", {}, limits);
@@ -465,6 +483,10 @@ void TestFuzz() {
                                {"age", "FP32", {3}, {}, {1, 2, 3}, {}},
                                {"vector", "FP64", {3, 2}, {}, {1, 2, 3, 4, 5, 6}, {}}};
   std::vector<Request> seeds = AllWays(inputs, {{"values", "raw"}, {"timeout", "100"}});
+  for (Request& seed : AllWays({{"feasigns", "UINT64", {2, 3}, {1, 2, 3, 4, 5, 6}, {}, {}},
+                                {"dense", "FP32", {2, 3}, {}, {1, 2, 3, 4, 5, 6}, {}}},
+                               {}))
+    seeds.push_back(seed);
   for (Request& seed : AllWays({{"lines", "BYTES", {2}, {}, {}, {"user:anna item:5 age:3", "item:6"}}}, {}))
     seeds.push_back(seed);
   size_t good = 0;
