@@ -85,7 +85,7 @@ def _kill_a_shard(cluster: Cluster, predictor: Predictor, scored: Scored) -> Non
         predictor.predict(samples)
     answer = predictor.predict(samples, "lenient")
     assert answer["coverage"]["degraded"] is True
-    assert any("shard 1" in reason for reason in answer["reasons"]), answer
+    assert any("shard 1" in reason for reason in answer["coverage"]["reasons"]), answer
     assert answer["coverage"]["found"] < answer["coverage"]["asked"]
     dead.start_server()
 

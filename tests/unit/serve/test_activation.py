@@ -11,7 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.cluster.harm import BAD, no_graph, wrong_scores
 from tests.cluster.scored import Scored
+from tests.cluster.truth import announce
 
 from elasticctr.errors import ConfigError, FailedPrecondition, NotFound
 from elasticctr.publish.repository import Repository
@@ -99,63 +101,6 @@ def test_bases_and_deltas_go_live_and_only_deltas_are_indexed(desk: Desk) -> Non
     desk.wait(lambda _: set(desk.scored.repository.pinned("ctr")) == {4, 5})
 
 
-def _flip(name: str) -> Callable[[Desk, int], None]:
-    def harm(desk: Desk, version: int) -> None:
-        path = next((desk.root / "repo" / "ctr" / str(version)).glob(name))
-        data = bytearray(path.read_bytes())
-        data[len(data) // 2] ^= 1
-        path.write_bytes(data)
-
-    return harm
-
-
-def _remove(desk: Desk, version: int) -> None:
-    (desk.root / "repo" / "ctr" / str(version) / "schema.json").unlink()
-
-
-def _nothing(desk: Desk, version: int) -> None:
-    pass
-
-
-def _wrong_scores(files: dict[str, bytes]) -> None:
-    files["samples.json"] = files["samples.json"].replace(b'"scores":[0.', b'"scores":[0.9', 1)
-
-
-def _other_schema(files: dict[str, bytes]) -> None:
-    schema = json.loads(files["schema.json"])
-    schema["tables"] = {"others": {"dim": 3}}
-    for slot in schema["pooled"]:
-        slot["table"] = "others"
-    files["schema.json"] = json.dumps(schema).encode()
-
-
-def _wider_schema(files: dict[str, bytes]) -> None:
-    schema = json.loads(files["schema.json"])
-    schema["pooled_width"] = 7
-    files["schema.json"] = json.dumps(schema).encode()
-
-
-def _no_graph(files: dict[str, bytes]) -> None:
-    files["dense/model.onnx"] = b"no graph at all"
-
-
-def _no_schema(files: dict[str, bytes]) -> None:
-    files["schema.json"] = b"{}"
-
-
-BAD: list[tuple[str, Callable[[dict[str, bytes]], None], Callable[[Desk, int], None], str]] = [
-    ("a bit of the graph", lambda files: None, _flip("dense/model.onnx"), "Corruption"),
-    ("a bit of the rows", lambda files: None, _flip("sparse/*/part-*.arrow"), "Corruption"),
-    ("a bit of the samples", lambda files: None, _flip("samples.json"), "Corruption"),
-    ("no schema file", lambda files: None, _remove, "NotFound"),
-    ("scores of another model", _wrong_scores, _nothing, "Corruption: .*away from what samples.json promises"),
-    ("schema of another model", _other_schema, _nothing, "Corruption: .*table 'others'"),
-    ("schema of another graph", _wider_schema, _nothing, "."),
-    ("no graph", _no_graph, _nothing, "Corruption"),
-    ("no schema", _no_schema, _nothing, "Corruption"),
-]
-
-
 def test_bad_versions_are_refused_and_the_live_one_goes_on(desk: Desk) -> None:
     scored = desk.scored
     desk.start()
@@ -163,8 +108,8 @@ def test_bad_versions_are_refused_and_the_live_one_goes_on(desk: Desk) -> None:
     desk.wait_live(1)
     for what, change, harm, reason in BAD:
         bad = scored.publish(scored.define(1), change, is_announced=False)
-        harm(desk, bad)
-        _announce(desk, bad)
+        harm(desk.root / "repo" / "ctr" / str(bad))
+        announce(scored.repository, bad)
         told = desk.wait_refused(bad)
         assert re.match(reason, told), f"{what}: {told}"
         assert (desk.status()["live"], desk.ready) == (1, (True, "")), what
@@ -183,10 +128,10 @@ def test_activating_in_vain_changes_nothing(desk: Desk) -> None:
     for version in (1, 2):
         scored.base()
         desk.wait_live(version)
-    scored.publish(scored.define(), _no_graph, is_announced=False)
+    scored.publish(scored.define(), no_graph, is_announced=False)
     with pytest.raises(NotFound, match="never published"):
         fleet.activate("ctr", 3)
-    _announce(desk, 3)
+    announce(scored.repository, 3)
     desk.wait_refused(3)
     scored.base()
     desk.wait_live(4)
@@ -198,23 +143,10 @@ def test_activating_in_vain_changes_nothing(desk: Desk) -> None:
     assert (status["live"], status["held"]) == (2, 2)
 
 
-def _announce(desk: Desk, version: int) -> None:
-    import hashlib
-
-    from elasticctr.publish.donefile import Event
-    from elasticctr.publish.writer import append_event
-
-    data = (desk.root / "repo" / "ctr" / str(version) / "manifest.json").read_bytes()
-    digest = hashlib.sha256(data).hexdigest()
-    append_event(
-        desk.scored.repository, "ctr", Event(0, "publish", version, "delta", version - 1, 1, digest, time.time())
-    )
-
-
 def test_with_nothing_live_the_newest_good_version_is_served(desk: Desk) -> None:
     desk.scored.base()
-    desk.scored.publish(desk.scored.define(1), _wrong_scores)
-    desk.scored.publish(desk.scored.define(1), _no_graph)
+    desk.scored.publish(desk.scored.define(1), wrong_scores)
+    desk.scored.publish(desk.scored.define(1), no_graph)
     desk.start()
     desk.wait_live(1)
     assert {one["version"] for one in desk.status()["refused"]} == {2, 3}
@@ -299,7 +231,7 @@ def test_variants_share_are_promoted_and_end(desk: Desk) -> None:
     desk.wait_live(1)
     fleet.pause("ctr")
     scored.delta()
-    scored.publish(scored.define(1), _no_graph)
+    scored.publish(scored.define(1), no_graph)
     fleet.set_variants(
         "ctr",
         [
