@@ -10,7 +10,6 @@ from elasticctr.config import parse_settings
 from elasticctr.errors import ConfigError, NotFound
 from elasticctr.serve.settings import ServeSettings
 
-
 ENGINE = 'engines {{ name: "ctr" type: "PADDLE_INFER" model_dir: "{place}" {more} }}'
 
 
