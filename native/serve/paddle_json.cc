@@ -5,6 +5,8 @@
 #include <charconv>
 #include <optional>
 
+#include "serve/http_status.h"
+
 namespace elasticctr::serve::paddle {
 namespace {
 
@@ -168,7 +170,9 @@ class Lists {
           if (tensor_->count() != start) reader->Fail("a list has both numbers and lists");
           tensor_->lod.push_back(0);
         }
-        if (tensor_->lod.size() > limits_.samples) reader->Fail("too many samples");
+        if (tensor_->lod.size() > limits_.samples) {
+          throw TooLarge("more than " + std::to_string(limits_.samples) + " samples, the limit; send fewer at once");
+        }
         ReadRow(reader);
         tensor_->lod.push_back(static_cast<int32_t>(tensor_->count()));
       } else {
@@ -190,7 +194,9 @@ class Lists {
   }
 
   void ReadValue(JsonReader* reader) {
-    if (tensor_->count() >= limits_.values) reader->Fail("too many values");
+    if (tensor_->count() >= limits_.values) {
+      throw TooLarge("more than " + std::to_string(limits_.values) + " values, the limit; send fewer samples at once");
+    }
     if (reader->Peek() == Kind::kString) {
       if (!tensor_->ints.empty() || !tensor_->floats.empty()) reader->Fail("a list has both numbers and text");
       tensor_->texts.push_back(reader->String());
