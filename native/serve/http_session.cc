@@ -47,6 +47,7 @@ net::Step HttpSession::Consume(const uint8_t* data, size_t size, uint64_t receiv
     while (step.consumed < size) {
       step.consumed += reader_.Feed(reinterpret_cast<const char*>(data) + step.consumed, size - step.consumed);
       if (reader_.state() == net::HttpReader::State::kBad) {
+        route_ = FindRoute(reader_.request().path);
         throw HttpError(reader_.bad_status(), Code::kData, reader_.bad_reason());
       }
       if (!reader_.head_done()) {

@@ -115,7 +115,10 @@ class Control:
     def _command(self, model: str, action: str, body: dict[str, Any]) -> dict[str, Any]:
         fleet = self.fleet
         if action == "activate":
-            return fleet.activate(model, _only(body, version=int)["version"])
+            version = _only(body, version=int)["version"]
+            if not 0 < version < 1 << 63:
+                raise ConfigError('"version" must be a whole number from 1')
+            return fleet.activate(model, version)
         if action == "variants":
             given = _only(body, variants=list, sticky=(str, type(None)))
             if not all(isinstance(variant, dict) for variant in given["variants"]):
@@ -177,6 +180,8 @@ def _only(body: Mapping[str, Any], **kinds: type | tuple[type, ...]) -> dict[str
         if key not in kinds:
             raise ConfigError(f'unknown key "{key[:80]}"' + (f"; known: {', '.join(kinds)}" if kinds else ""))
     values = {key: body.get(key) for key in kinds}
+    # To JSON 7.0 is a whole number.
+    values = {key: int(v) if isinstance(v, float) and v.is_integer() else v for key, v in values.items()}
     for key, kind in kinds.items():
         if not isinstance(values[key], kind) or isinstance(values[key], bool):
             words = {int: "a whole number", str: "a string", list: "a list"}

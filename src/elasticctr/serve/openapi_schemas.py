@@ -133,7 +133,7 @@ SCHEMAS: dict[str, Any] = {
         },
         ("model", "version", "variant", "id", "scores", "coverage"),
     ),
-    "Activate": _object({"version": {"type": "integer", "minimum": 1}}),
+    "Activate": _object({"version": {"type": "integer", "minimum": 1, "maximum": (1 << 63) - 1}}),
     "Promote": _object({"variant": _TEXT}),
     "Variants": _object({"variants": _list(_ref("Variant")), "sticky": {"type": ["string", "null"]}}, ("variants",)),
     "Variant": _object(

@@ -19,6 +19,7 @@ from elasticctr.serve.control import Control
 from elasticctr.serve.kserve_pages import KServePages
 from elasticctr.serve.served_version import make_served_version
 from elasticctr.serve.server import Server, ServerOptions
+from elasticctr.serve.variants import parse_variants
 
 
 class RememberingFleet:
@@ -26,7 +27,7 @@ class RememberingFleet:
 
     def __init__(self, schema: ServingSchema) -> None:
         self.told: list[tuple[Any, ...]] = []
-        self._schema = schema
+        self.schema = schema
 
     def status(self) -> dict[str, Any]:
         return {"ready": True, "reason": None, "models": [self.model_status("ctr")]}
@@ -34,7 +35,7 @@ class RememberingFleet:
     def model_status(self, model: str) -> dict[str, Any]:
         if model != "ctr":
             raise NotFound(f"no model {model!r}; there is ctr")
-        return {"name": "ctr", "live": 7}
+        return {"name": "ctr", "live": 7, "ready": [{"version": 7}]}
 
     def _do(self, what: str, model: str, *given: Any) -> dict[str, Any]:
         status = self.model_status(model)
@@ -55,6 +56,7 @@ class RememberingFleet:
         return self._do("resume", model)
 
     def set_variants(self, model: str, variants: Sequence[Mapping[str, Any]], sticky: str | None) -> dict[str, Any]:
+        parse_variants(variants, [])
         return self._do("variants", model, list(variants), sticky)
 
     def promote(self, model: str, variant: str) -> dict[str, Any]:
@@ -67,16 +69,14 @@ class RememberingFleet:
         self.model_status(model)
         if version not in (None, 7):
             raise NotFound(f"ctr has no version {version}")
-        return 7, self._schema
+        return 7, self.schema
 
 
 class Live:
     """What a test needs of a running server."""
 
-    def __init__(
-        self, server: Server, made: Made, schema: ServingSchema, graph: bytes, fleet: RememberingFleet
-    ) -> None:
-        self.server, self.made, self.schema, self.graph, self.fleet = server, made, schema, graph, fleet
+    def __init__(self, server: Server, made: Made, graph: bytes, fleet: RememberingFleet) -> None:
+        self.server, self.made, self.schema, self.graph, self.fleet = server, made, fleet.schema, graph, fleet
         self.client = httpx.Client(base_url=self.url, verify=False, timeout=30)
 
     @property
@@ -123,6 +123,6 @@ def live_server(folder: Path, labels: tuple[str, ...] = ("click",), **options: A
         server.set_models([("ctr", "", 0, True, [("live", 1.0, False, version)])])
         server.set_ready(True)
         server.use(Control(fleet, [KServePages(fleet, server.metrics)]))
-        live = Live(server, made, schema, graph, fleet)
+        live = Live(server, made, graph, fleet)
         with live.client:
             yield live

@@ -210,12 +210,8 @@ def test_tls_that_cannot_work_is_a_config_error(tmp_path: Path) -> None:
     (tmp_path / "other").mkdir()
     cert, key = make_certificate(tmp_path)
     _, other = make_certificate(tmp_path / "other")
-    for certificate, private in (
-        (cert, other),
-        (tmp_path / "none.pem", key),
-        (cert, tmp_path / "none.pem"),
-        (key, key),
-    ):
+    none = tmp_path / "none.pem"
+    for certificate, private in ((cert, other), (none, key), (cert, none), (key, key)):
         with pytest.raises(ConfigError, match="TLS"):
             Server(ServerOptions(port=0, tls_cert=certificate, tls_key=private))
     with pytest.raises(ConfigError, match="key"):

@@ -1,0 +1,50 @@
+"""Schemathesis reads /openapi.json and tries to make the server contradict it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from tests.unit.serve.live import live_server
+
+# Requests reach the model there is. Whether a slot or a variant exists no schema can say, so that what fits the schema
+# may still be refused.
+CONFIG = """
+[parameters]
+model = "ctr"
+version = 7
+X-Timeout-Ms = "60000"
+
+[checks.positive_data_acceptance]
+enabled = false
+"""
+
+
+def run(folder: Path, *options: str) -> None:
+    config = folder / "schemathesis.toml"
+    config.write_text(CONFIG)
+    with live_server(folder) as live:
+        command = ["--config-file", str(config), "run", live.url + "/openapi.json", "--no-color", *options]
+        start = [sys.executable, "-c", "from schemathesis.cli import schemathesis; schemathesis()"]
+        done = subprocess.run([*start, *command], capture_output=True, text=True, cwd=folder, check=False)
+        assert done.returncode == 0, done.stdout[-20_000:] + done.stderr[-2000:]
+        live.still_answers()
+
+
+def test_a_few_examples_find_nothing(tmp_path: Path) -> None:
+    quick = ["--max-examples", "1", "--phases", "examples,fuzzing", "--seed", "1", "--generation-database", "none"]
+    run(tmp_path, *quick)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_every_phase_finds_nothing(tmp_path: Path) -> None:
+    run(tmp_path, "--max-examples", "40", "--generation-database", "none")
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_models_that_are_not_there_find_nothing(tmp_path: Path) -> None:
+    run(tmp_path, "--max-examples", "20", "--generation-database", "none", "--exclude-checks", "not_a_server_error")
