@@ -271,6 +271,6 @@ def _import_grpc() -> Any:
     except ImportError:
         raise ConfigError(
             "gRPC needs the package grpcio; install it with: pip install 'elasticctr[serve]', or switch gRPC off with "
-            "--no-grpc (grpc_port: null)"
+            "--grpc-port -1 (grpc_port: null)"
         ) from None
     return grpc

@@ -6,6 +6,7 @@ of it comes from the fleet's status and the schemas of its versions.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -13,7 +14,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from elasticctr import __version__
 from elasticctr.data.schema import Format, SparseSlot
-from elasticctr.errors import DataError, ElasticCTRError, NotFound
+from elasticctr.errors import DataError, NotFound
 from elasticctr.publish.serving_schema import ServingSchema
 
 PLATFORM = "elasticctr"
@@ -47,11 +48,10 @@ def describe_server() -> dict[str, Any]:
 
 def describe_model(fleet: Versions, model: str, version: str = "") -> dict[str, Any]:
     """Raises NotFound, DataError (no version number), Unavailable (no version yet)."""
-    _, schema = fleet.serving_schema(model, parse_version(version))
-    status = _status_of(fleet, model)
+    schema = _find_schema(fleet, model, version)
     return {
         "name": model,
-        "versions": [str(one["version"]) for one in status["ready"]],
+        "versions": [str(one) for one in _answering(_status_of(fleet, model))],
         "platform": PLATFORM,
         "inputs": [tensor.metadata() for tensor in list_inputs(schema)],
         "outputs": [tensor.metadata() for tensor in list_outputs(schema)],
@@ -60,7 +60,7 @@ def describe_model(fleet: Versions, model: str, version: str = "") -> dict[str, 
 
 def configure_model(fleet: Versions, model: str, version: str = "") -> dict[str, Any]:
     """Triton's model configuration, as much of it as there is to say."""
-    _, schema = fleet.serving_schema(model, parse_version(version))
+    schema = _find_schema(fleet, model, version)
     return {
         "name": model,
         "platform": "",
@@ -101,24 +101,19 @@ def is_server_ready(fleet: Versions) -> tuple[bool, str]:
 
 
 def is_model_ready(fleet: Versions, model: str, version: str = "") -> bool:
-    """False for a version that is not ready. Raises NotFound for a model that is not there at all."""
-    _status_of(fleet, model)
-    try:
-        fleet.serving_schema(model, parse_version(version))
-    except DataError:
-        raise
-    except ElasticCTRError:
-        return False
-    return True
+    """False for a version that does not answer. Raises NotFound for a model that is not there at all."""
+    number, answering = parse_version(version), _answering(_status_of(fleet, model))
+    return bool(answering) if number is None else number in answering
 
 
 def list_models(fleet: Versions, only_ready: bool = False) -> list[dict[str, str]]:
-    """Triton's repository index: every version that is ready, and models that have none."""
+    """Triton's repository index: every version that answers, and models that have none."""
     models = []
     for status in fleet.status()["models"]:
-        for one in status["ready"]:
-            models.append({"name": status["name"], "version": str(one["version"]), "state": "READY", "reason": ""})
-        if not status["ready"] and not only_ready:
+        versions = _answering(status)
+        for version in versions:
+            models.append({"name": status["name"], "version": str(version), "state": "READY", "reason": ""})
+        if not versions and not only_ready:
             reason = status.get("repository_error") or "no version yet"
             models.append({"name": status["name"], "version": "", "state": "UNAVAILABLE", "reason": reason})
     return models
@@ -168,6 +163,19 @@ def parse_version(version: str) -> int | None:
     if not (version.isascii() and version.isdigit()) or len(version) > 18:
         raise DataError(f"{version[:80]!r} is not a version; versions are whole numbers")
     return int(version)
+
+
+def _find_schema(fleet: Versions, model: str, version: str) -> ServingSchema:
+    number, answering = parse_version(version), _answering(_status_of(fleet, model))
+    if number is not None and number not in answering:
+        raise NotFound(f"model {model!r} does not serve version {number}")
+    return fleet.serving_schema(model, number)[1]
+
+
+def _answering(status: Mapping[str, Any]) -> list[int]:
+    """The live version and those of variants. Others may be kept ready to go back to; requests cannot name them."""
+    versions = {one["version"] for one in status["variants"] if one["serving"]}
+    return sorted(versions if status["live"] is None else versions | {status["live"]})
 
 
 def _status_of(fleet: Versions, model: str) -> dict[str, Any]:

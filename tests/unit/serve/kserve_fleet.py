@@ -1,4 +1,5 @@
-"""A fleet for tests of KServe's metadata: one model with two versions, one without any."""
+"""A fleet for tests of KServe's metadata: one model with a live version, a variant and one to go back to, one without
+any."""
 
 from __future__ import annotations
 
@@ -38,20 +39,20 @@ class FakeFleet:
     is_ready = True
 
     def status(self) -> dict[str, Any]:
-        ready = [{"version": 6}, {"version": 7}]
+        variants = [{"name": "b", "version": 6, "serving": True}, {"name": "c", "version": 4, "serving": False}]
         return {
             "ready": self.is_ready,
             "reason": None if self.is_ready else "empty: no version yet",
             "models": [
-                {"name": "ctr", "live": 7, "ready": ready, "repository_error": None},
-                {"name": "empty", "live": None, "ready": [], "repository_error": "the repository is away"},
+                {"name": "ctr", "live": 7, "variants": variants, "repository_error": None},
+                {"name": "empty", "live": None, "variants": [], "repository_error": "the repository is away"},
             ],
         }
 
     def serving_schema(self, model: str, version: int | None = None) -> tuple[int, ServingSchema]:
         if model == "empty":
             raise Unavailable("empty: no version yet")
-        if model != "ctr" or version not in (None, 6, 7):
+        if model != "ctr" or version not in (None, 5, 6, 7):
             raise NotFound(f"no model {model!r} {version or ''}")
         return version or 7, SCHEMA
 

@@ -42,7 +42,7 @@ class OneModel:
         self._schema, self._version = schema, version
 
     def status(self) -> dict[str, Any]:
-        return {"ready": True, "reason": None, "models": [{"name": "ctr", "ready": [{"version": self._version}]}]}
+        return {"ready": True, "reason": None, "models": [{"name": "ctr", "live": self._version, "variants": []}]}
 
     def serving_schema(self, model: str, version: int | None = None) -> tuple[int, ServingSchema]:
         if model != "ctr" or version not in (None, self._version):

@@ -64,6 +64,8 @@ def test_model_configuration() -> None:
         ("/v2/models/ctr/ready", 200),
         ("/v2/models/ctr/versions/7/ready", 200),
         ("/v2/models/ctr/versions/8/ready", 503),
+        ("/v2/models/ctr/versions/5/ready", 503),
+        ("/v2/models/ctr/versions/5", 404),
         ("/v2/models/empty/ready", 503),
         ("/v2/models/empty", 503),
         ("/v2/models/nobody/ready", 404),
