@@ -115,7 +115,7 @@ void RequestLog::Stop() {
 
 std::string RequestLog::Metrics() const {
   const auto counter = [](const char* name, const char* help, uint64_t value) {
-    const std::string full = std::string("elasticctr_serve_request_log_") + name;
+    const std::string full = std::string("serve_request_log_") + name;
     return "# HELP " + full + " " + help + "\n# TYPE " + full + " counter\n" + full + " " + std::to_string(value) +
            "\n";
   };

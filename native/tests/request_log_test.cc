@@ -166,8 +166,7 @@ void FullQueueDropsAndCounts() {
   for (int i = 0; i < 5000; ++i) taken += log.Add(Make("x", 20));
   log.Stop();
   CHECK(taken < 5000 && log.stats().dropped == 5000 - taken && log.stats().written == taken);
-  CHECK(log.Metrics().find("elasticctr_serve_request_log_dropped_total " + std::to_string(5000 - taken)) !=
-        std::string::npos);
+  CHECK(log.Metrics().find("serve_request_log_dropped_total " + std::to_string(5000 - taken)) != std::string::npos);
 }
 
 void ManyThreadsAtOnce() {

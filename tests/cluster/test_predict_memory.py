@@ -1,0 +1,60 @@
+"""Good and bad requests without end: memory stays flat, and a bad request costs nobody but itself."""
+
+from __future__ import annotations
+
+import re
+import urllib.request
+from pathlib import Path
+
+import pytest
+
+from elasticctr.publish import Repository
+from tests.cluster.mixed import Mixed
+from tests.cluster.predicting import Predictor
+from tests.cluster.scored import Scored
+
+
+def _rss_mib(pid: int) -> float:
+    status = Path(f"/proc/{pid}/status").read_text()
+    return int(re.search(r"VmRSS:\s+(\d+) kB", status)[1]) / 1024  # type: ignore[index]
+
+
+def _metric(port: int, name: str) -> float:
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as page:
+        text = page.read().decode()
+    return sum(float(v) for v in re.findall(rf"^{name}(?:\{{.*\}})? (\S+)$", text, re.M))
+
+
+def _run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, warm: int, count: int, bound_mib: float) -> None:
+    # Workers wait for company: good and bad requests of several connections share micro-batches.
+    for name, value in {"QUEUE_MS": 20_000, "TIMEOUT_MS": 20_000, "BATCH_WAIT_US": 300}.items():
+        monkeypatch.setenv(f"ELASTICCTR__LIMITS__{name}", str(value))
+    scored = Scored(Repository(str(tmp_path / "repo")))
+    version = scored.base()
+    with Predictor(tmp_path, scored) as predictor:
+        predictor.start("--grpc-port=0", f"--request-log={tmp_path / 'log'}", "--request-log-sample=0.2")
+        predictor.wait_live(version)
+        assert predictor.process is not None
+        mixed = Mixed(scored, version, predictor.port, predictor.grpc_port)
+        mixed.run(warm)
+        before = _rss_mib(predictor.process.pid)
+        seen = mixed.run(count)
+        after = _rss_mib(predictor.process.pid)
+        assert len(seen) > 40
+        assert sum(seen.values()) >= warm + count
+        assert after - before <= bound_mib, (
+            f"{before:.1f} MiB after {warm:,} requests, {after:.1f} after {count:,} more"
+        )
+        batches = _metric(predictor.port, "serve_batches_total")
+        assert _metric(predictor.port, "serve_batch_requests_total") > 1.2 * batches
+        predictor.process.check_running()
+
+
+def test_twenty_thousand(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    _run(tmp_path, monkeypatch, 5_000, 15_000, 16.0)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+def test_a_million(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    _run(tmp_path, monkeypatch, 100_000, 900_000, 16.0)
