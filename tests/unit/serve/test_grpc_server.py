@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import builtins
+import contextlib
+import socket
 import threading
 import time
 from collections.abc import Iterator
+from random import Random
 from typing import Any
 
 import grpc
@@ -135,6 +138,26 @@ def test_a_call_without_a_message_is_refused(channel: grpc.Channel) -> None:
 def test_too_large_a_message_is_refused(channel: grpc.Channel, engine: FakeEngine) -> None:
     assert code_of(channel, b"x" * 200_000)[0] is grpc.StatusCode.RESOURCE_EXHAUSTED
     assert not engine.asked
+
+
+def test_a_message_that_grows_when_unpacked_is_refused(channel: grpc.Channel, engine: FakeEngine) -> None:
+    assert call(channel, b"x" * 90_000, compression=grpc.Compression.Gzip) == b""
+    code, _ = code_of(channel, bytes(20_000_000), compression=grpc.Compression.Gzip)
+    assert code is grpc.StatusCode.RESOURCE_EXHAUSTED
+    assert len(engine.asked) == 1
+
+
+def test_what_is_no_http2_leaves_the_server_well(server: GrpcServer, channel: grpc.Channel) -> None:
+    random = Random(1)
+    for start in (b"", b"GET / HTTP/1.1\r\n\r\n", b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", b"PRPC"):
+        for _ in range(5):
+            connection = socket.create_connection(("127.0.0.1", server.port), timeout=10)
+            with connection, contextlib.suppress(OSError):
+                connection.sendall(start + random.randbytes(500))
+                connection.shutdown(socket.SHUT_WR)
+                while connection.recv(4096):
+                    pass
+    assert call(channel) == b""
 
 
 def test_unknown_methods_are_unimplemented(channel: grpc.Channel) -> None:
