@@ -18,6 +18,7 @@ from typing import Any
 from elasticctr.errors import NotFound, Unavailable
 from elasticctr.publish.serving_schema import ServingSchema
 from elasticctr.serve.loading import Ready
+from elasticctr.serve.served_model import View
 from elasticctr.serve.server import NativeModel
 from elasticctr.serve.settings import ModelSettings, ModelVariantSettings, ServeSettings
 from elasticctr.serve.shelf import Shelf
@@ -37,6 +38,7 @@ class ModelFleet:
         self._lock = threading.Lock()
         self._started_s = time.time()
         self._is_draining = False
+        self._served: dict[str, int] = {}  # the live versions requests are answered from
         self._watchers = {
             model.name: Watcher(model, _open_shelf(model, settings), self._apply) for model in settings.models
         }
@@ -65,7 +67,7 @@ class ModelFleet:
     def readiness(self) -> tuple[bool, str]:
         if self._is_draining:
             return False, "shutting down"
-        missing = [self._explain(watcher) for watcher in self._watchers.values() if watcher.model.view.live is None]
+        missing = [self._explain(watcher) for name, watcher in self._watchers.items() if name not in self._served]
         return not missing, "; ".join(missing)
 
     # What the API asks.
@@ -83,13 +85,13 @@ class ModelFleet:
         watcher = self._find(model)
         settings, view, decisions = watcher.settings, watcher.model.view, watcher.model.state.decisions
         history, announced, loading = watcher.model.state.history, watcher.model.announced, watcher.loading
-        shares = {share.name: share for share in self._route(watcher)}
+        shares = {share.name: share for share in self._route(view)}
         return {
             "name": model,
             "repo": settings.repo,
             "published_as": settings.published,
             "cube": None if settings.cube is None else str(settings.cube),
-            "live": None if view.live is None else view.live.version,
+            "live": self._served.get(model),
             "previous": history[-2] if len(history) > 1 else None,
             "announced": None if announced is None else announced.version,
             "paused": decisions.is_paused or not settings.follow,
@@ -155,18 +157,20 @@ class ModelFleet:
     def _apply(self) -> None:
         with self._lock:
             models: list[NativeModel] = []
+            served: dict[str, int] = {}
             for watcher in self._watchers.values():
                 view, settings = watcher.model.view, watcher.settings
-                shares = [(one.name, one.weight, one.is_shadow, one.ready.native) for one in self._route(watcher)]
+                routed = self._route(view)
+                shares = [(one.name, one.weight, one.is_shadow, one.ready.native) for one in routed]
                 if shares:
+                    served[settings.name] = routed[0].ready.version
                     seed = sticky_seed(settings.name, view.variants)
                     models.append((settings.name, view.sticky or "", seed, settings.paddle_default, shares))
             self._set_models(models)
+            self._served = served
             self._set_ready(*self.readiness())
 
-    def _route(self, watcher: Watcher) -> list[Share]:
-        view = watcher.model.view
-
+    def _route(self, view: View) -> list[Share]:
         def find(variant: ModelVariantSettings) -> Ready | None:
             if variant.version is not None:
                 return view.find(variant.version)

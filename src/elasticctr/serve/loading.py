@@ -156,8 +156,9 @@ class Loader:
         for version, identity in chain:
             if self._indexed.get(version, identity) != identity:
                 self._drop(version)
-            if version in self._indexed:
-                continue
+        # What the newest one there stands on is in memory with it.
+        there = max((place for place, (version, _) in enumerate(chain) if version in self._indexed), default=-1)
+        for version, identity in chain[there + 1 :]:
             try:
                 built = read_version(self.shelf.root / str(version))
                 self._store.load(built.model, built.version, built.parent, built.files(0), 0, 1)

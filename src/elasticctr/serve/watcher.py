@@ -122,7 +122,7 @@ class Watcher:
         history = self.model.state.history
         if not history:
             return
-        self._watch = _LoadWatch(lambda: True, self.settings.poll_s)
+        self._watch = _LoadWatch(lambda: self._may_come_back(history[-1]), self.settings.poll_s)
         try:
             ready = self._loader.load_kept(history[-1], self._watch, lambda step: self._note(history[-1], step))
         except ElasticCTRError as e:
@@ -134,6 +134,14 @@ class Watcher:
             self.model.switch(ready)
         finally:
             self.loading = None
+
+    def _may_come_back(self, version: int) -> bool:
+        """Files of this machine are ready soon. A Cube may have gone on to what the donefile says now."""
+        if self.settings.cube is None:
+            return True
+        self._observe()
+        target = self.model.target
+        return target is None or target.version == version
 
     def _observe(self) -> None:
         """What the donefile says. An unreachable repository changes nothing."""

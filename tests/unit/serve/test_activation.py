@@ -15,10 +15,13 @@ from tests.cluster.harm import BAD, no_graph, wrong_scores
 from tests.cluster.scored import Scored
 from tests.cluster.truth import announce
 
+from elasticctr.cube.directory import read_version
 from elasticctr.errors import ConfigError, FailedPrecondition, NotFound
 from elasticctr.publish.repository import Repository
+from elasticctr.serve import loading
 from elasticctr.serve.activation import ModelFleet, NativeModel
 from elasticctr.serve.settings import ServeSettings
+from elasticctr.serve.shelf import Shelf
 
 WAIT_S = 20.0
 
@@ -141,6 +144,37 @@ def test_activating_in_vain_changes_nothing(desk: Desk) -> None:
     desk.wait(lambda status: status["loading"] is None and bool(status["refused"]) and status["held"] != 3)
     status = desk.status()
     assert (status["live"], status["held"]) == (2, 2)
+
+
+def test_a_delta_reads_nothing_but_itself(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[int] = []
+
+    def note(directory: Path) -> Any:
+        read.append(int(directory.name))
+        return read_version(directory)
+
+    monkeypatch.setattr(loading, "read_version", note)
+    desk.start()
+    desk.scored.base()
+    desk.wait_live(1)
+    for version in (2, 3, 4):
+        desk.scored.delta()
+        desk.wait_live(version)
+    assert read == [1, 2, 3, 4]
+    assert [one["version"] for one in desk.status()["ready"]][-1] == 4
+
+
+def test_servers_of_one_user_keep_their_files_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    first, second = (Shelf.open_default("/some/repo", "ctr", "ctr-8500") for _ in range(2))
+    other = Shelf.open_default("/another/repo", "ctr", "ctr-8500")
+    assert len({first.root, second.root, other.root}) == 3
+    place = first.root
+    for shelf in (first, second, other):
+        shelf.close()
+    again = Shelf.open_default("/some/repo", "ctr", "ctr-8500")
+    assert again.root == place, "a restart finds its own"
+    again.close()
 
 
 def test_with_nothing_live_the_newest_good_version_is_served(desk: Desk) -> None:
