@@ -3,8 +3,16 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
+import httpx
+import pytest
 import yaml
 
 from elasticctr import _native
@@ -28,27 +36,23 @@ def _write_log(directory: Path, requests: int) -> None:
     log.stop()
 
 
-def _job(place: Path, path: str) -> Path:
+def _job(place: Path, run: str, train: dict[str, Any]) -> Path:
     settings = {
-        "run_dir": str(place / "run"),
+        "run_dir": str(place / run),
         "schema": {"slots": [{"name": "user", "values": "string"}, {"name": "item", "values": "string"}]},
-        "data": {
-            "train": {
-                "path": path,
-                "joined": "feasign",
-                "start": "20261115/13",
-                "end": "20261115/13",
-                "donefile": "donefile",
-                "on_bad": "fail",
-            }
-        },
+        "data": {"train": {"on_bad": "fail", **train}},
         "model": {"name": "lr"},
         "sparse": {"optimizer": {"name": "adam", "learning_rate": 0.1}},
         "train": {"batch_size": 50, "epochs": 3, "threads": 1},
     }
-    path_ = place / "job.yaml"
-    path_.write_text(yaml.safe_dump(settings))
-    return path_
+    path = place / f"{run}.yaml"
+    path.write_text(yaml.safe_dump(settings))
+    return path
+
+
+def _hours(path: Path, first: str, last: str) -> dict[str, Any]:
+    tree = str(path / "{date}/{hour}")
+    return {"path": tree, "joined": "feasign", "start": first, "end": last, "donefile": "donefile"}
 
 
 def test_a_joined_log_trains_a_model_that_reads_raw_logs(invoke: Run, tmp_path: Path) -> None:
@@ -63,7 +67,8 @@ def test_a_joined_log_trains_a_model_that_reads_raw_logs(invoke: Run, tmp_path: 
     )  # fmt: skip
     assert (joined["samples"], joined["clicked"], joined["format"]) == (600, 270, "feasign")
 
-    trained = answer(invoke("train", _job(tmp_path, str(tmp_path / "samples/{date}/{hour}")), "--json"))
+    job = _job(tmp_path, "run", _hours(tmp_path / "samples", "20261115/13", "20261115/13"))
+    trained = answer(invoke("train", job, "--json"))
     assert trained["samples"] == 3 * 600
 
     # The run's schema hashes strings, as the requests' do: a raw log meets the rows learned from feasigns.
@@ -75,3 +80,76 @@ def test_a_joined_log_trains_a_model_that_reads_raw_logs(invoke: Run, tmp_path: 
     assert scored["rows"] == 2
     assert good > 0.7
     assert bad < 0.3
+
+
+@contextmanager
+def _serving(place: Path) -> Iterator[httpx.Client]:
+    command = [sys.executable, "-m", "elasticctr", "serve", "--repo", str(place / "repo"), "--model", "ctr"]
+    options = ["--port", "0", "--grpc-port", "-1", "--poll", "0.1", "--index-dir", str(place / "index"), "--json"]
+    process = subprocess.Popen(
+        [*command, *options, "--request-log", str(place / "log")], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+    )
+    try:
+        assert process.stdout is not None
+        port = json.loads(process.stdout.readline())["port"]
+        with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=30) as client:
+            yield client
+    finally:
+        process.terminate()
+        process.wait(30)
+
+
+def _wait_for(client: httpx.Client, version: int) -> None:
+    deadline = time.monotonic() + 60
+    while client.get("/v1/models/ctr").json().get("live") != version:
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def _ask(client: httpx.Client, request_id: str, items: tuple[str, ...]) -> dict[str, Any]:
+    body = {"id": request_id, "user": {"user": "u1"}, "candidates": [{"item": item} for item in items]}
+    found: dict[str, Any] = client.post("/v1/models/ctr:predict", json=body).raise_for_status().json()
+    return found
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(400)
+def test_the_whole_loop(invoke: Run, tmp_path: Path) -> None:
+    """Served, logged, clicked, joined, learned, published, activated: what was never seen before is now liked."""
+    raw = "".join(f"click:{i % 2} user:u{i % 5} item:{'good' if i % 2 else 'bad'}\n" for i in range(400))
+    (tmp_path / "raw.txt").write_text(raw)
+    answer(invoke("train", _job(tmp_path, "first", {"path": str(tmp_path / "raw.txt")}), "--json"))
+    answer(invoke("publish", tmp_path / "first", "--to", tmp_path / "repo", "--model", "ctr", "--json"))
+    items = ("good", "bad", "unheard-of")
+    with _serving(tmp_path) as client:
+        _wait_for(client, 1)
+        answers = [_ask(client, f"r{i}", items) for i in range(200)]
+        assert {found["version"] for found in answers} == {1}
+        good, bad, new = answers[0]["scores"]
+        assert bad < new < good
+        clicks = [{"id": f"r{i}", "index": 2, "time": time.time()} for i in range(200)]
+        (tmp_path / "clicks.jsonl").write_text("".join(json.dumps(click) + "\n" for click in clicks))
+        time.sleep(0.3)  # for the last lines of the log
+
+        log, out = tmp_path / "log", tmp_path / "samples"
+        command = ["--requests", log, "--clicks", tmp_path / "clicks.jsonl", "--out", out, "--state", tmp_path / "join"]
+        now = time.time()
+        early = answer(invoke("feedback", "join", *command, "--json"))
+        assert (early["requests"], early["samples"]) == (200, 0)
+        joined = answer(invoke("feedback", "join", *command, "--now", str(now + 7200), "--json"))
+        assert (joined["samples"], joined["clicked"], joined["total"]["requests"]) == (600, 200, 200)
+        replayed = answer(invoke("verify", "--requests", log, "--repo", tmp_path / "repo", "--json"))
+        assert replayed["same"]
+        assert (replayed["requests"], replayed["from_request"]) == (200, 200)
+        assert replayed["worst"] <= 1e-6
+
+        hours = sorted("/".join(path.parts[-3:-1]) for path in out.glob("*/*/donefile"))
+        assert hours
+        answer(invoke("train", _job(tmp_path, "second", _hours(out, hours[0], hours[-1])), "--json"))
+        answer(invoke("publish", tmp_path / "second", "--to", tmp_path / "repo", "--model", "ctr", "--json"))
+        _wait_for(client, 2)
+        found = _ask(client, "again", items)
+        assert found["version"] == 2
+        assert found["scores"][2] > 0.7 > 0.5 > max(found["scores"][:2])
+        replayed = answer(invoke("verify", "--requests", log, "--repo", tmp_path / "repo", "--json"))
+        assert replayed["same"]
