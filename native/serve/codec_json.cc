@@ -34,6 +34,11 @@ TextFormat FormatOf(std::string_view name) {
   Refuse("\"format\" must be feasign, slot, criteo, libsvm or libffm");
 }
 
+// What Fill reads in full: its text is only found here.
+bool IsLong(std::string_view key) {
+  return key == kNames[kSamples] || key == kNames[kCandidates] || key == kNames[kLines];
+}
+
 // The text of a string, number or truth value; false: it is something else.
 bool TextOf(std::string_view value, std::string* text) {
   JsonReader reader(value, 1);
@@ -51,7 +56,7 @@ class JsonParsed : public Parsed {
     JsonReader reader(body, limits.json_depth);
     std::string_view key;
     reader.BeginObject();
-    while (reader.NextKey(&key)) Take(key, reader.Skip());
+    while (reader.NextKey(&key)) Take(key, IsLong(key) ? reader.SkipBrackets() : reader.Skip());
     reader.End();
     ReadOptions();
   }

@@ -47,12 +47,56 @@ bool Takes(const std::string& text, uint32_t depth = 16) {
   JsonReader reader(text, depth);
   try {
     std::string_view all = reader.Skip();
+    if (all[0] == '[' || all[0] == '{') CHECK(JsonReader(text).SkipBrackets() == all);
     CHECK(all.data() >= text.data() && all.data() + all.size() <= text.data() + text.size());
     reader.End();
     return true;
   } catch (const Error& error) {
     CHECK(error.code() == Code::kData && std::string(error.what()).find("at byte") != std::string::npos);
     return false;
+  }
+}
+
+// Where SkipBrackets ends, or npos where it finds no end. What Skip takes it must find the same end of.
+size_t BracketsEnd(const std::string& text) {
+  JsonReader reader(text);
+  try {
+    std::string_view all = reader.SkipBrackets();
+    CHECK(all.data() >= text.data() && all.data() + all.size() <= text.data() + text.size());
+    return static_cast<size_t>(all.data() + all.size() - text.data());
+  } catch (const Error& error) {
+    CHECK(error.code() == Code::kData);
+    return std::string::npos;
+  }
+}
+
+void TestBrackets() {
+  CHECK(BracketsEnd("[]]") == 2 && BracketsEnd("  {\"a\": \"}\"} ,") == 12);
+  CHECK(BracketsEnd("[") == std::string::npos && BracketsEnd("[\"]") == std::string::npos);
+  CHECK(BracketsEnd("\"ab\" ") == 4 && BracketsEnd("[\"\\\\\"]x") == 6);
+  std::mt19937_64 random(12);
+  for (int round = 0; round < 3000; ++round) {
+    std::string text(random() % 3, ' ');
+    text += '[';
+    for (size_t i = 0, count = random() % 40; i < count; ++i) {
+      if (i != 0) text += ',';
+      text += R"({"slot)" + std::to_string(random() % 100) + R"(":")";
+      for (size_t k = 0, length = random() % 90; k < length; ++k) text += "abc{}[],: \xc3\xa9"[random() % 10];
+      // Escapes at all places of a block, now and then.
+      if (random() % 8 == 0) text += R"(\\\"}\u007b\\)";
+      text += R"(","n":[[1,2],{"x":{}}]})";
+    }
+    text += ']';
+    const size_t end = text.size();
+    text += ",\"next\": [1]}" + std::string(random() % 80, ' ');
+    JsonReader reader(text);
+    try {
+      CHECK(static_cast<size_t>(reader.Skip().end() - text.data()) == end);
+    } catch (const Error&) {
+      continue;  // a cut UTF-8 sequence
+    }
+    CHECK(BracketsEnd(text) == end);
+    BracketsEnd(text.substr(0, random() % text.size()));
   }
 }
 
@@ -126,6 +170,7 @@ void TestFuzz() {
     boost::system::error_code error;
     json::parse(bytes, error);
     CHECK(Takes(bytes) == !error);
+    BracketsEnd(bytes);
   }
 }
 
@@ -133,6 +178,7 @@ void TestFuzz() {
 
 int main() {
   TestValues();
+  TestBrackets();
   TestFuzz();
   return 0;
 }

@@ -1,7 +1,14 @@
 #include "util/json_reader.h"
 
+#include <algorithm>
+#include <bit>
 #include <charconv>
 #include <cmath>
+#include <cstring>
+
+#ifdef __SSE2__
+#include <emmintrin.h>
+#endif
 
 #include "util/protobuf.h"
 #include "util/status.h"
@@ -20,6 +27,59 @@ void AppendUtf8(std::string* out, uint32_t code) {
   int more = code < 0x800 ? 1 : code < 0x10000 ? 2 : 3;
   out->push_back(static_cast<char>((more == 1 ? 0xC0 : more == 2 ? 0xE0 : 0xF0) | code >> (6 * more)));
   while (more-- > 0) out->push_back(static_cast<char>(0x80 | ((code >> (6 * more)) & 0x3F)));
+}
+
+// The first of the bytes from `at` on that is a quote, a backslash, a control character or not ASCII, or one that is
+// less than 8 bytes before the end.
+const char* FindInString(const char* at, const char* end) {
+  constexpr uint64_t kOnes = 0x0101010101010101, kHigh = 0x8080808080808080;
+  for (; end - at >= 8; at += 8) {
+    uint64_t word;
+    std::memcpy(&word, at, 8);
+    const uint64_t quote = word ^ (kOnes * '"'), backslash = word ^ (kOnes * '\\');
+    // The lowest bit set is right; a borrow can only spoil those above it.
+    const uint64_t found =
+        (((quote - kOnes) & ~quote) | ((backslash - kOnes) & ~backslash) | ((word - kOnes * 0x20) & ~word) | word) &
+        kHigh;
+    if (found != 0) return at + (std::endian::native == std::endian::little ? std::countr_zero(found) / 8 : 0);
+  }
+  return at;
+}
+
+// Which of 64 bytes are what; bit i is byte i.
+struct Marks {
+  uint64_t quotes = 0, backslashes = 0, opens = 0, closes = 0;
+};
+
+Marks MarksOf(const char* at) {
+  Marks marks;
+#ifdef __SSE2__
+  for (int i = 0; i < 64; i += 16) {
+    const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(at + i));
+    const __m128i folded = _mm_or_si128(bytes, _mm_set1_epi8(0x20));  // [ as {, ] as }
+    auto where = [i](__m128i x, char c) {
+      return uint64_t{static_cast<uint32_t>(_mm_movemask_epi8(_mm_cmpeq_epi8(x, _mm_set1_epi8(c))))} << i;
+    };
+    marks.quotes |= where(bytes, '"');
+    marks.backslashes |= where(bytes, '\\');
+    marks.opens |= where(folded, '{');
+    marks.closes |= where(folded, '}');
+  }
+#else
+  for (int i = 0; i < 64; ++i) {
+    marks.quotes |= uint64_t{at[i] == '"'} << i;
+    marks.backslashes |= uint64_t{at[i] == '\\'} << i;
+    marks.opens |= uint64_t{(at[i] | 0x20) == '{'} << i;
+    marks.closes |= uint64_t{(at[i] | 0x20) == '}'} << i;
+  }
+#endif
+  return marks;
+}
+
+// Bit i is whether an odd number of bits up to i are set.
+uint64_t PrefixXor(uint64_t bits) {
+  for (int shift = 1; shift < 64; shift *= 2) bits ^= bits << shift;
+  return bits;
 }
 
 }  // namespace
@@ -101,6 +161,7 @@ std::string_view JsonReader::String() {
   if (at_ == end_ || *at_ != '"') Fail("expected a string");
   const char* start = ++at_;
   bool is_ascii = true;
+  at_ = FindInString(at_, end_);
   while (at_ != end_ && *at_ != '"') {
     auto byte = static_cast<unsigned char>(*at_);
     if (byte == '\\') return Unescape(start);
@@ -254,6 +315,55 @@ std::string_view JsonReader::Skip() {
     case Kind::kNull: Null(); break;
   }
   return {start, static_cast<size_t>(at_ - start)};
+}
+
+std::string_view JsonReader::SkipBrackets() {
+  Kind kind = Peek();
+  if (kind != Kind::kObject && kind != Kind::kArray) return Skip();
+  const char* start = at_;
+  const char* at = at_;
+  uint64_t depth = 0;
+  bool is_inside = false, is_escaped = false;  // a string; the byte after a backslash of it
+  auto take = [&](const char* last) {
+    at_ = last + 1;
+    return std::string_view(start, static_cast<size_t>(at_ - start));
+  };
+  while (at != end_) {
+    const bool is_block = end_ - at >= 64 && !is_escaped;
+    const Marks marks = is_block ? MarksOf(at) : Marks{};
+    if (!is_block || marks.backslashes != 0) {
+      for (const char* stop = at + std::min<ptrdiff_t>(64, end_ - at); at != stop; ++at) {
+        if (is_inside) {
+          is_inside = is_escaped || *at != '"';
+          is_escaped = !is_escaped && *at == '\\';
+        } else if (*at == '"') {
+          is_inside = true;
+        } else if ((*at | 0x20) == '{') {
+          ++depth;
+        } else if ((*at | 0x20) == '}' && --depth == 0) {
+          return take(at);
+        }
+      }
+      continue;
+    }
+    const uint64_t strings = PrefixXor(marks.quotes) ^ (is_inside ? ~uint64_t{0} : 0);
+    const uint64_t opens = marks.opens & ~strings, closes = marks.closes & ~strings;
+    const auto down = static_cast<uint64_t>(std::popcount(closes));
+    if (down < depth) {
+      depth += static_cast<uint64_t>(std::popcount(opens)) - down;
+    } else {
+      for (uint64_t left = opens | closes; left != 0; left &= left - 1) {
+        if ((opens & left & (~left + 1)) != 0) {
+          ++depth;
+        } else if (--depth == 0) {
+          return take(at + std::countr_zero(left));
+        }
+      }
+    }
+    is_inside = strings >> 63 != 0;
+    at += 64;
+  }
+  Fail("it ends inside an object or array");
 }
 
 void JsonReader::End() {

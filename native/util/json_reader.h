@@ -47,6 +47,9 @@ class JsonReader {
   int64_t Int64();
   std::string_view Number();  // its text
   std::string_view Skip();    // any value; its text, which is JSON
+  // As Skip, but of an object or array only quotes and brackets are looked at, not even which belong together: for text
+  // that another reader will read in full.
+  std::string_view SkipBrackets();
   // Nothing but blanks follows. Throws DataError.
   void End();
 
