@@ -90,8 +90,7 @@ def format_body(
         body["lines"] = lines.splitlines() if isinstance(lines, str) else list(lines)
     body |= {name: value for name, value in options.items() if value is not None}
     try:
-        text = json.dumps(body, ensure_ascii=False, allow_nan=False, separators=(",", ":"), default=_plain)
-        return text[1:-1].encode()
+        return _ENCODER.encode(body)[1:-1].encode()
     except (TypeError, ValueError) as e:
         raise DataError(f"the request does not go into JSON: {e}") from None
 
@@ -102,6 +101,9 @@ def _plain(value: Any) -> Any:
     if isinstance(value, bytes):
         return value.decode()
     raise TypeError(f"a value of type {type(value).__name__}")
+
+
+_ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"), default=_plain)
 
 
 def parse_prediction(
