@@ -80,15 +80,12 @@ void WriteVariants(Page* page, const Models& models) {
   page->Family("serve_requests_total", "counter", "Predictions by code; OK or the error's.");
   ForEachVariant(models, [&](const std::string& labels, const Variant& variant) {
     const VariantStats& stats = *variant.stats;
-    uint64_t failed = 0;
     for (size_t code = 0; code < stats.errors.size(); ++code) {
       uint64_t count = stats.errors[code].load(std::memory_order_relaxed);
       if (count == 0) continue;
-      failed += count;
       page->Sample(static_cast<double>(count), labels + ",code=\"" + NameOf(static_cast<Code>(code)) + "\"");
     }
-    uint64_t all = stats.requests.load(std::memory_order_relaxed);
-    page->Sample(static_cast<double>(all > failed ? all - failed : 0), labels + ",code=\"OK\"");
+    page->Sample(static_cast<double>(stats.requests.load(std::memory_order_relaxed)), labels + ",code=\"OK\"");
   });
   auto counter = [&](const char* name, const char* help, auto member) {
     page->Family(name, "counter", help);
@@ -100,7 +97,7 @@ void WriteVariants(Page* page, const Models& models) {
   counter("serve_rows_asked_total", "Rows asked for.", &VariantStats::asked);
   counter("serve_rows_found_total", "Rows found; divided by those asked for: coverage.", &VariantStats::found);
   counter("serve_degraded_total", "Answers given without rows that should have been there.", &VariantStats::degraded);
-  counter("serve_score_sum", "Sum of all scores (first label); divided by samples: the mean prediction.",
+  counter("serve_score_sum", "Sum of all scores; divided by samples and labels: the mean prediction.",
           &VariantStats::score_sum);
   page->Family("serve_request_seconds", "histogram", "From a request's last byte to its answer.");
   ForEachVariant(models, [&](const std::string& labels, const Variant& variant) {
@@ -110,6 +107,18 @@ void WriteVariants(Page* page, const Models& models) {
   ForEachVariant(models, [&](const std::string& labels, const Variant& variant) {
     page->Sample(variant.weight, labels + ",shadow=\"" + (variant.is_shadow ? "true" : "false") + "\"");
   });
+}
+
+void WriteProtocols(Page* page, const ProtocolStats& protocols) {
+  page->Family("serve_protocol_requests_total", "counter", "Predictions asked for by each protocol, by code.");
+  for (size_t i = 0; const Codec* codec = CodecAt(i); ++i) {
+    for (size_t code = 0; code < ProtocolStats::kCodes; ++code) {
+      const uint64_t count = protocols.count(i, code);
+      if (count == 0 && code != 0) continue;
+      const std::string name = code == 0 ? "OK" : NameOf(static_cast<Code>(code));
+      page->Sample(static_cast<double>(count), std::string("protocol=\"") + codec->name() + "\",code=\"" + name + "\"");
+    }
+  }
 }
 
 void WriteEngine(Page* page, const Engine& engine) {
@@ -139,6 +148,7 @@ std::string MetricsText(const MetricsSources& sources) {
   auto load = [](const std::atomic<uint64_t>& value) { return value.load(std::memory_order_relaxed); };
   page.Gauge("serve_ready", sources.is_ready ? 1 : 0, "1 if GET /readyz says so.");
   if (auto models = sources.engine.models()) WriteVariants(&page, *models);
+  WriteProtocols(&page, sources.protocols);
   WriteEngine(&page, sources.engine);
   page.Gauge("serve_connections", static_cast<double>(sources.server.connections()), "Open connections.");
   page.Gauge("serve_buffered_bytes", static_cast<double>(sources.server.budget().used()),

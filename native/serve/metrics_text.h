@@ -7,6 +7,7 @@
 #include "serve/control_queue.h"
 #include "serve/engine.h"
 #include "serve/http_session.h"
+#include "serve/protocol_stats.h"
 
 namespace elasticctr::serve {
 
@@ -14,6 +15,7 @@ struct MetricsSources {
   const Engine& engine;
   const net::Server& server;
   const SessionStats& sessions;
+  const ProtocolStats& protocols;
   const ControlQueue& control;
   uint64_t started_ns;
   bool is_ready;

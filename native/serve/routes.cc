@@ -1,6 +1,7 @@
 #include "serve/routes.h"
 
 #include <charconv>
+#include <iterator>
 
 #include "serve/codec_brpc.h"
 #include "serve/codec_json.h"
@@ -29,6 +30,8 @@ constexpr Entry kEntries[] = {
 };
 
 constexpr const Codec& (*kCodecs[])() = {JsonCodec, KServeHttpCodec, KServeGrpcCodec, PaddleHttpCodec, BrpcCodec};
+
+static_assert(std::size(kCodecs) <= kMaxCodecs);
 
 constexpr std::string_view kVersions = "/versions/";
 constexpr size_t kMaxNameBytes = 256;
@@ -83,5 +86,14 @@ const Codec* FindCodec(std::string_view name) {
   }
   return nullptr;
 }
+
+size_t IndexOf(const Codec& codec) {
+  for (size_t i = 0; i < std::size(kCodecs); ++i) {
+    if (&kCodecs[i]() == &codec) return i;
+  }
+  return kMaxCodecs;
+}
+
+const Codec* CodecAt(size_t index) { return index < std::size(kCodecs) ? &kCodecs[index]() : nullptr; }
 
 }  // namespace elasticctr::serve

@@ -19,4 +19,10 @@ Route FindRoute(std::string_view path);
 // By Codec::name(), of all protocols; null: none is called that.
 const Codec* FindCodec(std::string_view name);
 
+inline constexpr size_t kMaxCodecs = 8;
+// Its place among all codecs; kMaxCodecs: it is none of them.
+size_t IndexOf(const Codec& codec);
+// Null: there are not so many.
+const Codec* CodecAt(size_t index);
+
 }  // namespace elasticctr::serve

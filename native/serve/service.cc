@@ -50,6 +50,7 @@ Service::Service(const ServiceOptions& options)
   brpc_.complete = [this](net::ConnectionId id, std::string answer, bool close) {
     server_->Complete(id, std::move(answer), close);
   };
+  engine_.OnFinished([this](const Finished& finished) { protocol_stats_.Add(finished); });
   if (!options.access_log.path.empty()) {
     access_log_ = std::make_unique<AccessLog>(options.access_log);
     engine_.OnFinished([this](const Finished& finished) { access_log_->Add(finished); });
@@ -122,7 +123,8 @@ std::string Service::Call(std::unique_ptr<Request> request, uint32_t timeout_ms)
 }
 
 std::string Service::MetricsText() const {
-  std::string text = serve::MetricsText({engine_, *server_, session_stats_, control_, started_ns_, NotReady().empty()});
+  std::string text = serve::MetricsText(
+      {engine_, *server_, session_stats_, protocol_stats_, control_, started_ns_, NotReady().empty()});
   if (access_log_ != nullptr) text += access_log_->Metrics();
   if (request_log_ != nullptr) text += request_log_->Metrics();
   std::lock_guard lock(mutex_);

@@ -17,6 +17,7 @@
 #include "serve/control_queue.h"
 #include "serve/engine.h"
 #include "serve/http_session.h"
+#include "serve/protocol_stats.h"
 #include "serve/request_log.h"
 #include "util/secret.h"
 
@@ -74,6 +75,7 @@ class Service : public net::Application {
   const uint64_t started_ns_;
   std::atomic<bool> is_draining_{false};
   SessionStats session_stats_;
+  ProtocolStats protocol_stats_;
   HttpContext http_;
   BrpcContext brpc_;
   std::mutex models_mutex_;   // one change at a time
