@@ -1,4 +1,4 @@
-"""Bytes nobody should send, on a live server: each costs its sender at most the connection, and the scores stay right."""
+"""Bytes nobody should send, on a live server: each costs its sender at most the connection, and scores stay right."""
 
 from __future__ import annotations
 
