@@ -179,11 +179,15 @@ class Predictor:
         settings = {"port": self.port, "grpc_port": None, "drain_s": 0.3, "models": models}
         config = self.root / "serve.yaml"
         config.write_text(yaml.safe_dump(settings))
-        arguments = ["serve", str(config), "--json", *extra]
+        self.run(str(config), *extra)
+
+    def run(self, *arguments: str, **environ: str) -> None:
+        """`elasticctr serve` with these arguments; returns when it listens."""
+        arguments = ("serve", *arguments, "--json")
         if self._token_file is not None:
-            arguments += ["--token-file", str(self._token_file)]
+            arguments += ("--token-file", str(self._token_file))
         offset = self.log.stat().st_size if self.log.exists() else 0
-        self.process = Process("serve", arguments, self.log)
+        self.process = Process("serve", arguments, self.log, environ)
         process = self.process
 
         def listening() -> dict[str, Any]:

@@ -31,7 +31,7 @@ def test_first_run_then_from_python_then_publish_and_serve(tmp_path: Path) -> No
     assert "ctr\t2\tdelta\t1" in published
     served = run(EXAMPLES / "05-serve" / "run.sh", cwd=tmp_path)
     assert "2000 scores, largest difference" in served
-    assert "live       2" in served, "rolled back"
+    assert "live       1" in served, "activated by hand"
 
 
 def test_own_model(tmp_path: Path) -> None:

@@ -1,11 +1,12 @@
 """serve.yaml: where the prediction server listens, what it serves, and what it does when something is missing.
 
-`elasticctr serve` reads it; flags for one model make the same settings. Precedence: default < file < environment <
-flag.
+`elasticctr serve` reads it; flags for one model make the same settings. Precedence: default < file <
+ELASTICCTR__SERVE__KEY in the environment < flag.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal, Self
@@ -13,6 +14,7 @@ from typing import Any, Literal, Self
 from pydantic import Field, field_validator, model_validator
 
 from elasticctr.config import Settings, apply_overrides, load_yaml, parse_settings
+from elasticctr.config.loading import ENV_PREFIX
 from elasticctr.errors import ConfigError, ElasticCTRError
 from elasticctr.publish.manifest import check_name
 from elasticctr.serve.feedback.settings import RequestLogSettings
@@ -20,6 +22,7 @@ from elasticctr.serve.reload_stamp import ReloadType
 
 OnTrouble = Literal["fail", "degrade"]
 LIVE = "live"
+_ENV_SECTION = f"{ENV_PREFIX}SERVE__"
 
 
 class TlsSettings(Settings):
@@ -216,7 +219,7 @@ def load_settings(
     not given. Keys of a model are for the one model of a server started without a file. `base` is what another
     program's settings say, below all of it."""
     loaded = {**(base or {}), **({} if path is None else _anchor(load_yaml(path), path.parent))}
-    loaded = apply_overrides(loaded, environ=environ)
+    loaded = apply_overrides(loaded, environ=_own(os.environ if environ is None else environ))
     given = {key: value for key, value in flags.items() if value is not None}
     own = {key: given.pop(key) for key in list(given) if key in ModelSettings.model_fields}
     if own and loaded.get("models"):
@@ -231,6 +234,15 @@ def load_settings(
         if own:
             loaded[section] = {**(loaded.get(section) or {}), **own}
     return parse_settings(ServeSettings, {**loaded, **given}, "serve" if path is None else str(path))
+
+
+def _own(environ: Mapping[str, str]) -> dict[str, str]:
+    """ELASTICCTR__SERVE__LIMITS__SAMPLES is limits.samples here; other sections are other programs'."""
+    return {
+        ENV_PREFIX + name.removeprefix(_ENV_SECTION): text
+        for name, text in environ.items()
+        if name.startswith(_ENV_SECTION)
+    }
 
 
 def _anchor(loaded: dict[str, Any], directory: Path) -> dict[str, Any]:

@@ -38,7 +38,11 @@ def test_paths_in_a_file_are_relative_to_it(tmp_path: Path) -> None:
 
 def test_precedence_is_default_file_environment_flag(tmp_path: Path) -> None:
     text = MODELS + "port: 1\nhost: a\nlimits: {samples: 5}\n"
-    environ = {"ELASTICCTR__PORT": "2", "ELASTICCTR__LIMITS__SAMPLES": "6"}
+    environ = {
+        "ELASTICCTR__SERVE__PORT": "2",
+        "ELASTICCTR__SERVE__LIMITS__SAMPLES": "6",
+        "ELASTICCTR__TRAIN__EPOCHS": "1",
+    }
     assert _load(tmp_path, text).port == 1
     from_environ = _load(tmp_path, text, environ)
     assert (from_environ.port, from_environ.host, from_environ.limits.samples) == (2, "a", 6)
@@ -68,6 +72,11 @@ def test_precedence_is_default_file_environment_flag(tmp_path: Path) -> None:
 def test_mistakes_are_named(tmp_path: Path, text: str, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         _load(tmp_path, text)
+
+
+def test_a_mistake_in_the_environment_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="did you mean 'port'"):
+        _load(tmp_path, MODELS, {"ELASTICCTR__SERVE__PORRT": "1"})
 
 
 def test_a_model_is_named_in_one_place(tmp_path: Path) -> None:
