@@ -210,19 +210,22 @@ void Engine::Submit(std::unique_ptr<Request> request) {
   const uint64_t deadline_ns = request->deadline_ns > 0 ? request->deadline_ns : longest;
   Job job{std::move(request), now, deadline_ns, {}, {}};
   const char* why_not;
+  bool is_wanted = false;
   {
     const std::lock_guard lock(impl_->mutex);
     why_not = impl_->WhyNot(now, deadline_ns);
     if (why_not == nullptr) {
       try {
         impl_->Push(std::move(job));
-        if (impl_->idle > 0) impl_->wake.notify_one();
-        return;
+        is_wanted = impl_->idle > 0;
       } catch (const std::bad_alloc&) {
         why_not = "out of memory";
       }
     }
   }
+  // Outside the lock, or who is woken would wait for it.
+  if (is_wanted) impl_->wake.notify_one();
+  if (why_not == nullptr) return;
   impl_->Refuse(*job.request, RetryLater(why_not, std::max(impl_->options.queue_ms, 1u)));
 }
 

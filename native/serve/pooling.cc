@@ -1,21 +1,44 @@
 #include "serve/pooling.h"
 
 #include <algorithm>
+#include <cstring>
 
 #include "util/target.h"
 
 namespace elasticctr::serve {
 namespace {
 
-ELASTICCTR_INLINE void PoolBag(const PooledSlot& slot, const float* row, uint32_t count, float* out) {
-  for (const Piece& piece : slot.pieces) {
-    const float* from = row + piece.row;
-    float* to = out + piece.column;
-    const uint32_t dim = piece.dim;
-    if (count == 1) {
-      for (uint32_t j = 0; j < dim; ++j) to[j] = 0.0f + from[j];
-      continue;
+// Widths known to the compiler cost no loops; 0: any other. A row is added to 0, as the trainer does: -0 becomes 0.
+template <uint32_t kDim>
+ELASTICCTR_INLINE void TakePiece(const float* __restrict from, float* __restrict to, uint32_t dim) {
+  const uint32_t count = kDim != 0 ? kDim : dim;
+  for (uint32_t j = 0; j < count; ++j) to[j] = 0.0f + from[j];
+}
+
+ELASTICCTR_INLINE void TakeRow(const Piece* pieces, size_t count, const float* row, float* out) {
+  for (size_t p = 0; p < count; ++p) {
+    const float* from = row + pieces[p].row;
+    float* to = out + pieces[p].column;
+    switch (pieces[p].dim) {
+      case 1: TakePiece<1>(from, to, 1); break;
+      case 4: TakePiece<4>(from, to, 4); break;
+      case 8: TakePiece<8>(from, to, 8); break;
+      case 9: TakePiece<9>(from, to, 9); break;
+      case 10: TakePiece<10>(from, to, 10); break;
+      case 16: TakePiece<16>(from, to, 16); break;
+      case 32: TakePiece<32>(from, to, 32); break;
+      default: TakePiece<0>(from, to, pieces[p].dim);
     }
+  }
+}
+
+ELASTICCTR_INLINE void PoolBag(const PooledSlot& slot, const float* row, uint32_t count, float* out) {
+  if (count == 1) [[likely]]
+    return TakeRow(slot.pieces.data(), slot.pieces.size(), row, out);
+  for (const Piece& piece : slot.pieces) {
+    const float* __restrict from = row + piece.row;
+    float* __restrict to = out + piece.column;
+    const uint32_t dim = piece.dim;
     for (uint32_t j = 0; j < dim; ++j) to[j] = 0.0f;
     for (uint32_t k = 0; k < count; ++k, from += slot.stride) {
       for (uint32_t j = 0; j < dim; ++j) to[j] += from[j];
@@ -27,31 +50,29 @@ ELASTICCTR_INLINE void PoolBag(const PooledSlot& slot, const float* row, uint32_
   }
 }
 
-ELASTICCTR_INLINE void CopyPooled(const PooledSlot& slot, const float* from, float* to) {
-  for (const Piece& piece : slot.pieces) {
-    for (uint32_t j = 0; j < piece.dim; ++j) to[piece.column + j] = from[piece.column + j];
+// The samples of one request. `memo` has room for one pooled row.
+ELASTICCTR_CLONES void PoolRequest(const Samples& samples, size_t request, const PooledSlot* slots, size_t slot_count,
+                                   const float* const* rows, uint32_t width, float* memo, float* pooled) {
+  const auto [first, count] = samples.request(request);
+  const uint32_t* shared_first = samples.first_values(request);
+  const uint32_t* shared_count = samples.shared_counts(request);
+  pooled += first * width;
+  // What samples share is pooled once, and each starts from a copy of it.
+  bool is_shared = false;
+  for (size_t s = 0; s < slot_count && count > 1; ++s) {
+    const uint32_t slot = slots[s].slot;
+    if (shared_count[slot] == 0) continue;
+    is_shared = true;
+    PoolBag(slots[s], rows[slot] + size_t{shared_first[slot]} * slots[s].stride, shared_count[slot], memo);
   }
-}
-
-ELASTICCTR_CLONES void PoolAll(const Samples& samples, const PooledSlot* slots, size_t slot_count,
-                               const float* const* rows, uint32_t width, uint32_t* memo, float* pooled) {
-  const size_t n = samples.size();
-  for (size_t i = 0; i < n; ++i, pooled += width) {
+  for (size_t i = first; i < first + count; ++i, pooled += width) {
     const Samples::Bag* bags = samples.bags(i);
+    if (is_shared) std::memcpy(pooled, memo, width * sizeof(float));
     for (size_t s = 0; s < slot_count; ++s) {
-      const PooledSlot& slot = slots[s];
-      const Samples::Bag bag = bags[slot.slot];
-      // Per slot, the bag of several values pooled last, and for which sample.
-      uint32_t* last = memo + 2 * s;
-      if (bag.count > 1 && last[0] == bag.first) {
-        CopyPooled(slot, pooled - (i - last[1]) * width, pooled);
-        continue;
-      }
-      PoolBag(slot, rows[slot.slot] + size_t{bag.first} * slot.stride, bag.count, pooled);
-      if (bag.count > 1) {
-        last[0] = bag.first;
-        last[1] = static_cast<uint32_t>(i);
-      }
+      const uint32_t slot = slots[s].slot;
+      const Samples::Bag bag = bags[slot];
+      if (is_shared && bag.count > 0 && bag.first == shared_first[slot] && shared_count[slot] > 0) continue;
+      PoolBag(slots[s], rows[slot] + size_t{bag.first} * slots[s].stride, bag.count, pooled);
     }
   }
 }
@@ -59,9 +80,11 @@ ELASTICCTR_CLONES void PoolAll(const Samples& samples, const PooledSlot* slots, 
 }  // namespace
 
 void PoolSamples(const Samples& samples, const std::vector<PooledSlot>& slots, const float* const* rows, uint32_t width,
-                 std::vector<uint32_t>* memo, float* pooled) {
-  memo->assign(2 * slots.size(), ~0u);
-  PoolAll(samples, slots.data(), slots.size(), rows, width, memo->data(), pooled);
+                 std::vector<float>* memo, float* pooled) {
+  memo->assign(width, 0.0f);
+  for (size_t request = 0; request < samples.requests(); ++request) {
+    PoolRequest(samples, request, slots.data(), slots.size(), rows, width, memo->data(), pooled);
+  }
 }
 
 void FillSequence(const Samples& samples, uint32_t slot, const SparsePlan& plan, uint32_t stride, const float* rows,

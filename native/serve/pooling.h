@@ -20,10 +20,10 @@ struct PooledSlot {
   std::vector<Piece> pieces;
 };
 
-// Fills [samples, width] of `pooled`. rows[slot] has the row of each of the slot's values. A bag that samples share is
-// pooled for the first of them and copied to those that follow. `memo` is scratch memory.
+// Fills [samples, width] of `pooled`. rows[slot] has the row of each of the slot's values. What the samples of a
+// request share is pooled once. Columns of no slot are 0 or stay as they are. `memo` is scratch memory.
 void PoolSamples(const Samples& samples, const std::vector<PooledSlot>& slots, const float* const* rows, uint32_t width,
-                 std::vector<uint32_t>* memo, float* pooled);
+                 std::vector<float>* memo, float* pooled);
 
 // Fills [samples, max_values, dim] of `values`, zeros after each sample's last, and its `lengths`.
 void FillSequence(const Samples& samples, uint32_t slot, const SparsePlan& plan, uint32_t stride, const float* rows,

@@ -84,9 +84,11 @@ class Samples {
   size_t value_count(uint32_t slot) const { return columns_[slot].start - columns_[slot].begin; }
   // For each slot the first value of a request; of the one after the last: the end of all.
   const uint32_t* first_values(size_t request) const { return first_values_.data() + request * columns_.size(); }
+  // For each slot how many values the samples of a request share; they are the request's first.
+  const uint32_t* shared_counts(size_t request) const { return shared_counts_.data() + request * columns_.size(); }
   // The values all samples of a request share, and those that a sample of it (counted over the batch) gives itself.
   std::span<const uint64_t> shared(size_t request, uint32_t slot) const {
-    return {values(slot) + first_values(request)[slot], shared_counts_[request * columns_.size() + slot]};
+    return {values(slot) + first_values(request)[slot], shared_counts(request)[slot]};
   }
   std::span<const uint64_t> own(size_t request, size_t sample, uint32_t slot) const {
     const Bag bag = bags(sample)[slot];

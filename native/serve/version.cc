@@ -40,7 +40,7 @@ struct Workspace::Buffers {
   std::vector<const uint8_t*> slot_found;
   std::vector<float> pooled, dense;
   std::vector<Sequence> sequences;
-  std::vector<uint32_t> memo;
+  std::vector<float> memo;
   std::vector<DenseGraph::Input> inputs;
   RowSource::Trouble trouble;
 };
