@@ -21,6 +21,7 @@ _EXTRAS = {
     "train": ("torch", "onnx", "onnxscript", "onnxruntime", "matplotlib"),
     "hdfs": ("hdfs-native",),
     "s3": ("s3fs",),
+    "serve": ("onnxruntime", "grpcio"),
 }
 _NEEDED_MEMORY = 2 << 30
 _NEEDED_DISK = 1 << 30
