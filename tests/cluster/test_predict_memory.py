@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 import urllib.request
+from collections import Counter
 from pathlib import Path
 
 import pytest
 
 from elasticctr.publish import Repository
+from elasticctr.serve.feedback.replay import Replayer
 from tests.cluster.mixed import Mixed
 from tests.cluster.predicting import Predictor
 from tests.cluster.scored import Scored
@@ -23,6 +25,17 @@ def _metric(port: int, name: str) -> float:
     with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as page:
         text = page.read().decode()
     return sum(float(v) for v in re.findall(rf"^{name}(?:\{{.*\}})? (\S+)$", text, re.M))
+
+
+def _replay(scored: Scored, log: Path, seen: Counter[str]) -> None:
+    """What was logged meanwhile, through the trainer's code: good requests only, and the same features and scores."""
+    newest = max(log.iterdir())
+    found = Replayer(scored.repository).run([newest])
+    good = sum(count for name, count in seen.items() if not name.startswith(("bad", "cut", "no ", "wrong")))
+    assert 0 < found.requests < 0.3 * good
+    assert found.is_same, found.summary()
+    assert found.from_request == found.requests
+    assert found.bad_lines == 0
 
 
 def _run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, warm: int, count: int, bound_mib: float) -> None:
@@ -48,6 +61,8 @@ def _run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, warm: int, count: int,
         batches = _metric(predictor.port, "serve_batches_total")
         assert _metric(predictor.port, "serve_batch_requests_total") > 1.2 * batches
         predictor.process.check_running()
+        predictor.process.stop()
+        _replay(scored, tmp_path / "log", seen)
 
 
 def test_twenty_thousand(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

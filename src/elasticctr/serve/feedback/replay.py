@@ -28,7 +28,8 @@ from elasticctr.publish.scoring import DenseGraph, make_inputs
 from elasticctr.publish.serving_schema import SCHEMA, parse_serving_schema
 from elasticctr.publish.sparse import get_rows
 from elasticctr.publish.verification import GRAPH
-from elasticctr.serve.feedback.decode import Decoded, decode, is_hashed
+from elasticctr.serve.feedback.decode import decode
+from elasticctr.serve.feedback.decoded import Decoded, is_hashed
 from elasticctr.serve.feedback.log import LoggedRequest, list_logs, open_log, parse_line, read_lines
 
 _SAMPLES_AT_ONCE = 20_000

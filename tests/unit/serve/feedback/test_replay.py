@@ -177,10 +177,10 @@ def test_binary_tensors(served, tmp_path):
 
 
 def test_what_cannot_be_read_again_is_scored_from_feasigns(served, tmp_path):
-    served.write(tmp_path, "a", "brpc", b"\x00\xff")
+    served.write(tmp_path, "a", "unheard-of", b"\x00\xff")
     result = served.replay(tmp_path)
     assert (result.from_request, result.from_feasigns, result.is_same) == (0, 1, True)
-    served.write(tmp_path, "b", "brpc", b"\x00\xff", apart=0.01)
+    served.write(tmp_path, "b", "unheard-of", b"\x00\xff", apart=0.01)
     assert served.replay(tmp_path).worst_id == "b"
 
 
