@@ -122,8 +122,14 @@ class ServedModel:
         self._wake()
 
     def resume(self) -> None:
+        """Follows the donefile again, at once to a version that is ready."""
         with self.lock:
             self._decide(is_paused=False, held=None)
+            target = self.target
+            ready = None if target is None else self.view.find(target.version, target.identity)
+            if ready is not None and ready is not self.view.live:
+                self._check(ready)
+                self.switch(ready)
         self._wake()
 
     def set_variants(self, variants: tuple[ModelVariantSettings, ...], sticky: str | None) -> None:
