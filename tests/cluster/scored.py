@@ -163,7 +163,7 @@ def make_schema() -> dict[str, Any]:
     }  # fmt: skip
 
 
-def make_graph(bias: float) -> bytes:
+def make_graph(bias: float, pooled: int = 2 * DIM, dense: int = 2) -> bytes:
     """scores = sigmoid(sum of pooled + 0.1 · sum of dense + bias)"""
 
     def constant(name: str, value: NDArray[Any]) -> Any:
@@ -180,13 +180,13 @@ def make_graph(bias: float) -> bytes:
         nodes,
         "made",
         [
-            helper.make_tensor_value_info("pooled", TensorProto.FLOAT, ["n", 2 * DIM]),
-            helper.make_tensor_value_info("dense", TensorProto.FLOAT, ["n", 2]),
+            helper.make_tensor_value_info("pooled", TensorProto.FLOAT, ["n", pooled]),
+            helper.make_tensor_value_info("dense", TensorProto.FLOAT, ["n", dense]),
         ],
         [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["n", 1]) for name in ("logits", "scores")],
         [
-            constant("ones", np.ones((2 * DIM, 1), np.float32)),
-            constant("tenths", np.full((2, 1), 0.1, np.float32)),
+            constant("ones", np.ones((pooled, 1), np.float32)),
+            constant("tenths", np.full((dense, 1), 0.1, np.float32)),
             constant("bias", np.array([bias], np.float32)),
         ],
     )

@@ -8,22 +8,24 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.unit.publish.learning import learn, make_job
+from tests.cluster.scored import make_graph
+from tests.cluster.truth import _Rows
 from typer.testing import CliRunner
 
 from elasticctr import _native
 from elasticctr.cli.app import app
-from elasticctr.data.batch import Batch
 from elasticctr.data.parser import Parser
+from elasticctr.data.schema import Schema
 from elasticctr.errors import NotFound
 from elasticctr.publish import Repository
-from elasticctr.publish.publisher import Publisher, Snapshot
+from elasticctr.publish.lease import Lease
+from elasticctr.publish.manifest import Segment
 from elasticctr.publish.scoring import DenseGraph, make_inputs
 from elasticctr.publish.serving_schema import SCHEMA, parse_serving_schema
 from elasticctr.publish.sparse import get_rows
 from elasticctr.publish.verification import GRAPH
+from elasticctr.publish.writer import VersionWriter
 from elasticctr.serve.feedback.replay import Replayer
-from elasticctr.train.learner import Learner
 
 SLOTS = [
     {"name": "user", "values": "string"},
@@ -45,24 +47,42 @@ LINES = [
 
 
 class Served:
-    """A published version, and a log of what an honest server would have written."""
+    """A version made by hand, and a log of what an honest server would have written."""
 
     def __init__(self, place: Path) -> None:
         self.repo = place / "repo"
-        job = make_job(place, "fm", SLOTS)
-        learner = Learner(job)
-        learn(learner, job, np.random.default_rng(3))
-        self.batch = Parser(job.samples, threads=1, require_label=False).parse("\n".join(LINES).encode()).batch
-        learner_batch = Batch.concat([self.batch, self.batch])
         repository = Repository(str(self.repo))
-        Publisher(repository, "ctr").publish(
-            learner, Snapshot(job.samples, learner_batch, {}, {"step": 1}, learner.sparse.mark()), "auto"
-        )
+        samples = Schema.model_validate({"slots": SLOTS})
+        self.batch = Parser(samples, threads=1, require_label=False).parse("\n".join(LINES).encode()).batch
+        self._publish(repository, samples)
         chain = repository.chain("ctr", 1)
         schema = parse_serving_schema(repository.read_file("ctr", 1, SCHEMA), "schema")
         inputs = make_inputs(schema, self.batch, lambda table, f: get_rows(repository, chain, table, f)[0])
         self.scores = DenseGraph(repository.read_file("ctr", 1, GRAPH), "graph").scores(inputs)
         self.slots = [slot.name for slot in schema.samples.sparse]
+
+    def _publish(self, repository: Repository, samples: Schema) -> None:
+        """Rows of two floats for most of the feasigns; scores add up everything the graph is given."""
+        pooled = [
+            {"slot": slot.name, "number": i, "table": "main", "pooling": slot.pooling, "max_values": slot.max_values,
+             "pieces": [{"segment": "embedding", "row": 0, "dim": 2, "column": 2 * i}]}
+            for i, slot in enumerate(samples.sparse)
+        ]  # fmt: skip
+        schema = {
+            "network": "made", "fingerprint": "made", "feature_hash": {"seed": 0}, "labels": ["click"],
+            "samples": samples.model_dump(mode="json"), "pooled_width": 6, "dense_width": 3, "pooled": pooled,
+            "sequences": [], "dense": [{"slot": "x", "column": 0, "dim": 2}, {"slot": "y", "column": 2, "dim": 1}],
+            "tables": {"main": {"dim": 2}},
+        }  # fmt: skip
+        feasigns = np.unique(self.batch.values)[1:]
+        rows = np.random.default_rng(3).normal(size=(len(feasigns), 2)).astype(np.float32)
+        with Lease(repository.store, "ctr") as lease:
+            writer = VersionWriter(repository, "ctr", 1, lease)
+            writer.add_file(SCHEMA, json.dumps(schema).encode())
+            writer.add_file(GRAPH, make_graph(0.1, pooled=6, dense=3))
+            segments = (Segment(name="embedding", dim=2),)
+            writer.add_table("main", segments, "fp32", _Rows(feasigns, rows), np.zeros(0, np.uint64))
+            writer.announce(writer.commit("base", None, {}))
 
     def write(self, log: Path, request_id: str, protocol: str, body: bytes, *, version: int = 1, binary=0, **wrong):
         rows: list[list[tuple[int, list[int]]]] = [[(0, self.batch.slot(0)[0][:1].tolist())]]
