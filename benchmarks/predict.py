@@ -11,6 +11,7 @@ due. Medians of interleaved rounds. Everybody's scores are checked against the v
 
 from __future__ import annotations
 
+import math
 import statistics
 import subprocess
 import sys
@@ -36,7 +37,7 @@ from contenders.predict_servers import (
 
 OURS = "elasticctr"
 CONNECTIONS = (1, 8, 32)
-TRY_S = 0.5
+TRY_S = 1.0
 CHECKED = 5  # requests of each size whose scores are compared
 TOLERANCE = 1e-5
 LIMIT = Path(__file__).resolve().parent / "contenders" / "predict_limit.py"
@@ -88,7 +89,8 @@ class Contest:
         for variant in PEERS[name][: 1 if self.quick else None]:
             full = f"{name} {variant}"
             tried[full] = self.try_out(full, partial(start_peer, name, variant, redis))
-        chosen = max(tried, key=lambda full: statistics.geometric_mean(tried[full].values()))
+        # By the mean of logarithms: every size counts alike. Where nothing was answered in time, almost 0.
+        chosen = max(tried, key=lambda full: sum(math.log(max(speed, 0.01)) for speed in tried[full].values()))
         self.starts[chosen] = partial(start_peer, *chosen.split(), redis)
         return tried[chosen]
 
@@ -122,7 +124,7 @@ class Contest:
 def run(contest: Contest, peers: list[str], redis: Redis | None) -> dict[str, float]:
     contest.try_out(OURS, start_ours)
     tried = [contest.enter_peer(name, redis) for name in peers if redis is not None]
-    rates = {size: 0.5 * max(speeds[size] for speeds in tried) for size in SIZES} if tried else {}
+    rates = {size: max(0.5 * max(speeds[size] for speeds in tried), 1.0) for size in SIZES} if tried else {}
     for _ in range(contest.rounds):
         contest.run_round(rates)
     closed = {key: contest.middle(results, "requests_s") for key, results in contest.closed.items()}
