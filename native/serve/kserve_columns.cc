@@ -6,6 +6,7 @@
 
 #include "sample/line.h"
 #include "serve/http_status.h"
+#include "util/hash.h"
 #include "util/status.h"
 
 namespace elasticctr::serve::kserve {
@@ -111,7 +112,11 @@ void Columns::AddSparse(const Tensor& tensor, uint32_t slot, uint32_t slots) {
   column.slot = slot;
   column.slots = slots;
   column.tensor = &tensor;
-  if (column.kind != Kind::kTexts) Widen(&column, as_feasigns);
+  if (column.kind != Kind::kTexts) {
+    Widen(&column, as_feasigns);
+  } else if (plan_.spec.sparse[slot].hashed) {
+    Hash(&column);
+  }
   columns_.push_back(std::move(column));
 }
 
@@ -126,6 +131,20 @@ void Columns::Widen(Column* column, bool as_feasigns) {
     column->wide[i] = WholeAt(tensor, i);
     if (as_feasigns && static_cast<int64_t>(column->wide[i]) < 0) tensor.Fail("a feasign is not below 0");
   }
+  column->data = reinterpret_cast<const char*>(column->wide.data());
+}
+
+// A slot's strings are hashed in one go, unless one is empty: that is no value.
+void Columns::Hash(Column* column) const {
+  const uint64_t seed = plan_.hash_seeds[column->slot];
+  const std::vector<std::string_view>& texts = column->tensor->texts;
+  column->wide.resize(texts.size());
+  for (size_t i = 0; i < texts.size(); ++i) {
+    if (texts[i].empty()) return;
+    column->wide[i] =
+        texts[i].size() == 8 ? FeatureHash8(DecodeFixed64(texts[i].data()), seed) : FeatureHash(texts[i], seed);
+  }
+  column->kind = Kind::kFeasigns;
   column->data = reinterpret_cast<const char*>(column->wide.data());
 }
 
@@ -210,17 +229,25 @@ void Columns::TakeRows(Column* column, const Limits& limits) {
 void Columns::Fill(Samples* samples) {
   samples->BeginRequest();
   if (FillRows(samples)) return samples->EndRequest();
-  std::vector<Column*> own;
+  struct Single {
+    uint32_t slot;
+    const char* data;
+  };
+  std::vector<Single> singles;  // most columns: a slot, a feasign per sample
+  std::vector<Column*> others;
   for (Column& column : columns_) {
-    if (column.rows == count_) {
-      own.push_back(&column);
-    } else {
+    if (column.rows != count_) {
       FillSample(&column, samples);
+    } else if (column.kind == Kind::kFeasigns && column.slots == 1 && column.width == 1 && column.lengths.empty()) {
+      singles.push_back({column.slot, column.data});
+    } else {
+      others.push_back(&column);
     }
   }
   for (size_t i = 0; i < count_; ++i) {
     samples->BeginSample();
-    for (Column* column : own) FillSample(column, samples);
+    for (const Single& single : singles) samples->AddFeasign(single.slot, Load<uint64_t>(single.data, i));
+    for (Column* column : others) FillSample(column, samples);
   }
   samples->EndRequest();
 }
@@ -249,11 +276,6 @@ void Columns::FillSample(Column* column, Samples* samples) const {
   const uint32_t end_slot = column->slot + column->slots;
   const char* const data = column->data;
   size_t at = column->at;
-  if (column->kind == Kind::kFeasigns && column->lengths.empty() && column->width == 1) {
-    for (uint32_t slot = column->slot; slot < end_slot; ++slot) samples->AddFeasign(slot, Load<uint64_t>(data, at++));
-    column->at = at;
-    return;
-  }
   for (uint32_t slot = column->slot; slot < end_slot; ++slot) {
     const size_t end = at + (column->lengths.empty() ? column->width : column->lengths[column->bag++]);
     switch (column->kind) {

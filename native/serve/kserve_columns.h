@@ -45,6 +45,7 @@ class Columns {
   void SetLengths(Column* column, const Tensor& lengths);
   void TakeRows(Column* column, const Limits& limits);
   static void Widen(Column* column, bool as_feasigns);
+  void Hash(Column* column) const;
   bool FillRows(Samples* samples) const;
   void FillSample(Column* column, Samples* samples) const;
   void FillDense(Column* column, Samples* samples) const;

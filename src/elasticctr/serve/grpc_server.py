@@ -56,7 +56,7 @@ class GrpcOptions:
     tls_client_ca: Path | None = None
     body_mib: float = 8
     threads: int = 64
-    waiting: int = 1000  # calls above this are refused at once
+    waiting: int = 500  # calls above this, under way and waiting, are refused at once
     request_timeout_s: float = 15  # for a call's message to arrive
 
 
