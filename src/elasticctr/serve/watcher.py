@@ -87,8 +87,7 @@ class Watcher:
         self._thread.join(timeout_s)
 
     def _run(self) -> None:
-        with contextlib.suppress(OSError, AttributeError):
-            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICENESS)
+        _give_way()
         self._restore()
         while not self._stop.is_set():
             try:
@@ -251,3 +250,11 @@ class Watcher:
         if line != self._told:
             self._told = line
             console.warn(f"{self.settings.name}: {line}")
+
+
+def _give_way() -> None:
+    """This thread, and those it starts, get what answering leaves: also where the server runs in real time."""
+    with contextlib.suppress(OSError, AttributeError):
+        os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
+    with contextlib.suppress(OSError, AttributeError):
+        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICENESS)
