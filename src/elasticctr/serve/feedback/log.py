@@ -10,6 +10,7 @@ import binascii
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from elasticctr.errors import DataError, FailedPrecondition, NotFound
 FORMAT = 1
 _PREFIX, _COMPLETE, _OPEN = "requests-", ".jsonl", ".jsonl.open"
 _READ_BYTES = 1 << 20
+_LARGEST = (1 << 64) - 1
 _MAX_LINE_BYTES = 1 << 30
 
 
@@ -127,10 +129,9 @@ def _sample(sample: dict[str, Any]) -> LoggedSample:
 
 
 def _bags(slots: dict[str, list[int]]) -> dict[str, list[int]]:
-    for name, values in slots.items():
-        for value in values:
-            if type(value) is not int or not 0 <= value < 1 << 64:
-                raise ValueError(f"slot {name!r}: {value!r} is not a feasign")
+    values = list(chain.from_iterable(slots.values()))
+    if values and (set(map(type, values)) != {int} or min(values) < 0 or max(values) > _LARGEST):
+        raise ValueError("slots hold something else than feasigns")
     return slots
 
 

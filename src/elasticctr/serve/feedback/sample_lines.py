@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from elasticctr.errors import ConfigError
 from elasticctr.serve.feedback.log import LoggedRequest
 
@@ -36,21 +38,32 @@ class SampleLines:
             raise ConfigError(
                 f"the feasign format has no place for dense slots, and the log has some ({name!r}); write --format slot"
             )
-        write = self._feasigns if self.format == "feasign" else self._slots
-        return [write(request, i) for i in range(len(request.samples))]
+        # What candidates share is written once for all of them.
+        shared = self._texts(request.shared)
+        shared_text = " ".join(shared.values())
+        lines = []
+        for sample in request.samples:
+            own = self._texts(sample.slots)
+            sparse = [shared_text, *own.values()] if shared.keys().isdisjoint(own) else list((shared | own).values())
+            dense = [f"{self._name(name)}:{v!r}" for name, values in sample.dense.items() for v in values]
+            lines.append(" ".join(filter(None, dense + sparse)))
+        return lines
 
     def line(self, features: str, is_clicked: bool) -> bytes:
         head = f"1 {is_clicked:d}" if self.format == "feasign" else f"{self._label}:{is_clicked:d}"
         return f"{head} {features}\n".encode() if features else f"{head}\n".encode()
 
-    def _feasigns(self, request: LoggedRequest, i: int) -> str:
-        values = request.values_of(i)
-        return " ".join(f"{v}:{name}" for name in values for v in values[self._name(name)])
+    def _texts(self, slots: dict[str, list[int]]) -> dict[str, str]:
+        """The values of each slot as the format has them."""
+        if self.format == "feasign":
+            return {name: " ".join([f"{v}:{name}" for v in values]) for name, values in self._checked_items(slots)}
+        return {name: " ".join([f"{name}:{v}" for v in values]) for name, values in self._checked_items(slots)}
 
-    def _slots(self, request: LoggedRequest, i: int) -> str:
-        dense, values = request.samples[i].dense, request.values_of(i)
-        parts = [f"{name}:{v!r}" for name in dense for v in dense[self._name(name)]]
-        return " ".join(parts + [f"{name}:{v}" for name in values for v in values[self._name(name)]])
+    def _checked_items(self, slots: dict[str, list[int]]) -> Iterable[tuple[str, list[int]]]:
+        if not self._checked.issuperset(slots):
+            for name in slots:
+                self._name(name)
+        return slots.items()
 
     def _name(self, name: str) -> str:
         if name not in self._checked:
