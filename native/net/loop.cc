@@ -58,11 +58,14 @@ void Loop::Adopt(Fd fd, const TlsContext* tls) {
 }
 
 void Loop::Complete(ConnectionId id, std::string answer, bool close) {
+  bool is_first;
   {
     std::lock_guard lock(inbox_mutex_);
+    is_first = completions_.empty();
     completions_.push_back({id, std::move(answer), close});
   }
-  SignalEventFd(wake_);
+  // The loop clears the signal before it empties the inbox, so that one signal is enough for all that wait there.
+  if (is_first) SignalEventFd(wake_);
 }
 
 void Loop::Wake() { SignalEventFd(wake_); }
@@ -144,7 +147,7 @@ void Loop::TakeInbox() {
     for (size_t i = 0; i < slots_.size(); ++i) {
       Connection* c = slots_[i].get();
       if (c == nullptr || c->is_lingering) continue;
-      if (c->interest & EPOLLIN) Receive(*c);
+      if ((c->interest & EPOLLIN) != 0 && !c->is_waiting) Receive(*c);
       c = slots_[i].get();
       if (c != nullptr && !c->is_lingering && c->in.empty() && c->out.empty() && !c->is_busy()) Linger(*c);
     }
@@ -196,7 +199,10 @@ void Loop::Handle(Connection& c, uint32_t events) {
         return Advance(c, c.in.data(), c.in.size(), true);
       }
     }
-    if ((events & EPOLLIN) != 0 && (c.interest & EPOLLIN) != 0) Receive(c);
+    if ((events & EPOLLIN) == 0 || (c.interest & EPOLLIN) == 0) return;
+    if (!c.is_waiting) return Receive(c);
+    // More came while an answer is made: it is for later.
+    SetInterest(c, 0);
   } catch (const std::exception&) {
     // Out of memory for this connection's answer; the others go on.
     out_.Release();

@@ -81,6 +81,7 @@ class Loop {
   void Finish(Connection& c, const Completion& completion, bool more);
   void Linger(Connection& c);
   void SetInterest(Connection& c);
+  void SetInterest(Connection& c, uint32_t wanted);
   void Close(Connection& c);
   void Sweep();
 

@@ -202,13 +202,13 @@ void Loop::Linger(Connection& c) {
 }
 
 void Loop::SetInterest(Connection& c) {
-  uint32_t wanted = 0;
-  if (!c.out.empty()) {
-    wanted = EPOLLOUT;
-  } else {
-    c.out.Release();
-    if (!c.is_waiting) wanted = EPOLLIN;
-  }
+  if (!c.out.empty()) return SetInterest(c, EPOLLOUT);
+  c.out.Release();
+  // Most clients say nothing while they wait for an answer: listening on saves two calls of the system per request.
+  if (!c.is_waiting || (c.interest & EPOLLOUT) != 0) SetInterest(c, EPOLLIN);
+}
+
+void Loop::SetInterest(Connection& c, uint32_t wanted) {
   if (wanted == c.interest) return;
   epoll_event event{};
   event.events = wanted;

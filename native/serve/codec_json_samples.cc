@@ -24,6 +24,7 @@ JsonSampleReader::JsonSampleReader(Samples* samples, const Limits& limits, const
 void JsonSampleReader::AddShared(std::string_view text) {
   JsonReader reader(text, limits_.json_depth);
   ReadSample(&reader);
+  reader.End();
 }
 
 void JsonSampleReader::AddSamples(std::string_view text, const char* name) {
@@ -37,6 +38,7 @@ void JsonSampleReader::AddSamples(std::string_view text, const char* name) {
     samples_->BeginSample();
     ReadSample(&reader);
   }
+  reader.End();
   if (count == 0) Refuse("\"" + std::string(name) + "\" is empty");
 }
 
@@ -57,6 +59,7 @@ void JsonSampleReader::AddLines(std::string_view text, TextFormat format) {
     }
     joined.append(line).push_back('\n');
   }
+  reader.End();
   if (count == 0) Refuse("\"lines\" is empty");
   const size_t before = samples_->size();
   samples_->AddLines(format, joined);
