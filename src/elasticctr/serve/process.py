@@ -21,6 +21,7 @@ from elasticctr.serve.activation import ModelFleet
 from elasticctr.serve.control import Control
 from elasticctr.serve.grpc_server import GrpcOptions, GrpcServer
 from elasticctr.serve.kserve_pages import KServePages
+from elasticctr.serve.served_version import find_library
 from elasticctr.serve.server import Server, ServerOptions
 from elasticctr.serve.settings import ServeSettings
 
@@ -45,26 +46,19 @@ def run(settings: ServeSettings, announce: Callable[[Listening], None]) -> None:
     """Serves until SIGTERM or SIGINT. `announce` is called once it listens; versions are taken up from then on."""
     # Blocked before any thread starts, so that no other thread takes them.
     signal.pthread_sigmask(signal.SIG_BLOCK, {*_STOP, signal.SIGHUP})
+    find_library()  # without it no version could ever answer
     token = "" if settings.token_file is None else read_token(settings.token_file)
     server = Server(_options(settings, token))
     fleet = ModelFleet(settings, server.set_models, server.set_ready)
     server.use(Control(fleet, [KServePages(fleet, server.metrics)]))
     server.start()
-    grpc = _start_grpc(settings, server, fleet)
-    fleet.start()
-    scheme = "http" if settings.tls is None else "https"
-    host = f"[{settings.host}]" if ":" in settings.host else settings.host
-    announce(
-        Listening(
-            f"{scheme}://{host}:{server.port}",
-            None if grpc is None else f"{host}:{grpc.port}",
-            settings.host,
-            server.port,
-            None if grpc is None else grpc.port,
-            tuple(model.name for model in settings.models),
-            os.getpid(),
-        )
-    )
+    try:
+        grpc = _start_grpc(settings, server, fleet)
+        fleet.start()
+        announce(_listening(settings, server, grpc))
+    except BaseException:
+        server.stop(0.0)
+        raise
     while signal.sigwait({*_STOP, signal.SIGHUP}) == signal.SIGHUP:
         fleet.look()
     fleet.drain()
@@ -73,6 +67,20 @@ def run(settings: ServeSettings, announce: Callable[[Listening], None]) -> None:
     if grpc is not None:
         grpc.stop(_FINISH_S)
     server.stop(_FINISH_S)
+
+
+def _listening(settings: ServeSettings, server: Server, grpc: GrpcServer | None) -> Listening:
+    scheme = "http" if settings.tls is None else "https"
+    host = f"[{settings.host}]" if ":" in settings.host else settings.host
+    return Listening(
+        f"{scheme}://{host}:{server.port}",
+        None if grpc is None else f"{host}:{grpc.port}",
+        settings.host,
+        server.port,
+        None if grpc is None else grpc.port,
+        tuple(model.name for model in settings.models),
+        os.getpid(),
+    )
 
 
 def _sleep_unless_told_again(seconds: float) -> None:

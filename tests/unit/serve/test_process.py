@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -45,3 +46,17 @@ def test_mistakes_end_with_a_sentence_and_a_status(
     monkeypatch.setattr("signal.pthread_sigmask", lambda *_: None)
     done = CliRunner().invoke(make_serve_app(), ["serve", *arguments, "--port", "0"])
     assert (done.exit_code, message in done.output) == (status, True), done.output
+
+
+@pytest.mark.parametrize("option", ["--port", "--grpc-port"])
+def test_a_port_that_is_taken_is_told(tmp_path: Path, option: str) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        ports = {"--port": "0", "--grpc-port": "-1", option: str(taken.getsockname()[1])}
+        flags = [word for pair in ports.items() for word in pair]
+        command = ["serve", "--repo", str(tmp_path), "--model", "ctr", "--index-dir", str(tmp_path / "index"), *flags]
+        done = subprocess.run(
+            [sys.executable, "-m", "elasticctr", *command], capture_output=True, text=True, timeout=60
+        )
+    assert (done.returncode, "cannot listen" in done.stderr) == (17, True), done.stderr
