@@ -134,7 +134,8 @@ void BindPlan(nb::module_& m) {
           "__init__",
           [](Plan* self, const ParserSpec& spec, std::vector<SparsePlan> sparse, std::vector<uint32_t> dense_columns,
              const std::vector<std::pair<std::string, uint32_t>>& tables, std::vector<std::string> labels,
-             uint32_t pooled_width, uint32_t dense_width) {
+             uint32_t pooled_width, uint32_t dense_width,
+             const std::vector<std::pair<std::string, std::string>>& paddle_feeds) {
             Plan plan;
             plan.spec = spec;
             plan.sparse = std::move(sparse);
@@ -143,11 +144,12 @@ void BindPlan(nb::module_& m) {
             plan.labels = std::move(labels);
             plan.pooled_width = pooled_width;
             plan.dense_width = dense_width;
+            plan.paddle_feeds.insert(paddle_feeds.begin(), paddle_feeds.end());
             plan.Seal();
             new (self) Plan(std::move(plan));
           },
           nb::kw_only(), "spec"_a, "sparse"_a, "dense_columns"_a, "tables"_a, "labels"_a, "pooled_width"_a,
-          "dense_width"_a);
+          "dense_width"_a, "paddle_feeds"_a = std::vector<std::pair<std::string, std::string>>());
   nb::class_<Policy>(m, "ServePolicy")
       .def(
           "__init__",
@@ -180,8 +182,7 @@ void BindVersion(nb::module_& m) {
       .def_prop_ro("version", &ServedVersion::version)
       .def_prop_ro("labels", [](const ServedVersion& self) { return self.plan().labels; })
       .def("score_batch", &ScoreBatch, "values"_a, "offsets"_a, "dense"_a, "timeout_ms"_a = 0,
-           "shared"_a.none() = nb::none(),
-           "Scores [n, labels], rows asked for, rows found, and what was degraded.")
+           "shared"_a.none() = nb::none(), "Scores [n, labels], rows asked for, rows found, and what was degraded.")
       .def(
           "score_lines",
           [](const ServedVersion& self, nb::bytes text, std::optional<TextFormat> format, uint32_t timeout_ms) {

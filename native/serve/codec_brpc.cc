@@ -68,20 +68,14 @@ class CtrParsed final : public BrpcParsed {
 
   void Fill(Samples* samples, const Limits&) const override {
     const ParserSpec& spec = samples->plan().spec;
-    samples->BeginRequest();
     End start{0, 0};
     for (size_t n = 0; n < ends_.size(); ++n) {
       Check(n, "sparse_ids", ends_[n].ids - start.ids, spec.sparse.size(), "sparse slots");
       Check(n, "dense_ids", ends_[n].floats - start.floats, spec.dense_dim(), "dense values");
-      samples->BeginSample();
-      const uint64_t* id = ids_.data() + start.ids;
-      const float* value = floats_.data() + start.floats;
-      for (uint32_t slot = 0; slot < spec.sparse.size(); ++slot) samples->AddFeasign(slot, *id++);
-      for (uint32_t slot = 0; slot < spec.dense.size(); ++slot) {
-        for (uint32_t i = 0; i < spec.dense[slot].dim; ++i) samples->SetDense(slot, i, *value++);
-      }
       start = ends_[n];
     }
+    samples->BeginRequest();
+    samples->AddRows(ends_.size(), ids_.data(), floats_.data());
     samples->EndRequest();
   }
 

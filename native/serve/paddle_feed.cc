@@ -16,7 +16,8 @@ struct Form {
   std::string_view before, after;
   uint32_t first;
 };
-constexpr Form kForms[] = {{"C", "", 1}, {"", "", 1}, {"embedding_", ".tmp_0", 0}, {"sparse_", "", 0}};
+constexpr Form kForms[] = {
+    {"C", "", 1}, {"", "", 1}, {"embedding_", ".tmp_0", 0}, {"sequence_pool_", ".tmp_0", 0}, {"sparse_", "", 0}};
 
 enum class Goes : uint8_t { kSparse, kDense, kAllDense, kNowhere };
 
@@ -48,6 +49,8 @@ std::optional<uint32_t> NumberIn(std::string_view name, const Form& form) {
 
 std::optional<Target> FindName(const Plan& plan, std::string_view name) {
   if (name.empty()) return std::nullopt;
+  // REQUIRES: what settings say a name stands for is a slot or a name for all dense ones.
+  if (auto it = plan.paddle_feeds.find(std::string(name)); it != plan.paddle_feeds.end()) name = it->second;
   if (auto it = plan.names.find(std::string(name)); it != plan.names.end()) {
     return Target{it->second.is_dense ? Goes::kDense : Goes::kSparse, it->second.index};
   }

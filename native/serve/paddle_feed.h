@@ -1,9 +1,10 @@
 // Which slot a tensor of a Paddle Serving call feeds, and what a fetched name gets.
 //
-// A name is, in this order: a slot's own; a label's, or "label", which is not looked at; `dense_input`,
-// `dense_feature`, `dense_features` or `dense`, all dense values in the schema's order; `C7` or `7`, the 7th sparse
-// slot; `embedding_6.tmp_0` or `sparse_6`, the same one counted from 0. The name is tried before the alias. A form that
-// slots' own names have (a schema with a slot `C1`) is never taken as a position.
+// A name is, in this order: what settings say (`paddle_feeds`); a slot's own; a label's, or "label", which is not
+// looked at; `dense_input`, `dense_feature`, `dense_features` or `dense`, all dense values in the schema's order; `C7`
+// or `7`, the 7th sparse slot; `embedding_6.tmp_0`, `sequence_pool_6.tmp_0` or `sparse_6`, the same one counted from 0.
+// The name is tried before the alias. A form that slots' own names have (a schema with a slot `C1`) is never taken as a
+// position.
 //
 // Whole numbers are feasigns, texts are hashed where the schema hashes, dense values are after their transform.
 #pragma once

@@ -48,6 +48,7 @@ struct Plan {
   std::vector<std::string> labels;
   uint32_t pooled_width = 0;  // 0: the graph has no such input
   uint32_t dense_width = 0;
+  std::unordered_map<std::string, std::string> paddle_feeds;  // what Paddle Serving's clients call a slot, and its name
 
   // Filled by Seal.
   struct SlotName {

@@ -284,6 +284,19 @@ void TestPositionsAreNotGuessed() {
   CHECK(samples.values(0)[0] == 5 && samples.values(1)[0] == 6 && samples.dense(0)[1] == 2);
 }
 
+// What settings say goes before everything else.
+void TestFeedsOfSettings() {
+  serve::Plan plan = MakePlan({"a", "b"});
+  plan.paddle_feeds = {{"b", "a"}, {"emb_item", "b"}, {"x", "dense_input"}};
+  serve::Samples samples;
+  samples.Reset(&plan);
+  serve::Request request;
+  request.body = R"({"feed": [{"b": 5, "emb_item": 6, "x": [1, 2, 3]}]})";
+  std::unique_ptr<serve::Parsed> parsed;
+  CHECK(Run(serve::PaddleHttpCodec(), request, &samples, &parsed).error.empty());
+  CHECK(samples.values(0)[0] == 5 && samples.values(1)[0] == 6 && samples.dense(0)[2] == 3);
+}
+
 void TestJson() {
   serve::Plan plan = MakePlan({"a", "b"});
   serve::Samples samples;
@@ -427,6 +440,7 @@ int main() {
   TestTensors();
   TestRefusals();
   TestPositionsAreNotGuessed();
+  TestFeedsOfSettings();
   TestJson();
   Fuzz();
   std::puts("ok");

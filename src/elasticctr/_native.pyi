@@ -748,6 +748,7 @@ class ServePlan:
         labels: Sequence[str],
         pooled_width: int,
         dense_width: int,
+        paddle_feeds: Sequence[tuple[str, str]] = [],
     ) -> None: ...
 
 class ServePolicy:

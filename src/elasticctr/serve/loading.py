@@ -143,7 +143,14 @@ class Loader:
         watch.check()
         step("checking")
         native = make_served_version(
-            self.settings.published, version, schema, files.graph, rows, self.settings.policy, f"{where}/{GRAPH}"
+            self.settings.published,
+            version,
+            schema,
+            files.graph,
+            rows,
+            self.settings.policy,
+            f"{where}/{GRAPH}",
+            self.settings.paddle_feeds,
         )
         checked = check_scores(native, schema, files.samples, self.settings.verify, where)
         took_s = time.monotonic() - started

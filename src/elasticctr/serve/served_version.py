@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import importlib.util
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -29,6 +29,7 @@ from elasticctr.publish.serving_schema import SCHEMA, PooledSlot, SequenceSlot, 
 from elasticctr.publish.verification import GRAPH
 from elasticctr.serve.settings import PolicySettings
 
+ALL_DENSE = "dense_input"  # as Paddle Serving's clients call all dense values together
 INSTALL = "install it with: pip install 'elasticctr[serve]'"
 
 
@@ -95,10 +96,11 @@ def make_served_version(
     rows: Rows,
     policy: PolicySettings | None,
     where: str,
+    paddle_feeds: Mapping[str, str] | None = None,
 ) -> _native.ServedVersion:
-    """`where` names the graph in errors. Raises ConfigError (no ONNX Runtime), Corruption (parts that do not fit
-    together), NotFound and FailedPrecondition (rows that are not there, or of another shape)."""
-    plan = make_plan(schema, where)
+    """`where` names the graph in errors. Raises ConfigError (no ONNX Runtime, paddle_feeds of no slot), Corruption
+    (parts that do not fit together), NotFound and FailedPrecondition (rows that are not there, or of another shape)."""
+    plan = make_plan(schema, where, paddle_feeds or {})
     names = list(schema.tables)
     return _native.ServedVersion(
         model=model,
@@ -114,9 +116,10 @@ def make_served_version(
     )
 
 
-def make_plan(schema: ServingSchema, where: str) -> _native.ServePlan:
+def make_plan(schema: ServingSchema, where: str, paddle_feeds: Mapping[str, str] | None = None) -> _native.ServePlan:
     """What is to be done with a sample. Raises Corruption where the schema does not fit together."""
     samples = schema.samples
+    _check_feeds(paddle_feeds or {}, samples)
     tables = {name: number for number, name in enumerate(schema.tables)}
     slots: list[PooledSlot | SequenceSlot] = [*schema.pooled, *schema.sequences]
     used = {slot.number: slot for slot in slots if slot.table in tables}
@@ -132,9 +135,17 @@ def make_plan(schema: ServingSchema, where: str) -> _native.ServePlan:
             labels=list(schema.labels),
             pooled_width=schema.pooled_width,
             dense_width=schema.dense_width,
+            paddle_feeds=list((paddle_feeds or {}).items()),
         )
     except ConfigError as e:
         raise Corruption(f"{where}: {e}; publish it again") from None
+
+
+def _check_feeds(feeds: Mapping[str, str], schema: Schema) -> None:
+    names = {ALL_DENSE} | {slot.name for slot in schema.sparse} | {slot.name for slot in schema.dense}
+    for feed, slot in feeds.items():
+        if slot not in names:
+            raise ConfigError(f"paddle_feeds: {feed!r} is to feed {slot!r}, which is no slot of the model")
 
 
 def find_library() -> Path:

@@ -144,6 +144,9 @@ class ModelSettings(Settings):
     )
     sticky: str | None = Field(None, description="request field whose value decides the variant; default: chance")
     paddle_default: bool = Field(False, description="answers Paddle Serving calls that name no model")
+    paddle_feeds: dict[str, str] = Field(
+        {}, description="slots of tensors that Paddle Serving's clients call otherwise; `dense_input`: all dense ones"
+    )
 
     @property
     def published(self) -> str:

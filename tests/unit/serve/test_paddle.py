@@ -22,6 +22,7 @@ from tests.unit.serve.making import Made, make_graph, make_schema
 
 from elasticctr import _native
 from elasticctr.data.batch import Batch
+from elasticctr.errors import ConfigError
 from elasticctr.publish.samples import make_batch
 from elasticctr.publish.serving_schema import ServingSchema
 from elasticctr.serve.served_version import make_served_version
@@ -144,6 +145,13 @@ def test_other_data_types_and_profile(live: Live) -> None:
     assert np.abs(pairs[:, 1] - live.expected(batch)).max() <= 1e-6
     assert response.profile_server
     assert response.profile_time[0] <= response.profile_time[1]
+
+
+def test_feeds_of_settings_must_be_slots(live: Live) -> None:
+    with pytest.raises(ConfigError, match="'emb' is to feed 'nobody', which is no slot of the model"):
+        make_served_version(
+            "ctr", 7, live.schema, live.graph, live.made.local(), None, "graph", {"emb": "nobody", "x": "dense_input"}
+        )
 
 
 def test_text_is_hashed_where_the_schema_hashes(live: Live) -> None:
