@@ -36,7 +36,7 @@ from contenders.predict_servers import (
 )
 
 OURS = "elasticctr"
-CONNECTIONS = (1, 8, 32)
+CONNECTIONS = (4, 16, 64)
 TRY_S = 1.0
 CHECKED = 5  # requests of each size whose scores are compared
 TOLERANCE = 1e-5
@@ -73,8 +73,8 @@ class Contest:
             self.check(name, server)
             for size in SIZES:
                 if self.quick:
-                    self.connections[name, size] = 8
-                    best[size] = self.load.run(server, size, 8, 0, TRY_S).requests_s
+                    self.connections[name, size] = 16
+                    best[size] = self.load.run(server, size, 16, 0, TRY_S).requests_s
                     continue
                 speeds = {c: self.load.run(server, size, c, 0, TRY_S).requests_s for c in CONNECTIONS}
                 self.connections[name, size] = max(speeds, key=lambda c: speeds[c])
