@@ -17,8 +17,8 @@ struct Loop::Connection {
   std::unique_ptr<Session> session;
   const TlsContext* tls_context = nullptr;  // null: bytes are sent as they are
   std::unique_ptr<TlsStream> tls;           // from the first byte on
-  Buffer in;                       // what came and is not consumed; with TLS: decrypted
-  Buffer out;                      // what the socket did not take yet; with TLS: encrypted
+  Buffer in;                                // what came and is not consumed; with TLS: decrypted
+  Buffer out;                               // what the socket did not take yet; with TLS: encrypted
   size_t need = 0;
   size_t charged = 0;  // bytes counted in the budget
   uint64_t received_ns = 0;

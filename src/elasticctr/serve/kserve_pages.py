@@ -32,7 +32,8 @@ class KServePages:
     def _answer(self, method: str, parts: list[str], body: bytes) -> Response:
         is_index = parts == ["repository", "index"]
         if method not in (("GET", "HEAD", "POST") if is_index else ("GET", "HEAD")):
-            return Response(405, _error_body(f"this path does not take {method}"), headers=(("Allow", "GET, HEAD"),))
+            allowed = "GET, HEAD, POST" if is_index else "GET, HEAD"
+            return Response(405, _error_body(f"this path does not take {method}"), headers=(("Allow", allowed),))
         match parts:
             case [] | [""]:
                 return json_response(kserve.describe_server())

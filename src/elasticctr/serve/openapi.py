@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import html
 import json
+from collections.abc import Callable
 from functools import cache
 from typing import Any
 
@@ -176,22 +177,46 @@ def _kserve() -> dict[str, Any]:
         "/v2": read("kserve_server", "The server's name and extensions", "Description"),
         "/v2/health/live": read("kserve_live", "Whether the process works", "Description"),
         "/v2/health/ready": read("kserve_ready", "Whether every model has a version", "Description"),
-        "/v2/models/{model}": read("kserve_model", "Inputs and outputs of a model", "Description", _MODEL),
-        "/v2/models/{model}/ready": read("kserve_model_ready", "Whether it answers", "Description", _MODEL),
-        "/v2/models/{model}/infer": infer("kserve_infer", _MODEL),
-        "/v2/models/{model}/versions/{version}/infer": infer("kserve_infer_version", _MODEL, _VERSION),
+        "/v2/repository/index": {
+            **read("kserve_index", "All models", "List"),
+            "post": _operation(
+                "KServe",
+                "kserve_index_post",
+                "All models, or those that answer",
+                _json("List"),
+                body=_json("KServeIndex"),
+                needs_body=False,
+                errors=(503, 504),
+                error_schema="KServeError",
+            ),
+        },
+        "/v2/models/stats": read("kserve_stats", "What was counted", "Description"),
+        **_each("/v2/models/{model}", lambda name, *path: read(name, "Its inputs and outputs", "Description", *path)),
+        **_each("/v2/models/{model}/ready", lambda name, *path: read(name, "Whether it answers", "Description", *path)),
+        **_each("/v2/models/{model}/config", lambda name, *path: read(name, "As Triton says", "Description", *path)),
+        **_each("/v2/models/{model}/stats", lambda name, *path: read(name, "What was counted", "Description", *path)),
+        **_each("/v2/models/{model}/infer", infer),
+    }
+
+
+def _each(path: str, make: Callable[..., dict[str, Any]]) -> dict[str, Any]:
+    """A path of a model, and the same of one of its versions."""
+    name = "kserve_model_" + path.rpartition("}")[2].removeprefix("/")
+    return {
+        path: make(name.rstrip("_"), _MODEL),
+        path.replace("{model}", "{model}/versions/{version}"): make(name.rstrip("_") + "_version", _MODEL, _VERSION),
     }
 
 
 def _paddle() -> dict[str, Any]:
-    def call(name: str, summary: str) -> dict[str, Any]:
+    def call(name: str, summary: str, *path: dict[str, Any]) -> dict[str, Any]:
         operation = _operation(
             "Paddle Serving",
             name,
             summary,
             _json("Description"),
             body=_json("PaddleRequest"),
-            parameters=tuple(_HEADERS),
+            parameters=(*path, *_HEADERS),
             errors=(404, 412, 429, 500, 503, 504),
             error_schema="PaddleError",
         )
@@ -200,6 +225,8 @@ def _paddle() -> dict[str, Any]:
     return {
         "/GeneralModelService/inference": call("paddle_inference", "The general model service"),
         "/rec/prediction": call("paddle_prediction", "The web service"),
+        "/{model}/GeneralModelService/inference": call("paddle_inference_model", "The same, of one model", _MODEL),
+        "/{model}/prediction": call("paddle_prediction_model", "The same, of one model", _MODEL),
     }
 
 

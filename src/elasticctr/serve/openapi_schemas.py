@@ -157,6 +157,8 @@ SCHEMAS: dict[str, Any] = {
         "properties": {"ready": _TRUTH, "models": _list(_ref("ModelStatus"))},
         "required": ["ready", "models"],
     },
+    "List": {"type": "array", "items": {"type": "object"}},
+    "KServeIndex": {"type": "object", "properties": {"ready": _TRUTH}},
     "KServeTensor": {
         "type": "object",
         "properties": {"name": _TEXT, "shape": _list(_COUNT), "datatype": _TEXT, "data": {"type": "array"}},

@@ -14,7 +14,7 @@ from elasticctr import errors
 from elasticctr.serve.control import Control, Response, error_response, json_response
 from elasticctr.serve.openapi import describe, render_page
 
-STATUS = {"name": "ctr", "live": 7, "ready": [{"version": 7}]}
+STATUS = {"name": "ctr", "live": 7, "ready": [{"version": 7}], "variants": []}
 
 
 @pytest.fixture

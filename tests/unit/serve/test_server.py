@@ -285,3 +285,16 @@ def test_stopping_answers_what_arrived_and_says_goodbye(tmp_path: Path) -> None:
         for thread in threads:
             thread.join()
     assert set(outcomes) == {"200"}
+
+
+def test_every_path_of_the_description_is_answered(live: Live) -> None:
+    for path, methods in live.get("/openapi.json").json()["paths"].items():
+        real = path.replace("{model}", "ctr").replace("{version}", "7")
+        for method, operation in methods.items():
+            answer = live.client.request(method, real, content=b"{}" if method == "post" else None)
+            assert str(answer.status_code) in operation["responses"], (method, real, answer.text)
+            assert answer.status_code != 404
+            content = operation["responses"][str(answer.status_code)]["content"]
+            assert answer.headers["content-type"].partition(";")[0] in content
+        refused = live.client.request("PATCH", real)
+        assert refused.status_code == 405 and refused.headers["allow"], real
