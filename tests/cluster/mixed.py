@@ -66,6 +66,23 @@ class Mixed:
             raise self._errors[0]
         return self.seen
 
+    def volley(self, rounds: int, connections: int = 24) -> None:
+        """Good and bad requests on many connections at the same moment, so that they share micro-batches."""
+        pick = random.Random(0)
+        sockets = [socket.create_connection(("127.0.0.1", self._port), timeout=30) for _ in range(connections)]
+        files = [one.makefile("rb") for one in sockets]
+        try:
+            for _ in range(rounds):
+                exchanges = pick.choices(self._http, k=connections)
+                for one, exchange in zip(sockets, exchanges, strict=True):
+                    one.sendall(exchange.data)
+                for file, exchange in zip(files, exchanges, strict=True):
+                    _, status, body = _read_http(file)
+                    exchange.judge(status, body)
+        finally:
+            for closing in (*files, *sockets):
+                closing.close()
+
     # What is sent
 
     def _add_good(self, samples: Sequence[Sample]) -> None:

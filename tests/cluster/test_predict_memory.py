@@ -58,8 +58,11 @@ def _run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, warm: int, count: int,
         assert after - before <= bound_mib, (
             f"{before:.1f} MiB after {warm:,} requests, {after:.1f} after {count:,} more"
         )
-        batches = _metric(predictor.port, "serve_batches_total")
-        assert _metric(predictor.port, "serve_batch_requests_total") > 1.2 * batches
+        names = ("serve_batches_total", "serve_batch_requests_total")
+        alone = [_metric(predictor.port, name) for name in names]
+        mixed.volley(40)
+        batches, requests = (_metric(predictor.port, name) - was for name, was in zip(names, alone, strict=True))
+        assert requests > 1.2 * batches, "good and bad requests never met in a micro-batch"
         predictor.process.check_running()
         predictor.process.stop()
         _replay(scored, tmp_path / "log", seen)
