@@ -33,16 +33,19 @@ void Samples::Reset(const Plan* plan) {
   const std::vector<SparseSpec>& slots = plan->spec.sparse;
   if (slots.size() != columns_.size()) {
     columns_.resize(slots.size());
+    given_.resize(slots.size());
     capacity_ = 0;
   }
   for (size_t i = 0; i < slots.size(); ++i) {
     Column& column = columns_[i];
     column.max_values = slots[i].max_values;
     column.keep_last = slots[i].keep_last;
-    column.is_given = false;
+    column.hash_seed = plan->hash_seeds[i];
+    column.hashes_text = slots[i].hashed || plan->sparse[i].is_typed;
     column.next = column.begin;
     StartBag(&column);
   }
+  ForgetGiven();
   dense_offsets_.clear();
   uint32_t offset = 0;
   for (const DenseSpec& slot : plan->spec.dense) {
@@ -62,6 +65,7 @@ void Samples::Reset(const Plan* plan) {
 void Samples::BeginRequest() {
   first_sample_ = size_;
   has_shared_ = false;
+  shared_bags_.assign(columns_.size(), Bag{});
   shared_dense_.assign(dense_dim_, 0.0f);
   open_ = Open::kShared;
 }
@@ -77,7 +81,7 @@ void Samples::EndRequest() {
   CloseBags();
   NoteFirstValues(requests_.size() + 1);
   uint32_t* count = shared_counts_.data() + requests_.size() * columns_.size();
-  for (const Column& column : columns_) *count++ = has_shared_ ? column.shared.count : 0;
+  for (const Bag& bag : shared_bags_) *count++ = bag.count;
   requests_.push_back({first_sample_, size_ - first_sample_});
 }
 
@@ -85,9 +89,9 @@ void Samples::DropRequest() {
   const uint32_t* first = first_values(requests_.size());
   for (size_t i = 0; i < columns_.size(); ++i) {
     columns_[i].next = columns_[i].begin + first[i];
-    columns_[i].is_given = false;
     StartBag(&columns_[i]);
   }
+  ForgetGiven();
   size_ = first_sample_;
   open_ = Open::kNothing;
 }
@@ -104,8 +108,11 @@ size_t Samples::request_values() const {
 void Samples::AddText(uint32_t slot, std::string_view value) {
   GiveSlot(slot);
   if (value.empty()) return;
-  if (plan_->spec.sparse[slot].hashed || plan_->sparse[slot].is_typed)
-    return AddFeasign(slot, FeatureHash(value, plan_->hash_seeds[slot]));
+  const Column& column = columns_[slot];
+  if (column.hashes_text && value.size() == 8) {  // as most hashed values of logs are
+    return AddFeasign(slot, FeatureHash8(DecodeFixed64(value.data()), column.hash_seed));
+  }
+  if (column.hashes_text) return AddFeasign(slot, FeatureHash(value, plan_->hash_seeds[slot]));
   uint64_t feasign;
   const char* end = value.data() + value.size();
   const auto [after, error] = std::from_chars(value.data(), end, feasign);
@@ -167,7 +174,7 @@ void Samples::AddLines(TextFormat format, std::string_view text) {
     uint32_t first = 0;
     for (size_t row = 0; row < rows; ++row, bag += slots) {
       const auto end = static_cast<uint32_t>(ends[row]);
-      *bag = has_shared_ && end == first ? column.shared : Bag{base + first, end - first};
+      *bag = has_shared_ && end == first ? shared_bags_[slot] : Bag{base + first, end - first};
       first = end;
     }
     column.next = column.start + count;
@@ -249,28 +256,34 @@ void Samples::StartBag(Column* column) {
   column->stop = column->start + (column->keep_last || room <= column->max_values ? room : column->max_values);
 }
 
+void Samples::ForgetGiven() {
+  for (Column& column : columns_) column.is_given = false;
+  given_count_ = 0;
+}
+
 // Ends the sample or the shared part under way.
 void Samples::CloseBags() {
   if (open_ == Open::kNothing) return;
   const bool is_shared = open_ == Open::kShared;
-  Bag* bag = is_shared ? nullptr : bags_.data() + size_ * columns_.size();
-  for (Column& column : columns_) {
+  Bag* bags = shared_bags_.data();
+  if (!is_shared) {
+    bags = bags_.data() + size_ * columns_.size();
+    std::copy_n(shared_bags_.data(), columns_.size(), bags);
+  }
+  for (size_t i = 0; i < given_count_; ++i) {
+    Column& column = columns_[given_[i]];
     auto count = static_cast<uint32_t>(column.next - column.start);
     if (count > column.max_values) [[unlikely]] {  // the last are kept
       std::memmove(column.start, column.next - column.max_values, column.max_values * sizeof(uint64_t));
       count = column.max_values;
       column.next = column.start + count;
     }
-    const Bag own{static_cast<uint32_t>(column.start - column.begin), count};
-    if (is_shared) {
-      column.shared = own;
-      has_shared_ |= count > 0;
-    } else {
-      *bag++ = has_shared_ && count == 0 && !column.is_given ? column.shared : own;
-    }
+    bags[given_[i]] = {static_cast<uint32_t>(column.start - column.begin), count};
+    has_shared_ |= is_shared && count > 0;
     column.is_given = false;
     StartBag(&column);
   }
+  given_count_ = 0;
   size_ += !is_shared;
   open_ = Open::kNothing;
 }

@@ -43,10 +43,13 @@ class Samples {
     if (column.next == column.stop) [[unlikely]] {
       if (!MakeRoom(&column)) return;
     }
+    if (!column.is_given) Give(slot);
     *column.next++ = feasign;
   }
   // The slot is given, even if no value follows: an empty one replaces the shared one too.
-  void GiveSlot(uint32_t slot) { columns_[slot].is_given = true; }
+  void GiveSlot(uint32_t slot) {
+    if (!columns_[slot].is_given) Give(slot);
+  }
   // After transforms; what is not set is the shared value, or 0. Throws DataError for a value that is not finite or
   // beyond the slot's dimensions. REQUIRES: a sample that sets one dimension of a slot sets all.
   void SetDense(uint32_t slot, uint32_t i, float value);
@@ -106,7 +109,8 @@ class Samples {
     uint64_t* begin = nullptr;
     size_t capacity = 0;
     uint32_t max_values = 0;
-    Bag shared{};
+    uint64_t hash_seed = 0;
+    bool hashes_text = false;
     bool keep_last = false;
     bool is_given = false;
     std::unique_ptr<uint64_t[]> memory;
@@ -118,6 +122,11 @@ class Samples {
   };
   enum class Open : uint8_t { kNothing, kShared, kSample };
 
+  void Give(uint32_t slot) {
+    columns_[slot].is_given = true;
+    given_[given_count_++] = slot;
+  }
+  void ForgetGiven();
   bool MakeRoom(Column* column);
   static void Reserve(Column* column, size_t count);
   static void StartBag(Column* column);
@@ -129,6 +138,10 @@ class Samples {
 
   const Plan* plan_ = nullptr;
   std::vector<Column> columns_;
+  // Slots with something in the sample or shared part under way: the only ones to look at when it ends.
+  std::vector<uint32_t> given_;
+  size_t given_count_ = 0;
+  std::vector<Bag> shared_bags_;  // of the request under way
   size_t size_ = 0;
   size_t first_sample_ = 0;  // of the request under way
   Open open_ = Open::kNothing;
