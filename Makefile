@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 SHELL  := /bin/bash
 SOURCES := $(shell find native CMakeLists.txt pyproject.toml constraints.txt -type f)
-BENCHMARKS := parse table tower train cube cube_build cube_swap
+BENCHMARKS := parse table tower train cube cube_build cube_swap predict predict_swap predict_overload predict_parity
 CPP     := $(shell find native -name '*.h' -o -name '*.cc')
 
 .DEFAULT_GOAL := help
@@ -57,7 +57,7 @@ bench: build  ## every benchmark against its peers (an hour); BENCH=--quick for 
 	    $(BIN)/python benchmarks/$$name.py $(BENCH) | tee .bench/results/$$name.txt || exit 1; done
 	$(BIN)/python benchmarks/report.py $(foreach name,$(BENCHMARKS),.bench/results/$(name).txt)
 
-demo: build  ## a log, two models, a published version, 2 x 2 cube servers, a delta under load, a rollback
+demo: build  ## a log, two models, a published version, 2 x 2 cube servers, a prediction server, deltas under load
 	$(BIN)/elasticctr demo
 
 clean:  ## remove everything the other targets made

@@ -1,13 +1,12 @@
 // Plain JSON: what requests become, what is refused and how, what answers look like; and seeded mutations of requests,
 // which must be read or refused, nothing else. Run under the sanitizers.
-#include "serve/codec_json.h"
-
 #include <boost/json.hpp>
 #include <cmath>
 #include <cstring>
 #include <limits>
 #include <random>
 
+#include "serve/codec_json.h"
 #include "serve/http_status.h"
 #include "tests/check.h"
 #include "util/hash.h"
