@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <exception>
 
 #include "net/loop_connection.h"
@@ -108,6 +109,9 @@ void Loop::Run() {
     }
     if ((has_deadlines_ || is_draining_) && now_ns_ - swept_ns_ >= (is_draining_ ? kSecondNs / 20 : kSecondNs)) Sweep();
     if (is_draining_ && connections_.load(std::memory_order_relaxed) == 0) break;
+    if (const uint32_t us = application_->pause_us(index_)) {
+      std::this_thread::sleep_for(std::chrono::microseconds(us));
+    }
   }
   for (auto& c : slots_) {
     if (c != nullptr) Close(*c);

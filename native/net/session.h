@@ -76,6 +76,9 @@ class Application {
   virtual void OnWake(size_t loop) = 0;
   // On a loop's own thread: answers to what was read at received_ns have just gone to the system.
   virtual void OnAnswered(size_t loop, uint64_t received_ns) = 0;
+  // On a loop's own thread: microseconds to leave sockets alone before the next round, so that a loop which only
+  // refuses takes what comes in fewer, larger rounds and leaves the cores to those who answer.
+  virtual uint32_t pause_us(size_t) { return 0; }
   // Seconds a connection may stay open without having sent anything; 0: for ever.
   virtual uint32_t silent_limit_s() const = 0;
 };

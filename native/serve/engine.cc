@@ -52,8 +52,11 @@ struct Engine::Impl {
   bool TakeNext(Job* job, uint64_t until_ns);
   void Push(Job&& job);  // if it throws, the job is still there
   void Pop(Job* job);
-  // A batch of this cost took so long. REQUIRES: mutex held.
-  void Learn(uint64_t cost, uint64_t took_ns);
+  // A batch of so many requests of this cost took so long. REQUIRES: mutex held.
+  void Learn(size_t requests, uint64_t cost, uint64_t took_ns);
+  // How long a worker would need for what is queued: by its number or by its bytes, whichever says less. After many
+  // small requests a byte looks dear, after large ones a request does. REQUIRES: mutex held.
+  double QueuedWorkNs() const;
 
   const EngineOptions options;
   EngineStats stats;
@@ -69,6 +72,7 @@ struct Engine::Impl {
   std::deque<Job> queue;
   uint64_t queued_cost = 0;
   double ns_per_cost = 0;  // of one worker
+  double ns_per_request = 0;
   size_t idle = 0;
   size_t busy = 0;
   bool is_stopping = false;  // nothing more is taken in
@@ -85,7 +89,7 @@ const char* Engine::Impl::WhyNot(uint64_t now, uint64_t deadline_ns) {
     const uint64_t waited = now > queue.front().queued_ns ? now - queue.front().queued_ns : 0;
     // By the time the oldest one has waited too long, as much again and more has come in behind it: what is queued must
     // also be work for no longer than that.
-    const double work = static_cast<double>(queued_cost) * ns_per_cost / static_cast<double>(worker_count);
+    const double work = QueuedWorkNs() / static_cast<double>(worker_count);
     const uint64_t wait = std::max(waited, static_cast<uint64_t>(work));
     if (wait > uint64_t{options.queue_ms} * 1'000'000) return "requests are waiting too long";
     if (now + wait > deadline_ns) return "requests are waiting longer than this one can";
@@ -119,11 +123,17 @@ void Engine::Impl::Push(Job&& job) {
   queued_cost += cost;
 }
 
-void Engine::Impl::Learn(uint64_t cost, uint64_t took_ns) {
-  double measured = static_cast<double>(took_ns) / static_cast<double>(cost);
-  if (ns_per_cost == 0) ns_per_cost = measured;
-  measured = std::min(measured, kSurprise * ns_per_cost);
-  ns_per_cost += kNewest * (measured - ns_per_cost);
+void Engine::Impl::Learn(size_t requests, uint64_t cost, uint64_t took_ns) {
+  const auto learn = [](double measured, double* known) {
+    if (*known == 0) *known = measured;
+    *known += kNewest * (std::min(measured, kSurprise * *known) - *known);
+  };
+  learn(static_cast<double>(took_ns) / static_cast<double>(cost), &ns_per_cost);
+  learn(static_cast<double>(took_ns) / static_cast<double>(requests), &ns_per_request);
+}
+
+double Engine::Impl::QueuedWorkNs() const {
+  return std::min(static_cast<double>(queued_cost) * ns_per_cost, static_cast<double>(queue.size()) * ns_per_request);
 }
 
 void Engine::Impl::Pop(Job* job) {
@@ -170,15 +180,16 @@ void Engine::Impl::Work(size_t number) {
     }
     const uint64_t began_ns = net::NowNs();
     uint64_t cost = CostOf(job);
+    size_t taken = 1;
     batch.Add(std::move(job));
-    for (size_t taken = 1; batch.samples() < options.batch_samples && (taken < share || until_ns > 0); ++taken) {
+    for (; batch.samples() < options.batch_samples && (taken < share || until_ns > 0); ++taken) {
       if (!TakeNext(&job, taken < share ? 0 : until_ns)) break;
       cost += CostOf(job);
       batch.Add(std::move(job));
     }
     batch.Finish();
     const std::lock_guard lock(mutex);
-    Learn(cost, net::NowNs() - began_ns);
+    Learn(taken, cost, net::NowNs() - began_ns);
     --busy;
   }
 }

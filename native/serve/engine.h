@@ -22,8 +22,8 @@
 namespace elasticctr::serve {
 
 struct EngineOptions {
-  size_t workers = 0;           // 0: one per core
-  size_t batch_samples = 1024;  // a micro-batch takes no further request beyond so many
+  size_t workers = 0;          // 0: one per core
+  size_t batch_samples = 256;  // a micro-batch takes no further request beyond so many
   uint32_t batch_wait_us = 0;
   size_t queue_requests = 10'000;
   uint32_t queue_ms = 100;  // a request is refused when the oldest one waits longer, or what waits is work for longer

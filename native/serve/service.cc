@@ -4,6 +4,7 @@
 #include <chrono>
 #include <future>
 #include <thread>
+#include <utility>
 
 #include "net/socket.h"
 #include "serve/metrics_text.h"
@@ -14,6 +15,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 constexpr auto kPoll = std::chrono::milliseconds(5);
+constexpr uint32_t kOverloadPauseUs = 1000;
 
 std::shared_ptr<VariantStats> FindStats(const Models& models, const std::string& name, const Variant& wanted) {
   for (const Model& model : models.all()) {
@@ -31,6 +33,7 @@ Service::Service(const ServiceOptions& options)
     : options_(options),
       secret_(options.token),
       started_ns_(net::NowNs()),
+      refusals_seen_(std::max<size_t>(options.net.threads, 1)),
       server_(std::make_unique<net::Server>(options.net, this)),
       engine_(options.engine),
       control_(options.control, [this](net::ConnectionId id, std::string bytes, bool close) {
@@ -103,6 +106,11 @@ void Service::SetExtraMetrics(std::string text) {
 void Service::SetReady(bool is_ready, std::string why) {
   std::lock_guard lock(mutex_);
   not_ready_ = is_ready ? "" : why.empty() ? "not ready" : std::move(why);
+}
+
+uint32_t Service::pause_us(size_t loop) {
+  const uint64_t refused = engine_.stats().refused_full.load(std::memory_order_relaxed);
+  return std::exchange(refusals_seen_[loop], refused) == refused ? 0 : kOverloadPauseUs;
 }
 
 std::string Service::NotReady() const {

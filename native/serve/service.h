@@ -65,6 +65,7 @@ class Service : public net::Application {
   std::unique_ptr<net::Session> Open(net::Protocol protocol, net::ConnectionId id, int fd) override;
   void OnWake(size_t) override {}
   void OnAnswered(size_t, uint64_t) override {}
+  uint32_t pause_us(size_t loop) override;
   uint32_t silent_limit_s() const override { return 30; }
 
  private:
@@ -74,6 +75,7 @@ class Service : public net::Application {
   const Secret secret_;
   const uint64_t started_ns_;
   std::atomic<bool> is_draining_{false};
+  std::vector<uint64_t> refusals_seen_;  // by loop; touched by its thread alone
   SessionStats session_stats_;
   ProtocolStats protocol_stats_;
   HttpContext http_;

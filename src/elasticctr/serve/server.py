@@ -47,7 +47,7 @@ class ServerOptions:
     body_mib: float = 8
     samples: int = 10_000
     values: int = 1_000_000
-    batch_samples: int = 1024
+    batch_samples: int = 256
     batch_wait_us: int = 0
     queue_requests: int = 10_000
     queue_ms: int = 100

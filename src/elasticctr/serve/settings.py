@@ -42,7 +42,7 @@ class LimitSettings(Settings):
     queue_ms: int = Field(100, ge=1, le=60_000, description="requests are refused when the oldest one waits longer")
     queue_requests: int = Field(10_000, ge=1, le=1_000_000, description="most requests that wait")
     timeout_ms: int = Field(1000, ge=1, le=600_000, description="of a request that names no deadline")
-    batch_samples: int = Field(1024, ge=1, le=1_000_000, description="a micro-batch takes no further request beyond")
+    batch_samples: int = Field(256, ge=1, le=1_000_000, description="a micro-batch takes no further request beyond")
     batch_wait_us: int = Field(0, ge=0, le=1_000_000, description="how long an idle worker waits for company")
     max_connections: int = Field(20_000, ge=1, le=1_000_000, description="connections above this are closed at once")
     request_timeout_s: int = Field(
