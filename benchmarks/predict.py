@@ -1,7 +1,7 @@
 """`elasticctr serve` against what users would pick: the same graph in ONNX Runtime and the same rows in Redis behind
 FastAPI, BentoML and Ray Serve; and against ONNX Runtime alone on ready-made inputs (the limit).
 
-The seeds' Wide & Deep with a million rows (contenders/predict_data.py), 1, 10, 100 and 500 candidates per request, the
+PaddleRec's Wide & Deep with a million rows (contenders/predict_data.py), 1, 10, 100 and 500 candidates per request, the
 same bodies for all. A server and everything it needs, Redis too, has core 0; the load generator
 (contenders/http_load.cc) has core 1. Only one server runs at a time. Peers run in the better of two variants each, and
 everybody with the number of connections that suits it, chosen by a first try. Closed loop: as many requests as are

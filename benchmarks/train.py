@@ -1,4 +1,4 @@
-"""How fast the seeds' Wide&Deep trains here: ours, the limit of the hardware, and the peers, side by side.
+"""How fast PaddleRec's Wide & Deep trains here: ours, the limit of the hardware, and the peers, side by side.
 
 Every contender is a process of its own that waits until it is its turn to train for some seconds; rounds of turns
 follow each other, so that a slow minute of the machine is everybody's. What is compared is in `contenders/roster.py`,

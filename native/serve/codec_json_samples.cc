@@ -71,16 +71,23 @@ void JsonSampleReader::AddLines(std::string_view text, TextFormat format) {
 
 void JsonSampleReader::ReadSample(JsonReader* reader) {
   ++sample_;
-  std::string_view key;
   reader->BeginObject();
-  for (size_t position = 0; reader->NextKey(&key); ++position) {
-    const Known& known = Find(key, position);
+  for (size_t position = 0;; ++position) {
+    Known* same = position < order_.size() && reader->TakeSameKey(order_[position].text) ? &order_[position] : nullptr;
+    if (same == nullptr) [[unlikely]] {
+      const char* start = reader->place();
+      std::string_view key;
+      if (!reader->NextKey(&key)) return;
+      same = &Find(key, position);
+      same->text = reader->TextFrom(start);
+    }
+    const Known& known = *same;
     if (known.is_unknown) {
       reader->Skip();
       continue;
     }
     uint32_t& seen = seen_[known.index + (known.is_dense ? plan_.spec.sparse.size() : 0)];
-    if (seen == sample_) Refuse("slot \"" + Cut(key) + "\" is there twice in a sample");
+    if (seen == sample_) Refuse("slot \"" + Cut(known.key) + "\" is there twice in a sample");
     seen = sample_;
     if (known.is_dense) {
       ReadDense(reader, known.index);
@@ -90,7 +97,7 @@ void JsonSampleReader::ReadSample(JsonReader* reader) {
   }
 }
 
-const JsonSampleReader::Known& JsonSampleReader::Find(std::string_view key, size_t position) {
+JsonSampleReader::Known& JsonSampleReader::Find(std::string_view key, size_t position) {
   if (position < order_.size() && order_[position].key == key) [[likely]] {
     return order_[position];
   }
@@ -113,6 +120,10 @@ const JsonSampleReader::Known& JsonSampleReader::Find(std::string_view key, size
 }
 
 void JsonSampleReader::ReadSparse(JsonReader* reader, uint32_t slot) {
+  if (reader->IsAtString() && !options_.values_are_feasigns) [[likely]] {
+    CountValue();
+    return samples_->AddText(slot, reader->String());
+  }
   JsonReader::Kind kind = reader->Peek();
   if (kind == JsonReader::Kind::kArray) {
     samples_->GiveSlot(slot);

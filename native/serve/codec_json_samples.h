@@ -30,13 +30,14 @@ class JsonSampleReader {
   // A key of samples, and what it stands for.
   struct Known {
     std::string key;
+    std::string text;  // of the key as it stands there, with comma and colon
     bool is_dense;
     bool is_unknown;
     uint32_t index;
   };
 
   void ReadSample(JsonReader* reader);
-  const Known& Find(std::string_view key, size_t position);
+  Known& Find(std::string_view key, size_t position);
   void ReadSparse(JsonReader* reader, uint32_t slot);
   void ReadSparseValue(JsonReader* reader, uint32_t slot);
   void ReadDense(JsonReader* reader, uint32_t slot);

@@ -15,6 +15,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <deque>
 #include <string>
 #include <string_view>
@@ -35,6 +36,20 @@ class JsonReader {
   void BeginObject();
   // False: the object has ended. Otherwise the key's value comes next.
   bool NextKey(std::string_view* key);
+  // Where the reader is, and the text from there to a later place: between two calls of NextKey, or of BeginObject and
+  // NextKey, the text of a whole key with its comma and colon.
+  const char* place() const { return at_; }
+  std::string_view TextFrom(const char* place) const { return {place, static_cast<size_t>(at_ - place)}; }
+  // Goes past the next key if it stands there letter by letter as `text`, which TextFrom gave for a key at the same
+  // place (first or not) of a like object. False: nothing happened; ask NextKey.
+  bool TakeSameKey(std::string_view text) {
+    if (static_cast<size_t>(end_ - at_) < text.size() || std::memcmp(at_, text.data(), text.size()) != 0) return false;
+    at_ += text.size();
+    is_first_ = false;
+    return true;
+  }
+  // Whether a string begins right here.
+  bool IsAtString() const { return at_ != end_ && *at_ == '"'; }
   void BeginArray();
   // False: the array has ended. Otherwise an element comes next.
   bool NextElement();
