@@ -42,7 +42,7 @@ docs: build  ## write the generated pages (CLI and configuration reference) anew
 	$(BIN)/python tools/docs.py
 
 test: check  ## check, then every test that is quick enough for each commit
-	$(BIN)/pytest -q -m 'not slow'
+	$(BIN)/pytest -q -n auto --dist loadfile -m 'not slow'
 
 test-native: build  ## native tests and fuzzers under ASan+UBSan, then TSan
 	tools/native_tests.sh address,undefined
