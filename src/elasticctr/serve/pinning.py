@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 from elasticctr.errors import ElasticCTRError
 from elasticctr.obs import console
+from elasticctr.publish.donefile import DONEFILE
 from elasticctr.publish.repository import Repository
 from elasticctr.serve.settings import ModelSettings
 
@@ -32,6 +33,9 @@ class Pin:
         if not wanted or (wanted == self._pinned and now_s - self._renewed_s < self._settings.pin_s / 3):
             return
         try:
+            # Writing makes directories: a repository that is away must not find one in its place when it comes back.
+            if not self._repository.store.exists(f"{self._settings.published}/{DONEFILE}"):
+                return
             self._repository.pin(self._settings.published, self.name, wanted, self._settings.pin_s)
         except (ElasticCTRError, OSError) as e:
             if not self._has_told:
