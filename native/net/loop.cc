@@ -153,7 +153,7 @@ void Loop::TakeInbox() {
       if (c == nullptr || c->is_lingering) continue;
       if ((c->interest & EPOLLIN) != 0 && !c->is_waiting) Receive(*c);
       c = slots_[i].get();
-      if (c != nullptr && !c->is_lingering && c->in.empty() && c->out.empty() && !c->is_busy()) Linger(*c);
+      if (c != nullptr && !c->is_lingering && c->out.empty() && IsAnswered(*c)) Linger(*c);
     }
   }
 }

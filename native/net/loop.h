@@ -79,6 +79,7 @@ class Loop {
   bool FlushPending(Connection& c);
   // `more`: the next completion is for the same connection.
   void Finish(Connection& c, const Completion& completion, bool more);
+  bool IsAnswered(const Connection& c) const;
   void Linger(Connection& c);
   void SetInterest(Connection& c);
   void SetInterest(Connection& c, uint32_t wanted);

@@ -1,4 +1,5 @@
 // What a loop does with the bytes of its connections.
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 
 #include <algorithm>
@@ -115,7 +116,7 @@ void Loop::Settle(Connection& c, const Step& step, bool moved_on) {
   budget_->Move(c.charged, c.in.size() + c.out.size());
   c.charged = c.in.size() + c.out.size();
   if (is_half && !budget_->HasRoomFor(0)) return Close(c);
-  if (c.out.empty() && (c.is_closing || (is_draining_ && c.in.empty() && !c.is_busy()))) return Linger(c);
+  if (c.out.empty() && (c.is_closing || (is_draining_ && IsAnswered(c)))) return Linger(c);
   if (c.stalled_ns != 0 || c.session == nullptr || c.session->idle_limit_s() != 0) has_deadlines_ = true;
   SetInterest(c);
 }
@@ -199,6 +200,12 @@ void Loop::Linger(Connection& c) {
   has_deadlines_ = true;
   ::shutdown(c.fd.get(), SHUT_WR);
   SetInterest(c);
+}
+
+// Whether all that has arrived is answered, what still waits in the socket too.
+bool Loop::IsAnswered(const Connection& c) const {
+  int unread = 0;
+  return c.in.empty() && !c.is_busy() && (::ioctl(c.fd.get(), FIONREAD, &unread) != 0 || unread == 0);
 }
 
 void Loop::SetInterest(Connection& c) {

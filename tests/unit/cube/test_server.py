@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
 import time
@@ -258,6 +259,20 @@ def test_sigterm_finishes_what_arrived(own_server: ServerProcess) -> None:
     for _ in range(50):
         np.testing.assert_array_equal(wire.receive().rows()[0], rows_of(1, FEASIGNS[:1000]))
     assert wire.is_closed()
+
+
+def test_sigterm_finishes_what_waits_in_the_socket(own_server: ServerProcess) -> None:
+    wire = own_server.wire()
+    wire.ask(PING)
+    own_server.process.send_signal(signal.SIGSTOP)
+    for _ in range(50):
+        wire.send(LOOKUP, FEASIGNS[:1000].tobytes(), table="ctr/embedding")
+    own_server.process.send_signal(signal.SIGTERM)
+    own_server.process.send_signal(signal.SIGCONT)
+    for _ in range(50):
+        np.testing.assert_array_equal(wire.receive().rows()[0], rows_of(1, FEASIGNS[:1000]))
+    status, _ = own_server.stop()
+    assert status == 0
 
 
 def test_an_idle_server_burns_no_cpu(server: ServerProcess) -> None:
