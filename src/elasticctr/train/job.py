@@ -24,6 +24,7 @@ from elasticctr.table.settings import (
     UniformSettings,
     ZerosSettings,
 )
+from elasticctr.train.cluster_settings import ClusterSettings
 
 
 class JobData(Settings):
@@ -138,6 +139,7 @@ class Job(Settings):
     dense: DenseSettings = Field(DenseSettings(), description="optimizer of the dense parameters")
     loss: LossSettings = Field(LossSettings(), description="what training makes small")
     train: TrainSettings = Field(TrainSettings(), description="the course of training")
+    cluster: ClusterSettings | None = Field(None, description="train with several processes; default: in one")
     publish: PublishSettings | None = Field(None, description="where versions go while training; default: nowhere")
 
     model_config = Settings.model_config | {"populate_by_name": True}

@@ -1,0 +1,52 @@
+// A part of the dense vector with its optimizer: SGD, Adam, AdamW and Adagrad by torch's formulas, all floats alike.
+// Not synchronised: its shard's lock holds for it.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace elasticctr::ps {
+
+enum class DenseOptimizerKind : uint8_t { kSgd = 0, kAdam = 1, kAdamW = 2, kAdagrad = 3 };
+
+struct DenseOptimizerSettings {
+  DenseOptimizerKind kind = DenseOptimizerKind::kAdam;
+  float learning_rate = 1e-3f;
+  float weight_decay = 0.0f;
+  float clip_norm = 0.0f;  // 0: none. REQUIRES: the part is the whole vector
+  float beta1 = 0.9f;
+  float beta2 = 0.999f;
+  float epsilon = 1e-8f;  // Adagrad: 1e-10
+};
+
+class DensePart {
+ public:
+  DensePart(const DenseOptimizerSettings& settings, size_t floats);
+
+  size_t size() const { return values_.size(); }
+  bool has_values() const { return version_ != 0; }
+  uint64_t version() const { return version_; }  // moves with every change
+  std::span<const float> values() const { return values_; }
+  uint64_t steps() const { return steps_; }
+
+  void Set(std::span<const float> values);
+  void Step(std::span<const float> gradient, float rate_scale);
+  void Add(std::span<const float> delta);
+
+  // Optimizer state: `state_floats()` per value, one array after the other, as dense.bin holds them
+  // (docs/formats/checkpoint.md): Adam: first moments, second moments; Adagrad: sums.
+  size_t state_arrays() const;
+  std::span<const float> state(size_t array) const;
+  void Restore(std::span<const float> values, const std::vector<std::vector<float>>& state, uint64_t steps);
+
+ private:
+  DenseOptimizerSettings settings_;
+  std::vector<float> values_;
+  std::vector<std::vector<float>> state_;
+  uint64_t steps_ = 0;
+  uint64_t version_ = 0;
+};
+
+}  // namespace elasticctr::ps

@@ -1,0 +1,32 @@
+// What a trainer does with rows that live elsewhere: pools fetched rows into a model's inputs and sums its gradients
+// per feasign, by the kernels of Table::Pull and Table::Push, so that a remote step is a local one.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "table/buffer.h"
+#include "table/layout.h"
+#include "table/lookup.h"
+#include "table/table.h"
+
+namespace elasticctr {
+
+// `rows` are [distinct, width]: the weights of all segments of each distinct feasign of the lookup, zeros where it has
+// no row. Writes what Table::Pull would.
+void PoolRows(const Lookup& lookup, const Layout& layout, const float* rows, size_t width,
+              const std::vector<Target>& targets);
+
+struct SummedGradients {
+  Buffer<float> gradients;      // [distinct, width]
+  Buffer<float> shows, clicks;  // [distinct]
+  Buffer<uint64_t> masks;       // [distinct], bit i: segment i had a gradient; unused if the layout is complete
+  bool has_masks = false;
+  bool is_finite = true;
+};
+
+// Sums each distinct feasign's gradients over its occurrences, as Table::Push does before it steps rows.
+void SumGradients(const Lookup& lookup, const Layout& layout, size_t width, const std::vector<Target>& gradients,
+                  const PushSamples& samples, SummedGradients* out);
+
+}  // namespace elasticctr

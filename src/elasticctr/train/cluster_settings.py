@@ -1,0 +1,48 @@
+"""The `cluster` section of a job: with which roles it trains, and how they work together. Without it, in one process."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field, model_validator
+
+from elasticctr.config import Settings
+
+Strategy = Literal["sync", "async", "half_async", "geo", "hybrid", "collective"]
+
+
+class ClusterSettings(Settings):
+    """Training with several processes."""
+
+    strategy: Strategy = Field("async", description="how trainers share what they learn; docs/strategies.md compares")
+    trainers: int = Field(2, ge=1, le=10_000, description="trainers to start with; more may join and some may leave")
+    pservers: int = Field(1, ge=1, le=1024, description="parameter servers; none under collective")
+    standby: bool = Field(False, description="a hot standby for every pserver: losing one then loses nothing")
+    min_trainers: int | None = Field(None, ge=1, description="wait for so many before the first step; default: all")
+    chunk_mib: float = Field(16.0, gt=0, le=4096, description="size of the pieces of the log that are leased")
+    lease_s: float = Field(20.0, ge=1, le=3600, description="a trainer silent for this long loses its chunks")
+    pserver_wait_s: float = Field(10.0, ge=1, le=3600, description="a pserver silent for this long counts as lost")
+    coordinator_wait_s: float = Field(300.0, ge=1, description="how long roles go on without a coordinator")
+    checkpoint_s: float | None = Field(
+        None, gt=0, description="seconds between checkpoints, besides train.checkpoint_every and each epoch's end"
+    )
+    max_restarts: int = Field(10, ge=0, description="restarts of one role before the job is given up")
+    staleness: int | None = Field(
+        None, ge=0, description="async: pushes a trainer may have under way; default: 2. 0: each is waited for"
+    )
+    prefetch: bool = Field(True, description="fetch the next batch's rows while this one computes; never under sync")
+    merge: int = Field(4, ge=1, le=1024, description="half_async: batches merged into one push")
+    queue: int = Field(8, ge=1, le=1024, description="half_async: batches that may wait to be merged or sent")
+    every: int = Field(100, ge=1, description="geo: batches between exchanges")
+    rows_as: Literal["fp32", "fp16", "int8"] = Field("fp32", description="rows on the wire")
+    gradients_as: Literal["fp32", "fp16", "int8"] = Field("fp32", description="gradients on the wire")
+    host: str = Field("127.0.0.1", description="where roles listen; 0.0.0.0 for other machines")
+    token_file: str | None = Field(None, description="file with a secret that roles must show each other")
+
+    @model_validator(mode="after")
+    def _check(self) -> ClusterSettings:
+        if self.min_trainers is not None and self.min_trainers > self.trainers:
+            raise ValueError(f"min_trainers ({self.min_trainers}) is above trainers ({self.trainers})")
+        if self.strategy == "collective" and self.standby:
+            raise ValueError("a standby is a pserver's; collective has none")
+        return self
