@@ -1,4 +1,4 @@
-"""The `cluster` section of a job: with which roles it trains, and how they work together. Without it, in one process."""
+"""The `cluster` section of a job: which roles it trains with, and how they work together. Without it, one process."""
 
 from __future__ import annotations
 
