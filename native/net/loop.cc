@@ -17,6 +17,8 @@ namespace {
 constexpr int kEvents = 256;
 constexpr uint64_t kLingerNs = kSecondNs;
 constexpr uint64_t kWakeTag = ~uint64_t{0};
+constexpr uint64_t kDrainStepMs = 20;
+constexpr double kMaxQuietS = 0.1;
 
 }  // namespace
 
@@ -71,10 +73,10 @@ void Loop::Complete(ConnectionId id, std::string answer, bool close) {
 
 void Loop::Wake() { SignalEventFd(wake_); }
 
-void Loop::Drain() {
+void Loop::Drain(double drain_s) {
   {
     std::lock_guard lock(inbox_mutex_);
-    drain_asked_ = true;
+    drain_quiet_ns_ = 1 + static_cast<uint64_t>(std::clamp(drain_s / 20, 0.0, kMaxQuietS) * kSecondNs);
   }
   SignalEventFd(wake_);
 }
@@ -107,7 +109,8 @@ void Loop::Run() {
       if (c == nullptr || static_cast<uint32_t>(c->id.serial) != events[i].data.u64 >> 32) continue;
       Handle(*c, events[i].events);
     }
-    if ((has_deadlines_ || is_draining_) && now_ns_ - swept_ns_ >= (is_draining_ ? kSecondNs / 20 : kSecondNs)) Sweep();
+    const uint64_t sweep_ns = is_draining_ ? kDrainStepMs * 1'000'000 : kSecondNs;
+    if ((has_deadlines_ || is_draining_) && now_ns_ - swept_ns_ >= sweep_ns) Sweep();
     if (is_draining_ && connections_.load(std::memory_order_relaxed) == 0) break;
     if (const uint32_t us = application_->pause_us(index_)) {
       std::this_thread::sleep_for(std::chrono::microseconds(us));
@@ -126,19 +129,19 @@ int Loop::WaitForEvents(epoll_event* events, int capacity) {
       if (n != 0) return n;
     } while (NowNs() < until);
   }
-  int timeout_ms = is_draining_ ? 50 : has_deadlines_ ? 1000 : -1;
+  int timeout_ms = is_draining_ ? kDrainStepMs : has_deadlines_ ? 1000 : -1;
   return ::epoll_wait(epoll_.get(), events, capacity, timeout_ms);
 }
 
 void Loop::TakeInbox() {
   std::vector<Adopted> adopted;
   std::vector<Completion> completions;
-  bool drain = false;
+  uint64_t drain_quiet_ns;
   {
     std::lock_guard lock(inbox_mutex_);
     adopted.swap(adopted_);
     completions.swap(completions_);
-    drain = drain_asked_;
+    drain_quiet_ns = drain_quiet_ns_;
   }
   for (Adopted& one : adopted) Add(std::move(one));
   for (size_t i = 0; i < completions.size(); ++i) {
@@ -146,15 +149,10 @@ void Loop::TakeInbox() {
     bool more = i + 1 < completions.size() && completions[i + 1].id.serial == id.serial;
     if (Connection* c = Find(id.slot, id.serial)) Finish(*c, completions[i], more);
   }
-  if (drain && !is_draining_) {
+  if (drain_quiet_ns != 0 && !is_draining_) {
     is_draining_ = true;
-    for (size_t i = 0; i < slots_.size(); ++i) {
-      Connection* c = slots_[i].get();
-      if (c == nullptr || c->is_lingering) continue;
-      if ((c->interest & EPOLLIN) != 0 && !c->is_waiting) Receive(*c);
-      c = slots_[i].get();
-      if (c != nullptr && !c->is_lingering && c->out.empty() && IsAnswered(*c)) Linger(*c);
-    }
+    quiet_ns_ = drain_quiet_ns;
+    drain_began_ns_ = now_ns_;
   }
 }
 
@@ -198,7 +196,10 @@ void Loop::Handle(Connection& c, uint32_t events) {
       if (!FlushPending(c)) return Close(c);
       if (c.out.empty()) {
         if (c.is_closing) return Linger(c);
-        if (c.is_waiting) return SetInterest(c);
+        if (c.is_waiting) {
+          c.stalled_ns = 0;
+          return SetInterest(c);
+        }
         // Requests that had arrived already come before new ones.
         return Advance(c, c.in.data(), c.in.size(), true);
       }
@@ -228,6 +229,7 @@ void Loop::Sweep() {
   for (size_t i = 0; i < slots_.size(); ++i) {
     Connection* c = slots_[i].get();
     if (c == nullptr) continue;
+    if (is_draining_ && MayEnd(*c)) Linger(*c);
     uint64_t limit_ns, since_ns;
     if (c->is_lingering) {
       limit_ns = is_draining_ ? kLingerNs / 5 : kLingerNs;

@@ -45,8 +45,11 @@ class Loop {
   // Brings the answer that a session which said kWait waits for, or one of those that it is owed.
   void Complete(ConnectionId id, std::string answer, bool close);
   void Wake();
-  // Answers what has arrived and closes every connection; the thread ends when none is left.
-  void Drain();
+  // Answers what has arrived and closes every connection, as soon as nothing more comes on it for a tenth of a second
+  // (drain_s of 2 and more; shorter ones wait less): what its peer had sent before may still be under way, a round trip
+  // away or held back until what went before is acknowledged. Peers that never fall silent are closed between two
+  // requests after half a second. The thread ends when no connection is left.
+  void Drain(double drain_s);
   void Stop();
   void Join();
 
@@ -79,7 +82,7 @@ class Loop {
   bool FlushPending(Connection& c);
   // `more`: the next completion is for the same connection.
   void Finish(Connection& c, const Completion& completion, bool more);
-  bool IsAnswered(const Connection& c) const;
+  bool MayEnd(const Connection& c) const;
   void Linger(Connection& c);
   void SetInterest(Connection& c);
   void SetInterest(Connection& c, uint32_t wanted);
@@ -101,7 +104,7 @@ class Loop {
   std::mutex inbox_mutex_;
   std::vector<Adopted> adopted_;
   std::vector<Completion> completions_;
-  bool drain_asked_ = false;
+  uint64_t drain_quiet_ns_ = 0;  // how long a connection must be silent before a drain ends it; 0: no drain
 
   // The loop's own thread alone:
   std::vector<std::unique_ptr<Connection>> slots_;
@@ -113,6 +116,8 @@ class Loop {
   uint64_t swept_ns_ = 0;
   bool has_deadlines_ = false;  // some connection may have to be closed by time
   bool is_draining_ = false;
+  uint64_t drain_began_ns_ = 0;
+  uint64_t quiet_ns_ = 0;
 };
 
 }  // namespace elasticctr::net

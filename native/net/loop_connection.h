@@ -22,6 +22,7 @@ struct Loop::Connection {
   size_t need = 0;
   size_t charged = 0;  // bytes counted in the budget
   uint64_t received_ns = 0;
+  uint64_t sent_ns = 0;      // during a drain: when the socket last took some of an answer
   uint64_t stalled_ns = 0;   // since when half a request or an unread answer waits; 0: neither does
   uint64_t patience_ns = 0;  // how long it may
   uint32_t interest = EPOLLIN;

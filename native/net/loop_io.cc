@@ -15,6 +15,7 @@ namespace {
 constexpr size_t kCarriedBytes = 64 * 1024;  // leftovers up to this move to the scratch buffer and are read on there
 constexpr size_t kKeptOutputBytes = 2 * kFlushBytes;
 constexpr uint64_t kSlowestBytesPerS = 1'000'000;
+constexpr uint64_t kDrainQuietTimes = 5;  // how many quiet times long a drain waits for one
 
 }  // namespace
 
@@ -116,7 +117,7 @@ void Loop::Settle(Connection& c, const Step& step, bool moved_on) {
   budget_->Move(c.charged, c.in.size() + c.out.size());
   c.charged = c.in.size() + c.out.size();
   if (is_half && !budget_->HasRoomFor(0)) return Close(c);
-  if (c.out.empty() && (c.is_closing || (is_draining_ && IsAnswered(c)))) return Linger(c);
+  if (c.out.empty() && (c.is_closing || (is_draining_ && MayEnd(c)))) return Linger(c);
   if (c.stalled_ns != 0 || c.session == nullptr || c.session->idle_limit_s() != 0) has_deadlines_ = true;
   SetInterest(c);
 }
@@ -151,6 +152,7 @@ bool Loop::FlushPending(Connection& c) {
       return false;
     }
     c.out.Consume(static_cast<size_t>(n));
+    if (is_draining_) c.sent_ns = NowNs();
   }
   return true;
 }
@@ -202,10 +204,14 @@ void Loop::Linger(Connection& c) {
   SetInterest(c);
 }
 
-// Whether all that has arrived is answered, what still waits in the socket too.
-bool Loop::IsAnswered(const Connection& c) const {
+// Whether a drain may end the connection: all that has arrived is answered and gone, what waits in the socket too, and
+// its peer had time to send what was under way.
+bool Loop::MayEnd(const Connection& c) const {
+  if (c.is_lingering || c.is_busy() || c.stalled_ns != 0 || !c.in.empty() || !c.out.empty()) return false;
+  const uint64_t moved_ns = std::max({c.received_ns, c.sent_ns, drain_began_ns_});
+  const bool is_quiet = now_ns_ >= moved_ns + quiet_ns_ || now_ns_ >= drain_began_ns_ + kDrainQuietTimes * quiet_ns_;
   int unread = 0;
-  return c.in.empty() && !c.is_busy() && (::ioctl(c.fd.get(), FIONREAD, &unread) != 0 || unread == 0);
+  return is_quiet && (::ioctl(c.fd.get(), FIONREAD, &unread) != 0 || unread == 0);
 }
 
 void Loop::SetInterest(Connection& c) {

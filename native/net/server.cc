@@ -50,7 +50,7 @@ void Server::Stop(double drain_s) {
   listeners_.clear();
   if (!options_.unix_path.empty()) ::unlink(options_.unix_path.c_str());
   if (was_started && drain_s > 0) {
-    for (auto& loop : loops_) loop->Drain();
+    for (auto& loop : loops_) loop->Drain(drain_s);
     auto until = std::chrono::steady_clock::now() + std::chrono::duration<double>(drain_s);
     while (connections() != 0 && std::chrono::steady_clock::now() < until) {
       std::this_thread::sleep_for(std::chrono::milliseconds(5));
@@ -85,10 +85,15 @@ void Server::Accept() {
       if (waiting[i].revents != 0) AcceptFrom(listeners_[i], i < ports_.size() ? options_.tls.get() : nullptr);
     }
   }
+  // Whoever is connected already gets answers, though nobody has looked yet.
+  for (size_t i = 0; i < listeners_.size(); ++i) {
+    AcceptFrom(listeners_[i], i < ports_.size() ? options_.tls.get() : nullptr);
+  }
 }
 
 void Server::AcceptFrom(const Fd& listener, const TlsContext* tls) {
-  while (!stopping_.load()) {
+  // As many as can wait at once, so that no flood keeps this thread from the end.
+  for (int taken = 0; taken < kBacklog; ++taken) {
     Fd fd(::accept4(listener.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
     if (!fd) {
       if (errno == EINTR || errno == ECONNABORTED) continue;

@@ -22,8 +22,6 @@
 namespace elasticctr::net {
 namespace {
 
-constexpr int kBacklog = 4096;
-
 std::string Reason() { return std::strerror(errno); }
 
 void SetOption(int fd, int level, int name, int value) { setsockopt(fd, level, name, &value, sizeof value); }

@@ -7,6 +7,8 @@
 
 namespace elasticctr::net {
 
+inline constexpr int kBacklog = 4096;  // connections that may wait to be accepted, by listener
+
 class Fd {
  public:
   Fd() = default;

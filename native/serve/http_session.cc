@@ -57,10 +57,11 @@ net::Step HttpSession::Consume(const uint8_t* data, size_t size, uint64_t receiv
       if (!is_checked_) CheckHead(out);
       CheckBody();
       if (reader_.state() != net::HttpReader::State::kDone) continue;
-      bool keep_alive = reader_.request().keep_alive && !context_->is_draining->load(std::memory_order_relaxed);
+      // What came in one go with this request is answered too.
+      is_last_ = !reader_.request().keep_alive || (step.consumed == size && context_->is_draining->load());
       bool later = Serve(out);
       StartNext();
-      step.next = later ? net::Next::kWait : keep_alive ? net::Next::kRead : net::Next::kClose;
+      step.next = later ? net::Next::kWait : is_last_ ? net::Next::kClose : net::Next::kRead;
       if (step.next != net::Next::kRead) return step;
       if (out->size() >= net::kFlushBytes) {
         step.next = net::Next::kFlush;
@@ -70,7 +71,8 @@ net::Step HttpSession::Consume(const uint8_t* data, size_t size, uint64_t receiv
   } catch (const Error& error) {
     // Where the next request would start is not known, or not worth waiting for.
     if (error.code() == Code::kData) context_->stats->malformed.fetch_add(1, std::memory_order_relaxed);
-    Refuse(error, false, out);
+    is_last_ = true;
+    Refuse(error, out);
     step.next = net::Next::kClose;
     return step;
   }
@@ -120,7 +122,7 @@ bool HttpSession::Serve(net::Buffer* out) {
   if (route_.codec != nullptr ? !is_post : IsNative(request.path) && !is_read) {
     HttpError error(405, Code::kConfig, request.path.substr(0, 200) + " does not take " + request.method,
                     route_.codec != nullptr ? "Allow: POST\r\n" : "Allow: GET, HEAD\r\n");
-    Refuse(error, request.keep_alive, out);
+    Refuse(error, out);
     return false;
   }
   if (route_.codec != nullptr) {
@@ -134,7 +136,7 @@ bool HttpSession::Serve(net::Buffer* out) {
     if (why.empty()) {
       Answer(200, "application/json", "{\"ready\":true}", out);
     } else {
-      Refuse(Error(Code::kUnavailable, why), request.keep_alive, out);
+      Refuse(Error(Code::kUnavailable, why), out);
     }
   } else if (request.path == "/metrics") {
     Answer(200, "text/plain; version=0.0.4; charset=utf-8", context_->metrics(), out);
@@ -157,7 +159,7 @@ void HttpSession::Submit() {
   request->binary_header = http.inference_header_length;
   request->received_ns = received_ns_;
   if (http.timeout_ms != 0) request->deadline_ns = received_ns_ + uint64_t{http.timeout_ms} * 1'000'000;
-  request->keep_alive = http.keep_alive && !context_->is_draining->load(std::memory_order_relaxed);
+  request->keep_alive = !is_last_;
   request->peer = peer_;
   // The body stays counted until it is answered.
   request->answer = [server = context_->server, id = id_, charged = charged_, keep_alive = request->keep_alive](
@@ -173,7 +175,7 @@ bool HttpSession::AskPython(net::Buffer* out) {
   const net::HttpRequest& request = reader_.request();
   ControlQueue::Asker asker;
   asker.connection = id_;
-  asker.keep_alive = request.keep_alive && !context_->is_draining->load(std::memory_order_relaxed);
+  asker.keep_alive = !is_last_;
   asker.head_only = request.method == "HEAD";
   if (context_->on_answered) {
     asker.answered = [this_context = context_, peer = peer_, method = request.method, path = request.path,
@@ -189,27 +191,25 @@ bool HttpSession::AskPython(net::Buffer* out) {
   control.body = request.body;
   if (context_->control->Post(std::move(control), std::move(asker))) return true;
   context_->stats->control_full.fetch_add(1, std::memory_order_relaxed);
-  Refuse(Error(Code::kUnavailable, "too many requests of this kind wait; try again"), request.keep_alive, out);
+  Refuse(Error(Code::kUnavailable, "too many requests of this kind wait; try again"), out);
   return false;
 }
 
 void HttpSession::Answer(int status, std::string_view type, std::string_view body, net::Buffer* out) {
   const net::HttpRequest& request = reader_.request();
-  bool keep_alive = request.keep_alive && !context_->is_draining->load(std::memory_order_relaxed);
-  out->Append(net::HttpAnswer(status, type, body, keep_alive, {}, request.method == "HEAD"));
+  out->Append(net::HttpAnswer(status, type, body, !is_last_, {}, request.method == "HEAD"));
   if (context_->on_answered) context_->on_answered(peer_, request.method, request.path, status, received_ns_);
 }
 
-void HttpSession::Refuse(const Error& error, bool keep_alive, net::Buffer* out) {
+void HttpSession::Refuse(const Error& error, net::Buffer* out) {
   const net::HttpRequest& request = reader_.request();
-  keep_alive = keep_alive && !context_->is_draining->load(std::memory_order_relaxed);
   if (route_.codec != nullptr) {
     Request stub;
     stub.codec = route_.codec;
-    stub.keep_alive = keep_alive;
+    stub.keep_alive = !is_last_;
     out->Append(route_.codec->FormatError(stub, nullptr, error));
   } else {
-    out->Append(HttpErrorAnswer(error, keep_alive, request.method == "HEAD"));
+    out->Append(HttpErrorAnswer(error, !is_last_, request.method == "HEAD"));
   }
   if (context_->on_answered) {
     context_->on_answered(peer_, request.method, request.path, HttpStatusOf(error), received_ns_);

@@ -57,7 +57,7 @@ class HttpSession : public net::Session {
   void Submit();
   bool AskPython(net::Buffer* out);
   void Answer(int status, std::string_view type, std::string_view body, net::Buffer* out);
-  void Refuse(const Error& error, bool keep_alive, net::Buffer* out);
+  void Refuse(const Error& error, net::Buffer* out);
   void StartNext();
 
   HttpContext* const context_;
@@ -69,6 +69,7 @@ class HttpSession : public net::Session {
   size_t body_limit_ = 0;
   size_t charged_ = 0;       // bytes of the body counted in the budget
   bool is_checked_ = false;  // the head of the current request
+  bool is_last_ = false;     // the answer to it ends the connection
 };
 
 // An id for a request whose client gave none.

@@ -368,6 +368,21 @@ void TestEnd(Service* service, uint16_t port) {
     });
   }
   while (answered.load() < 50) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  // Requests that came in one go are answered to the last, which ends the connection.
+  Peer row(port);
+  std::vector<std::vector<double>> sums(300);
+  std::string sent;
+  for (auto& one : sums) sent += Ask(2, 20, &one);
+  CHECK(row.Send(sent));
+  threads.emplace_back([&] {
+    int status;
+    std::string body;
+    for (const auto& one : sums) {
+      CHECK(row.Receive(&status, &body) && status == 200);
+      CheckScores(body, one);
+    }
+    CHECK(row.head().find("Connection: close") != std::string::npos);
+  });
   service->Stop(5);
   for (std::thread& thread : threads) thread.join();
   CHECK(failed.load() == 0);

@@ -251,7 +251,7 @@ def test_a_built_directory_needs_its_shard_named(tmp_path: Path) -> None:
 def test_sigterm_finishes_what_arrived(own_server: ServerProcess) -> None:
     wire = own_server.wire()
     wire.ask(PING)
-    # All of it fits the server's socket: what is still in the client's has not arrived.
+    # Most of it is still in the client's socket, held back until the server acknowledges what went before.
     for _ in range(50):
         wire.send(LOOKUP, FEASIGNS[:100].tobytes(), table="ctr/embedding")
     own_server.process.send_signal(signal.SIGTERM)
