@@ -49,6 +49,8 @@ size_t EncodedBytes(Encoding encoding, size_t dim);
 // with one scale per row. NaN and infinity survive every encoding as NaN, so that a receiver can refuse them.
 void EncodeRows(Encoding encoding, const float* rows, size_t count, size_t dim, uint8_t* out);
 void DecodeRows(Encoding encoding, const uint8_t* bytes, size_t count, size_t dim, float* out);
+// How the dense part stands in a push: one row of all its floats in this encoding.
+Encoding DenseEncoding(Encoding encoding);
 
 // What a reader must know of each table, by number.
 struct TableShape {
@@ -69,7 +71,7 @@ struct PullRequest {
   uint8_t flags = 0;
   Encoding encoding = Encoding::kFp32;
   uint64_t dense_version = 0;
-  std::vector<PullTable> tables;
+  std::vector<PullTable> tables;  // by ascending number
 };
 
 enum class PushKind : uint8_t { kGradients = 0, kDeltas = 1, kNothing = 2, kEmpty = 3 };
@@ -98,7 +100,7 @@ struct PushRequest {
   GroupMode group = GroupMode::kNone;
   Encoding encoding = Encoding::kFp32;
   uint8_t flags = 0;
-  std::vector<PushTable> tables;
+  std::vector<PushTable> tables;  // by ascending number
   uint32_t dense_floats = 0;
   const uint8_t* dense = nullptr;  // f32, or fp16 unless the encoding is kFp32
 };
@@ -114,6 +116,8 @@ void WritePull(const PullRequest& request, std::span<const TableShape> shapes, u
 size_t PushBytes(const PushRequest& request, std::span<const TableShape> shapes);
 void WritePush(const PushRequest& request, std::span<const TableShape> shapes, uint8_t* out);
 
+inline constexpr size_t kPullHead = 16;  // before the tables' numbers and counts
+inline constexpr size_t kPushHead = 48;
 inline constexpr size_t kPullAnswerHead = 24;  // step, dense version, dense floats, zero
 inline constexpr size_t kPushAnswerHead = 32;  // outcome, then as a pull's
 
