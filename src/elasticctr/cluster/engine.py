@@ -41,6 +41,7 @@ class RoleState:
     restarts: int = 0
     exit_status: int | None = None
     log: str = ""  # path of what it printed
+    reason: str = ""  # how it ended last, in words
 
 
 class Engine(Protocol):
