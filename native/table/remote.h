@@ -20,8 +20,9 @@ void PoolRows(const Lookup& lookup, const Layout& layout, const float* rows, siz
 struct SummedGradients {
   Buffer<float> gradients;      // [distinct, width]
   Buffer<float> shows, clicks;  // [distinct]
-  Buffer<uint64_t> masks;       // [distinct], bit i: segment i had a gradient; unused if the layout is complete
-  bool has_masks = false;
+  Buffer<uint64_t> masks;       // [distinct], bit i: segment i had a gradient; unused unless has_masks
+  bool has_masks = false;       // some feasign had no gradient for some segment: a slot does without it, or its value
+                                // was cut from a sequence
   bool is_finite = true;
 };
 
