@@ -57,6 +57,11 @@ class Dataset:
     def __iter__(self) -> BatchIterator:
         return self.iterate()
 
+    @property
+    def cached(self) -> Cache | None:
+        """The cached sample set that batches come from, once it is there."""
+        return self._cache
+
     def prepare(self) -> None:
         """Makes the cache that the options ask for, if it is not there or stale. `iterate` does so too."""
         if self._cache is None and self.options.cache is not None:

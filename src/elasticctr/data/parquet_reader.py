@@ -30,6 +30,23 @@ class _Piece:
     first_row: int
 
 
+def row_group_bytes(source: Source) -> list[int] | None:
+    """The size of each row group of a file; None where its footer can only be had with all of it."""
+    with source.open_raw() as file:
+        if not file.seekable():
+            return None
+        try:
+            metadata = pq.ParquetFile(file).metadata
+        except (pa.ArrowException, OSError) as e:
+            raise _damaged(source, e) from None
+        return [metadata.row_group(group).total_byte_size for group in range(metadata.num_row_groups)]
+
+
+def _damaged(source: Source, error: Exception) -> Corruption:
+    text = str(error).split("\n")[0]
+    return Corruption(f"{source.path}: not a whole Parquet file: {text}; fetch or write it again")
+
+
 class ParquetReader:
     """Rows are numbered from 1, through all row groups of a file."""
 
@@ -41,6 +58,12 @@ class ParquetReader:
 
     def pieces(self, source: Source, offset: int, line: int) -> Iterator[tuple[int, int, Any]]:
         """An offset is the number of rows before a piece."""
+        return self.group_pieces(source, 0, None, offset)
+
+    def group_pieces(
+        self, source: Source, start: int, end: int | None, offset: int = 0
+    ) -> Iterator[tuple[int, int, Any]]:
+        """As `pieces`, of the row groups [start, end) alone."""
         with source.open_seekable() as file:
             try:
                 parquet = pq.ParquetFile(file, pre_buffer=False, page_checksum_verification=True)
@@ -48,12 +71,11 @@ class ParquetReader:
                 first = 0
                 for group in range(parquet.num_row_groups):
                     group_rows = parquet.metadata.row_group(group).num_rows
-                    if first + group_rows > offset:
+                    if start <= group and (end is None or group < end) and first + group_rows > offset:
                         yield from self._group(parquet, group, first, offset)
                     first += group_rows
             except (pa.ArrowException, OSError) as e:
-                text = str(e).split("\n")[0]
-                raise Corruption(f"{source.path}: not a whole Parquet file: {text}; fetch or write it again") from None
+                raise _damaged(source, e) from None
 
     def _group(self, parquet: pq.ParquetFile, group: int, first: int, offset: int) -> Iterator[tuple[int, int, Any]]:
         batches = parquet.iter_batches(ROWS, row_groups=[group], columns=self._needed, use_threads=False)

@@ -5,7 +5,7 @@ each source into a stream of decompressed bytes; what the bytes mean is not its 
 write files anywhere.
 """
 
-from elasticctr.data.sources.locations import Source, resolve
+from elasticctr.data.sources.locations import Source, open_source, resolve, resolve_dated
 from elasticctr.data.sources.store import Store, open_store
 
-__all__ = ["Source", "Store", "open_store", "resolve"]
+__all__ = ["Source", "Store", "open_source", "open_store", "resolve", "resolve_dated"]

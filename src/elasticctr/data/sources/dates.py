@@ -7,6 +7,7 @@ missing or not finished is an error or waited for, never passed over.
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from elasticctr.errors import ConfigError
@@ -18,8 +19,17 @@ def is_date_tree(location: str) -> bool:
     return _FIELD.search(location) is not None
 
 
-def expand(location: str, start: str | None, end: str | None) -> list[tuple[str, str]]:
-    """The location of each day or hour from `start` to `end`, both included, and the directory its donefile is in."""
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One day or hour of a date tree."""
+
+    date: str  # 20200401 or 20200401/00
+    location: str
+    directory: str  # where its donefile is
+
+
+def expand(location: str, start: str | None, end: str | None) -> list[Part]:
+    """Each day or hour from `start` to `end`, both included, in order."""
     fields = {match[1] for match in _FIELD.finditer(location)}
     if "date" not in fields:
         raise ConfigError(f"{location}: a date tree needs {{date}}, with {{hour}} after it if there is one per hour")
@@ -35,7 +45,8 @@ def expand(location: str, start: str | None, end: str | None) -> list[tuple[str,
     # What follows the last field's own directory (part-*, say) is inside the day or hour.
     after = max(match.end() for match in _FIELD.finditer(location))
     directory = location[:after] + location[after:].partition("/")[0]
-    return [(_write(location, moment), _write(directory, moment)) for moment in moments]
+    name = "%Y%m%d/%H" if hourly else "%Y%m%d"
+    return [Part(moment.strftime(name), _write(location, moment), _write(directory, moment)) for moment in moments]
 
 
 def _write(location: str, moment: datetime) -> str:

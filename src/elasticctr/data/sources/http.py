@@ -119,6 +119,13 @@ class _Body(io.RawIOBase):
             attempt += 1
             self._reopen()
 
+    def jump(self, offset: int) -> None:
+        """Goes to `offset` without fetching what is before it, if the server can. REQUIRES: 0 < offset."""
+        if self._length is not None and offset >= self._length:
+            raise DataError(f"has {self._length} bytes, and byte {offset} was asked for; has it changed?", self._path)
+        self._offset = offset
+        self._reopen()
+
     def _reopen(self) -> None:
         self._response.close()
         self._response = self._files._open(self._path, offset=self._offset)

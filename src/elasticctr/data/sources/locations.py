@@ -79,22 +79,32 @@ class Source:
 
 def resolve(location: str | Sequence[str], options: ReadOptions | None = None) -> list[Source]:
     """Every file of a location or list of locations, in reading order."""
+    return [source for _, source in resolve_dated(location, options)]
+
+
+def resolve_dated(location: str | Sequence[str], options: ReadOptions | None = None) -> list[tuple[str | None, Source]]:
+    """As `resolve`, each file with its day or hour in a date tree."""
     options = options or ReadOptions()
     if not isinstance(location, str):
         if not location:
             raise ConfigError("an empty list of paths; name at least one file, directory, glob or URL")
-        return [source for one in location for source in resolve(one, options)]
+        return [found for one in location for found in resolve_dated(one, options)]
     if not location.strip():
         raise ConfigError("an empty path; name a file, directory, glob or URL")
     filesystem = open_filesystem(location, options)
     if not is_date_tree(location):
         if options.start is not None and "{" not in location:
             raise ConfigError(f"{location}: start and end are for date trees; write {{date}} where the day stands")
-        return _find(filesystem, location, options)
+        return [(None, source) for source in _find(filesystem, location, options)]
     parts = expand(location, options.start, options.end)
     if options.donefile is not None:
-        _await_donefiles(filesystem, [directory for _, directory in parts], options.donefile, options.wait_s)
-    return [source for part, _ in parts for source in _find(filesystem, part, options)]
+        _await_donefiles(filesystem, [part.directory for part in parts], options.donefile, options.wait_s)
+    return [(part.date, source) for part in parts for source in _find(filesystem, part.location, options)]
+
+
+def open_source(path: str, options: ReadOptions) -> Source:
+    """The one file at a path that `resolve` gave."""
+    return Source(path, open_filesystem(path, options))
 
 
 def open_filesystem(location: str, options: ReadOptions) -> FileSystem:

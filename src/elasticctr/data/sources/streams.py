@@ -6,7 +6,7 @@ import io
 from collections.abc import Callable
 from functools import partial
 from types import TracebackType
-from typing import IO, Any, TypeVar
+from typing import IO, Any, Protocol, TypeVar, runtime_checkable
 
 from elasticctr.data.sources.filesystem import explain
 from elasticctr.errors import Corruption, DataError, ElasticCTRError, InternalError
@@ -19,12 +19,20 @@ _CODECS = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd"}
 _FOREIGN = {b"BZh": "bzip2", b"\xfd7zXZ\x00": "xz", b"PK\x03\x04": "zip", b"\x04\x22\x4d\x18": "lz4"}
 
 
+@runtime_checkable
+class Jumping(Protocol):
+    """Raw bytes that cannot be sought in but opened anew further on."""
+
+    def jump(self, offset: int) -> None: ...
+
+
 class Stream:
     """A readable stream of decompressed bytes. Not for use by several threads at once."""
 
     def __init__(self, raw: IO[bytes], path: str) -> None:
         self._path = path
         self._raw = raw
+        self._is_fresh = True  # nothing was read
         buffered = io.BufferedReader(raw, _READ_BYTES)  # type: ignore[type-var]
         self._file: Any = buffered
         try:
@@ -45,6 +53,7 @@ class Stream:
     def read_into(self, buffer: memoryview) -> int:
         """Fills `buffer` as far as the stream goes; less than its length means the end."""
         filled = 0
+        self._is_fresh = False
         while filled < len(buffer):
             rest = buffer[filled:]
             count = self._guard(partial(self._file.readinto, rest))
@@ -57,6 +66,11 @@ class Stream:
         """Moves on by `count` bytes. Compressed bytes before that point are decompressed but nothing else."""
         if not self.is_compressed and self._raw.seekable():
             self._guard(lambda: self._file.seek(count, io.SEEK_CUR))
+            return
+        if not self.is_compressed and self._is_fresh and count > 0 and isinstance(self._raw, Jumping):
+            raw = self._file.detach()
+            self._guard(lambda: raw.jump(count))
+            self._file = io.BufferedReader(raw, _READ_BYTES)
             return
         scratch = memoryview(bytearray(min(count, _READ_BYTES)))
         while count > 0:
