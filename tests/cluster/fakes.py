@@ -16,9 +16,9 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
-from elasticctr.cube.control.files import write_json
+from elasticctr.control.files import write_json
+from elasticctr.control.web import WebServer, accepted, get, make_app, post
 from elasticctr.cube.control.names import shard_directory
-from elasticctr.cube.control.web import WebServer, accepted, get, make_app, post
 from elasticctr.errors import Corruption, FailedPrecondition, NotFound, Unavailable
 
 TOKEN = "correct horse battery"

@@ -24,7 +24,7 @@ from typing import Any, TypeVar
 
 import yaml
 
-from elasticctr.cube.control.peer import Peer
+from elasticctr.control.peer import Peer
 from elasticctr.errors import ElasticCTRError
 
 T = TypeVar("T")

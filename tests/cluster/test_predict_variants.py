@@ -13,7 +13,7 @@ import pytest
 from typer.testing import CliRunner
 
 from elasticctr.cli.app import app
-from elasticctr.cube.control.peer import Peer
+from elasticctr.control.peer import Peer
 from elasticctr.errors import Unauthorized
 from elasticctr.publish.repository import Repository
 from tests.cluster.harness import wait_until

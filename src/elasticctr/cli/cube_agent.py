@@ -49,8 +49,8 @@ def agent(
 
     Example: `elasticctr cube agent --server http://127.0.0.1:8000 --data /srv/cube --port 8001 --token-file token`
     """
+    from elasticctr.control.web import read_token
     from elasticctr.cube.agent.process import AgentOptions, AgentProcess
-    from elasticctr.cube.control.web import read_token
 
     process = AgentProcess(
         AgentOptions(

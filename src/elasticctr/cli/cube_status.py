@@ -21,8 +21,8 @@ def status(
 
     Example: `elasticctr cube status --transfer http://127.0.0.1:8099 --token-file token`
     """
-    from elasticctr.cube.control.peer import Peer
-    from elasticctr.cube.control.web import read_token
+    from elasticctr.control.peer import Peer
+    from elasticctr.control.web import read_token
 
     with Peer(transfer, read_token(token_file), tls_ca=tls_ca) as peer:
         found = peer.get("/v1/status")

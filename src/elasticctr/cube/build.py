@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from elasticctr import _native
-from elasticctr.cube.control.files import explain_write
+from elasticctr.control.files import explain_write
 from elasticctr.cube.control.names import MAX_SHARDS, check_model, check_version, shard_directory
 from elasticctr.cube.layout import BUILD, FORMAT, SHARD, Encoding, Kind, Sharding
 from elasticctr.cube.version_source import ChainSource

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from elasticctr.cube.control.files import read_json, write_json
+from elasticctr.control.files import read_json, write_json
 from elasticctr.cube.control.names import check_version
 from elasticctr.errors import Corruption, DataError, NotFound
 

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from elasticctr.cube.control.files import explain_write, sync_directory
+from elasticctr.control.files import explain_write, sync_directory
 from elasticctr.errors import AlreadyExists
 
 PREFIX = ".writing-"

@@ -14,10 +14,10 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 from elasticctr import _native
+from elasticctr.control.watch import Watch
 from elasticctr.cube.build import BuildOptions
 from elasticctr.cube.builds import build_version
 from elasticctr.cube.control.names import check_version
-from elasticctr.cube.control.watch import Watch
 from elasticctr.cube.directory import read_version
 from elasticctr.cube.transfer.feed import RepositoryFeed
 from elasticctr.errors import Corruption, ElasticCTRError, NotFound

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import numpy as np
 
+from elasticctr.control.watch import Watch
 from elasticctr.cube.client import Client
 from elasticctr.cube.conf import load_conf
-from elasticctr.cube.control.watch import Watch
 from elasticctr.errors import DeadlineExceeded, FailedPrecondition, NotFound, Unavailable
 from elasticctr.serve.served_version import CubeRows
 

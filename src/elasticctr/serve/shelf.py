@@ -21,7 +21,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 
-from elasticctr.cube.control.files import explain_write, remove_tree, write_atomic
+from elasticctr.control.files import explain_write, remove_tree, write_atomic
 from elasticctr.cube.layout import BUILD
 from elasticctr.errors import Corruption, ElasticCTRError, FailedPrecondition
 from elasticctr.publish.manifest import MANIFEST, Manifest, parse_manifest

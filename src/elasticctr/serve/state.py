@@ -9,7 +9,7 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from elasticctr.cube.control.files import write_atomic
+from elasticctr.control.files import write_atomic
 from elasticctr.obs import console
 from elasticctr.serve.settings import ModelVariantSettings
 

@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from elasticctr.cube.control.watch import Watch
+from elasticctr.control.watch import Watch
 from elasticctr.errors import ElasticCTRError, InternalError
 from elasticctr.obs import console
 from elasticctr.publish.donefile import last_in_effect

@@ -20,7 +20,7 @@ import numpy as np
 from elasticctr.cli.demo.protocols import ask_all
 from elasticctr.cli.demo.serving import MODEL, RUN, train_more
 from elasticctr.cli.demo.shell import Shell
-from elasticctr.cube.control.peer import Peer
+from elasticctr.control.peer import Peer
 from elasticctr.data.parser import Parser
 from elasticctr.errors import DeadlineExceeded, ElasticCTRError, InternalError
 from elasticctr.publish.repository import Repository

@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 
 import yaml
 
-from elasticctr.cube.control.peer import Peer
+from elasticctr.control.peer import Peer
 from elasticctr.errors import DeadlineExceeded, ElasticCTRError, InternalError
 
 T = TypeVar("T")

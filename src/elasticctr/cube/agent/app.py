@@ -11,12 +11,12 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp
 
+from elasticctr.control.web import Body, accepted, get, make_app, post
 from elasticctr.cube.agent.engine import Engine
 from elasticctr.cube.agent.jobs import Job
 from elasticctr.cube.agent.older import OlderAgent
 from elasticctr.cube.agent.request import parse_prepare
 from elasticctr.cube.control.names import check_model, check_version
-from elasticctr.cube.control.web import Body, accepted, get, make_app, post
 
 
 def make_agent_app(engine: Engine, token: str | None) -> ASGIApp:

@@ -9,6 +9,7 @@ import shutil
 import threading
 from typing import Any
 
+from elasticctr.control.watch import Watch
 from elasticctr.cube.agent.fetch import Fetcher
 from elasticctr.cube.agent.jobs import Job, Jobs
 from elasticctr.cube.agent.lease import Lease
@@ -18,7 +19,6 @@ from elasticctr.cube.agent.shelf import Held, Shelf
 from elasticctr.cube.agent.sources import AllowedSources
 from elasticctr.cube.control.listing import ShardListing, parse_shard
 from elasticctr.cube.control.names import check_model, check_version
-from elasticctr.cube.control.watch import Watch
 from elasticctr.errors import (
     AlreadyExists,
     Corruption,

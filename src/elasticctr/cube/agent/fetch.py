@@ -14,10 +14,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import IO, Any
 
+from elasticctr.control.files import explain_write
+from elasticctr.control.watch import Watch
 from elasticctr.cube.agent.sources import Source
-from elasticctr.cube.control.files import explain_write
 from elasticctr.cube.control.listing import MAX_LISTING_BYTES, CubeFile
-from elasticctr.cube.control.watch import Watch
 from elasticctr.errors import Corruption, DeadlineExceeded, Unavailable
 
 _READ_BYTES = 1 << 20

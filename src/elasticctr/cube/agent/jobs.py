@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from elasticctr.cube.control.watch import Watch
+from elasticctr.control.watch import Watch
 from elasticctr.errors import ElasticCTRError, InternalError, Unavailable
 
 MAX_RUNNING = 8

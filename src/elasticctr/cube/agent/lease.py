@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from elasticctr.cube.control.files import read_json, write_json
+from elasticctr.control.files import read_json, write_json
 from elasticctr.errors import DataError, FailedPrecondition, NotFound
 
 MAX_TTL_S = 300.0

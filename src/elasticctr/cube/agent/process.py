@@ -6,14 +6,14 @@ import threading
 from dataclasses import dataclass
 from pathlib import Path
 
+from elasticctr.control.peer import Peer, make_client
+from elasticctr.control.web import WebServer
 from elasticctr.cube.agent.app import make_agent_app
 from elasticctr.cube.agent.engine import Engine
 from elasticctr.cube.agent.fetch import Fetcher, RateLimit
 from elasticctr.cube.agent.server import CubeServer
 from elasticctr.cube.agent.shelf import Shelf
 from elasticctr.cube.agent.sources import AllowedSources
-from elasticctr.cube.control.peer import Peer, make_client
-from elasticctr.cube.control.web import WebServer
 from elasticctr.errors import ElasticCTRError
 from elasticctr.obs import console
 

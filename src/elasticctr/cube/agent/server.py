@@ -6,8 +6,8 @@ import contextlib
 from dataclasses import dataclass
 from typing import Any
 
-from elasticctr.cube.control.peer import Peer, error_named
-from elasticctr.cube.control.watch import Watch
+from elasticctr.control.peer import Peer, error_named
+from elasticctr.control.watch import Watch
 from elasticctr.errors import DataError, DeadlineExceeded, NotFound, Unavailable
 
 _POLL_S = 0.02

@@ -15,7 +15,7 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
-from elasticctr.cube.control.files import (
+from elasticctr.control.files import (
     explain_write,
     read_json,
     remove_tree,

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 import httpx
 
-from elasticctr.cube.control.peer import explain_answer, explain_failure
+from elasticctr.control.peer import explain_answer, explain_failure
 from elasticctr.data.settings import ReadOptions
 from elasticctr.data.sources.locations import open_filesystem
 from elasticctr.errors import ConfigError, Corruption, DataError, NotFound, Unauthorized

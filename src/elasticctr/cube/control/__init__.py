@@ -1,1 +1,1 @@
-"""What cube agents and transfers share: checked names, atomic files, directory listings, HTTP both ways. No policy."""
+"""What cube agents and transfers share beyond elasticctr.control: checked names and directory listings. No policy."""

@@ -10,8 +10,8 @@ from starlette.requests import Request
 from starlette.responses import FileResponse, Response
 from starlette.types import ASGIApp
 
+from elasticctr.control.web import Body, get, make_app, post
 from elasticctr.cube.control.names import check_model, check_version
-from elasticctr.cube.control.web import Body, get, make_app, post
 from elasticctr.cube.transfer.instance import Holding, Instance
 from elasticctr.cube.transfer.metrics import TransferMetrics
 from elasticctr.cube.transfer.older import OlderTransfer

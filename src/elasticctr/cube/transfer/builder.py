@@ -11,10 +11,10 @@ import sys
 import time
 from pathlib import Path
 
+from elasticctr.control.peer import error_named
+from elasticctr.control.watch import Watch
 from elasticctr.cube.build import BuildOptions
 from elasticctr.cube.builds import build_version
-from elasticctr.cube.control.peer import error_named
-from elasticctr.cube.control.watch import Watch
 from elasticctr.cube.transfer.feed import Link
 from elasticctr.cube.transfer.settings import BuildSettings
 from elasticctr.errors import InternalError

@@ -15,10 +15,10 @@ import threading
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
-from elasticctr.cube.control.files import explain_write, remove_tree, sync_directory
+from elasticctr.control.files import explain_write, remove_tree, sync_directory
+from elasticctr.control.watch import Watch
 from elasticctr.cube.control.listing import BuildListing, parse_build, parse_shard
 from elasticctr.cube.control.names import check_file, check_model, check_version, parse_shard_directory, shard_directory
-from elasticctr.cube.control.watch import Watch
 from elasticctr.cube.transfer.feed import Link
 from elasticctr.errors import Corruption, DataError, NotFound
 

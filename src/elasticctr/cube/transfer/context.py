@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from elasticctr.cube.control.watch import Watch
+from elasticctr.control.watch import Watch
 from elasticctr.cube.transfer.builds import Builds
 from elasticctr.cube.transfer.feed import Feed, Link
 from elasticctr.cube.transfer.fleet import Fleet

@@ -15,8 +15,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, TypeVar
 
-from elasticctr.cube.control.files import read_json, write_json
-from elasticctr.cube.control.peer import Peer
+from elasticctr.control.files import read_json, write_json
+from elasticctr.control.peer import Peer
 from elasticctr.cube.transfer.instance import Instance
 from elasticctr.cube.transfer.settings import TransferSettings
 from elasticctr.errors import ElasticCTRError, FailedPrecondition, NotFound

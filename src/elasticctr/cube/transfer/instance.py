@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from elasticctr.cube.control.peer import Peer
+from elasticctr.control.peer import Peer
 from elasticctr.errors import DataError, Unavailable
 
 

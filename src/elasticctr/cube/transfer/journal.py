@@ -18,7 +18,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import IO, Any, Literal
 
-from elasticctr.cube.control.files import explain_write, read_json, write_atomic, write_json
+from elasticctr.control.files import explain_write, read_json, write_atomic, write_json
 from elasticctr.errors import Corruption, FailedPrecondition, NotFound
 
 FORMAT = 1

@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import time
 
-from elasticctr.cube.control.watch import Watch
+from elasticctr.control.watch import Watch
 from elasticctr.cube.transfer.context import Context
 from elasticctr.cube.transfer.instance import Instance
 from elasticctr.cube.transfer.journal import Journal

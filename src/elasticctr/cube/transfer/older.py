@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 from starlette.requests import Request
 from starlette.routing import Route
 
+from elasticctr.control.web import get
 from elasticctr.cube.control.names import shard_directory
-from elasticctr.cube.control.web import get
 from elasticctr.cube.transfer.instance import Holding, Instance
 from elasticctr.cube.transfer.rollout import ModelRollout
 

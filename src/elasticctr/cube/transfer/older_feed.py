@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote, unquote, urlsplit
 
+from elasticctr.control.watch import Watch
 from elasticctr.cube.build import BuildOptions, Target, build_tables
-from elasticctr.cube.control.watch import Watch
 from elasticctr.cube.transfer.feed import Announcement, Link
 from elasticctr.cube.transfer.settings import BuildSettings
 from elasticctr.cube.version_source import ChainSource

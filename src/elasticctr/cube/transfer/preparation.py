@@ -10,8 +10,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from elasticctr.cube.control.peer import error_named
-from elasticctr.cube.control.watch import Watch
+from elasticctr.control.peer import error_named
+from elasticctr.control.watch import Watch
 from elasticctr.cube.transfer.fleet import Fleet
 from elasticctr.cube.transfer.instance import Instance, why_unusable
 from elasticctr.cube.transfer.settings import PatienceSettings, RequireSettings

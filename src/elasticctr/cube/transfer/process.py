@@ -7,7 +7,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from elasticctr.cube.control.web import WebServer, read_token
+from elasticctr.control.web import WebServer, read_token
 from elasticctr.cube.transfer.app import make_transfer_app
 from elasticctr.cube.transfer.builds import Builder, Builds
 from elasticctr.cube.transfer.context import Context

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
-from elasticctr.cube.control.watch import Watch
+from elasticctr.control.watch import Watch
 from elasticctr.cube.transfer.context import Context
 from elasticctr.cube.transfer.instance import Instance
 from elasticctr.cube.transfer.journal import Journal, JournalFile, Outcome, Reason, Rollout

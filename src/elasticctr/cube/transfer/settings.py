@@ -8,8 +8,8 @@ from typing import Literal, Self
 from pydantic import Field, field_validator, model_validator
 
 from elasticctr.config import Settings
+from elasticctr.control.peer import check_url
 from elasticctr.cube.control.names import check_model
-from elasticctr.cube.control.peer import check_url
 from elasticctr.errors import ElasticCTRError
 
 

@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 from tests.cluster.fakes import TOKEN, FakeServer, FileHost, Serving, sha256_of
 
+from elasticctr.control.peer import Peer, make_client
 from elasticctr.cube.agent.app import make_agent_app
 from elasticctr.cube.agent.engine import Engine
 from elasticctr.cube.agent.fetch import Fetcher, RateLimit
 from elasticctr.cube.agent.server import CubeServer
 from elasticctr.cube.agent.shelf import Shelf
 from elasticctr.cube.agent.sources import AllowedSources
-from elasticctr.cube.control.peer import Peer, make_client
 
 
 class Bench:

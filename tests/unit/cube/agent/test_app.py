@@ -9,7 +9,7 @@ import pytest
 from tests.cluster.fakes import TOKEN, make_build
 from tests.unit.cube.agent.conftest import Bench
 
-from elasticctr.cube.control.peer import Peer
+from elasticctr.control.peer import Peer
 from elasticctr.errors import DataError, FailedPrecondition, NotFound, Unauthorized
 
 

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from elasticctr.control.peer import make_client
 from elasticctr.cube.agent.sources import AllowedSources
-from elasticctr.cube.control.peer import make_client
 from elasticctr.errors import ConfigError, DataError, Unauthorized
 
 

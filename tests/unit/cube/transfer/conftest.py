@@ -12,8 +12,8 @@ import pytest
 from tests.cluster.fakes import TOKEN, FakeServer, make_build
 
 from elasticctr.config import parse_settings
+from elasticctr.control.peer import Peer
 from elasticctr.cube.agent.process import AgentOptions, AgentProcess
-from elasticctr.cube.control.peer import Peer
 from elasticctr.cube.transfer import process as process_module
 from elasticctr.cube.transfer.feed import Announcement, Link
 from elasticctr.cube.transfer.process import TransferOptions, TransferProcess

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from tests.cluster.fakes import make_build
 
-from elasticctr.cube.control.watch import Watch
+from elasticctr.control.watch import Watch
 from elasticctr.cube.transfer.builder import run_builder
 from elasticctr.cube.transfer.builds import Builds
 from elasticctr.cube.transfer.feed import Link

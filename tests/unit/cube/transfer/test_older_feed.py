@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from elasticctr import _native
-from elasticctr.cube.control.watch import Watch
+from elasticctr.control.watch import Watch
 from elasticctr.cube.transfer.older_feed import OlderBuilder, OlderFeed, list_page
 from elasticctr.cube.transfer.settings import BuildSettings
 from elasticctr.errors import NotFound

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from elasticctr.cube.control.files import read_json, remove_tree, write_json
+from elasticctr.control.files import read_json, remove_tree, write_json
 from elasticctr.errors import Corruption, InternalError, NotFound
 
 

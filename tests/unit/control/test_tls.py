@@ -8,8 +8,8 @@ import pytest
 from tests.cluster.certificate import make_certificate
 from tests.cluster.fakes import TOKEN, Serving
 
-from elasticctr.cube.control.peer import Peer
-from elasticctr.cube.control.web import WebServer, get, make_app, read_token
+from elasticctr.control.peer import Peer
+from elasticctr.control.web import WebServer, get, make_app, read_token
 from elasticctr.errors import ConfigError, Unavailable
 
 
