@@ -35,6 +35,7 @@ NB_MODULE(_native, m) {
   elasticctr::BindColumnBags(m);
   elasticctr::BindWriter(m);
   elasticctr::BindTable(m);
+  elasticctr::BindRemote(m);
   elasticctr::BindDense(m);
   elasticctr::BindMetric(m);
   elasticctr::BindCubeFiles(m);

@@ -44,6 +44,20 @@ void BindUtil(nb::module_& m) {
       },
       "feasign"_a, "shards"_a);
   m.def(
+      "shards_of",
+      [](const nb::ndarray<const uint64_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>& feasigns, uint32_t shards) {
+        if (shards < 1 || shards > kBuckets) {
+          throw Error(Code::kConfig, "shard count must be 1 to 4096, not " + std::to_string(shards));
+        }
+        auto* found = new uint16_t[feasigns.size()];
+        nb::capsule owner(found, [](void* p) noexcept { delete[] static_cast<uint16_t*>(p); });
+        for (size_t i = 0; i < feasigns.size(); ++i) {
+          found[i] = static_cast<uint16_t>(ShardOf(feasigns.data()[i], shards));
+        }
+        return nb::ndarray<nb::numpy, uint16_t>(found, {feasigns.size()}, owner);
+      },
+      "feasigns"_a, "shards"_a);
+  m.def(
       "raise_error", [](int code, const std::string& message) { throw Error(static_cast<Code>(code), message); },
       "code"_a, "message"_a, "Throws the native error of a code: how tests reach every one.");
   m.def("keep_freed_memory", &KeepFreedMemory);
