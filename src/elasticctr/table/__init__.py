@@ -17,7 +17,7 @@ from elasticctr.table.settings import (
     UniformSettings,
     ZerosSettings,
 )
-from elasticctr.table.table import Mark, Rows, SlotTarget, Table
+from elasticctr.table.table import Mark, Rows, SlotTarget, Table, make_layout
 
 __all__ = [
     "AdagradSettings",
@@ -41,4 +41,5 @@ __all__ = [
     "TableStats",
     "UniformSettings",
     "ZerosSettings",
+    "make_layout",
 ]

@@ -99,26 +99,7 @@ class Table:
 
     def layout(self, slots: Sequence[SlotTarget]) -> Layout:
         """Says once how `slots` are pulled and pushed; its `lookup(values, offsets, samples)` takes a batch."""
-        names = [segment.name for segment in self.settings.segments]
-        for slot in slots:
-            for name in slot.columns:
-                if name not in names:
-                    raise ConfigError(
-                        f"table {self.settings.name!r} has no segment {name!r}, it has {', '.join(names)}"
-                    )
-        return Layout(
-            [
-                _native.SlotTarget(
-                    slot.slot,
-                    slot.target,
-                    getattr(_native.PoolingKind, slot.pooling),
-                    [slot.columns.get(name, -1) for name in names],
-                    slot.length,
-                )
-                for slot in slots
-            ],
-            [segment.dim for segment in self.settings.segments],
-        )
+        return make_layout(self.settings, slots)
 
     def find(self, lookup: Lookup, insert: bool = False) -> None:
         """Gives every feasign its row. With `insert` new ones are counted and admitted: once per training batch."""
@@ -217,6 +198,28 @@ class Table:
     def load(self, path: str | Path) -> None:
         """Replaces all rows by those of a file whose segments fit. Corruption, FailedPrecondition, NotFound."""
         self._native.load(str(path))
+
+
+def make_layout(settings: TableSettings, slots: Sequence[SlotTarget]) -> Layout:
+    """The layout of a table with these settings, wherever its rows are."""
+    names = [segment.name for segment in settings.segments]
+    for slot in slots:
+        for name in slot.columns:
+            if name not in names:
+                raise ConfigError(f"table {settings.name!r} has no segment {name!r}, it has {', '.join(names)}")
+    return Layout(
+        [
+            _native.SlotTarget(
+                slot.slot,
+                slot.target,
+                getattr(_native.PoolingKind, slot.pooling),
+                [slot.columns.get(name, -1) for name in names],
+                slot.length,
+            )
+            for slot in slots
+        ],
+        [segment.dim for segment in settings.segments],
+    )
 
 
 def _to_optimizer(settings: OptimizerSettings) -> _native.OptimizerSettings:

@@ -12,23 +12,26 @@ from pathlib import Path
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from elasticctr import _native
 from elasticctr.data.batch import Batch
 from elasticctr.errors import Corruption, FailedPrecondition
 from elasticctr.models import registry
 from elasticctr.models.dense import load_dense
+from elasticctr.models.inputs import Inputs
 from elasticctr.models.layers import set_tower_precision
 from elasticctr.models.layers.tower_step import TowerStep
 from elasticctr.models.losses import Loss
 from elasticctr.models.model import Model
 from elasticctr.table import Lookup
 from elasticctr.train.checkpoint import Checkpoint
+from elasticctr.train.input_plan import InputPlan, make_input_spec
 from elasticctr.train.job import Job
 from elasticctr.train.metrics import Metrics
 from elasticctr.train.optimizers import make_optimizer
 from elasticctr.train.reading import Item
-from elasticctr.train.sparse import SparseInputs, make_input_spec
+from elasticctr.train.sparse import SparseInputs
 
 
 class Learner:
@@ -39,7 +42,8 @@ class Learner:
         options = registry.parse(cls, job.model.options, "model")
         spec = make_input_spec(job.samples, registry.input_needs(cls, options))
         self.model = registry.create(cls, spec, options, seed=settings.seed)
-        self.sparse = SparseInputs(job.samples, spec, job.sparse, seed=settings.seed)
+        self.plan = InputPlan(job.samples, spec, job.sparse, seed=settings.seed)
+        self.sparse = SparseInputs(self.plan)
         self.metrics = Metrics()
         self.identity = {
             "schema": job.samples.fingerprint(),
@@ -63,29 +67,71 @@ class Learner:
 
     def step(self, item: Item, lr_scale: float = 1.0) -> float:
         """Learns from one batch and returns its loss. The batch is scored for `metrics` before it is learned from."""
+        inputs = self.sparse.pull(item, train=True)
+        loss, logits = self.compute(inputs, item.batch)
+        self.apply_dense(lr_scale)
+        self.sparse.push(item, inputs, lr_scale)
+        self.observe(logits, item.batch)
+        return loss
+
+    def compute(self, inputs: Inputs, batch: Batch) -> tuple[float, Tensor]:
+        """Loss and logits of a batch. Its gradients are left on the parameters and on the inputs, until the next call
+        at the longest.
+        """
         if not self.model.training:
             self.model.train()
-        batch = item.batch
         labels = torch.from_numpy(batch.labels[:, 0] if batch.labels.shape[1] == 1 else batch.labels)
-        inputs = self.sparse.pull(item, train=True)
         weights = torch.from_numpy(batch.weights)
         if self._tower is not None and self._tower.can_run(inputs):
-            loss, logits = self._tower.run(inputs, labels, weights)
-        else:
-            with self._computing():
-                logits = self._forward(inputs).float()
-            loss = self._loss.backward(logits, labels, weights, self._loss.penalty(inputs))
+            return self._tower.run(inputs, labels, weights)
+        with self._computing():
+            logits = self._forward(inputs).float()
+        loss = self._loss.backward(logits, labels, weights, self._loss.penalty(inputs))
+        return loss, logits.detach()
+
+    def apply_dense(self, lr_scale: float = 1.0) -> None:
+        """Steps the dense parameters by the gradients left on them."""
         if self._clip_norm is not None:
             torch.nn.utils.clip_grad_norm_(self._parameters, self._clip_norm)
         if lr_scale != self._lr_scale:
             self._set_lr_scale(lr_scale)
         self._optimizer.step()
+        self.clear_gradients()
+
+    def clear_gradients(self) -> None:
         for parameter in self._parameters:
             parameter.grad = None
-        self.sparse.push(item, inputs, lr_scale)
-        first = logits.detach() if logits.ndim == 1 else logits.detach()[:, 0]
+
+    def observe(self, logits: Tensor, batch: Batch) -> None:
+        """Takes the scores a batch had before it was learned from into `metrics`."""
+        first = logits if logits.ndim == 1 else logits[:, 0]
         self.metrics.update(first.numpy(), batch.labels[:, 0], batch.weights)
-        return loss
+
+    @property
+    def dense_floats(self) -> int:
+        return sum(p.numel() for p in self._parameters)
+
+    def flat_dense(self) -> Tensor:
+        """A copy of all parameters, one after the other in the order of `model.parameters()`."""
+        return torch.cat([p.detach().reshape(-1) for p in self._parameters]) if self._parameters else torch.empty(0)
+
+    @torch.no_grad()
+    def set_flat_dense(self, vector: Tensor) -> None:
+        """Copies a vector in the order of `flat_dense` into the parameters. REQUIRES: `dense_floats` values."""
+        parts = torch.split(vector, [p.numel() for p in self._parameters])
+        for parameter, part in zip(self._parameters, parts, strict=True):
+            parameter.copy_(part.view_as(parameter))
+
+    def flat_gradient(self, out: Tensor | None = None) -> Tensor:
+        """The gradients that `compute` left, in the order of `flat_dense`; zeros for a parameter without one."""
+        gradient = torch.empty(self.dense_floats) if out is None else out
+        parts = torch.split(gradient, [p.numel() for p in self._parameters])
+        for parameter, part in zip(self._parameters, parts, strict=True):
+            if parameter.grad is None:
+                part.zero_()
+            else:
+                part.copy_(parameter.grad.reshape(-1))
+        return gradient
 
     def _computing(self) -> AbstractContextManager[object]:
         # A tower takes its precision from its own switch; autocast would only add casts around it.
@@ -101,10 +147,15 @@ class Learner:
     @torch.no_grad()
     def predict(self, item: Item) -> NDArray[np.float32]:
         """Logits of a batch, [n] or [n, labels]. Changes nothing."""
+        return self.score(self.sparse.pull(item, train=False))
+
+    @torch.no_grad()
+    def score(self, inputs: Inputs) -> NDArray[np.float32]:
+        """Logits of inputs, [n] or [n, labels]. Changes nothing."""
         if self.model.training:
             self.model.eval()
         with self._computing():
-            logits = self.model(self.sparse.pull(item, train=False))
+            logits = self.model(inputs)
         scores: NDArray[np.float32] = logits.float().numpy()
         return scores
 

@@ -1,0 +1,171 @@
+"""Which tables a model's slots live in, and how rows of a batch become its inputs, wherever the rows are.
+
+Slots that name the same table and have the same width share one table. A row holds a linear weight, if the model wants
+one, and an embedding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from elasticctr.data.batch import Batch
+from elasticctr.data.schema import Pooling, Schema, SparseSlot
+from elasticctr.errors import ConfigError
+from elasticctr.models.inputs import Inputs, InputSpec, Sequence, SequenceSpec
+from elasticctr.models.model import InputNeeds
+from elasticctr.table import Layout, Lookup, SegmentSettings, SlotTarget, TableSettings, make_layout
+from elasticctr.train.job import SparseSettings
+from elasticctr.train.reading import Item
+
+
+def make_input_spec(schema: Schema, needs: InputNeeds) -> InputSpec:
+    """What a model with these needs is given of samples of this schema."""
+    pooled = [slot for slot in schema.sparse if slot.pooling is not Pooling.NONE]
+    sequences = [slot for slot in schema.sparse if slot.pooling is Pooling.NONE]
+    if sequences and needs.dim == 0:
+        raise ConfigError(
+            f"slot {sequences[0].name!r} is kept as a sequence (pooling: none), and this model has no embeddings; "
+            "give the slot a pooling or take another model"
+        )
+    return InputSpec(
+        slots=tuple(slot.name for slot in pooled),
+        dims=tuple(_width(slot, needs) for slot in pooled),
+        dense_dim=schema.dense_dim,
+        linear=needs.linear,
+        sequences=tuple(SequenceSpec(slot.name, _width(slot, needs), slot.max_values) for slot in sequences),
+        labels=len(schema.label),
+    )
+
+
+def _width(slot: SparseSlot, needs: InputNeeds) -> int:
+    return 0 if needs.dim == 0 else slot.dim or needs.dim
+
+
+@dataclass(frozen=True, slots=True)
+class SlotPlan:
+    """Which table a sparse slot's rows live in, and where they go in the model's inputs."""
+
+    slot: SparseSlot
+    number: int  # among the sparse slots
+    table: int  # among the tables
+    columns: Mapping[str, int]  # segment -> first column of `Inputs.flat`; empty for a sequence
+    sequence: SequenceSpec | None
+
+
+@dataclass(frozen=True, slots=True)
+class TablePlan:
+    """One table and the slots in it."""
+
+    settings: TableSettings
+    layout: Layout
+    has_pooled: bool  # the flat tensor is its first array
+    sequences: tuple[tuple[SequenceSpec, int], ...]  # and these its further ones; with the slot's place in lookups
+
+
+class InputPlan:
+    """All tables of a model. `look_up` may run on another thread than the rest."""
+
+    def __init__(self, schema: Schema, spec: InputSpec, settings: SparseSettings, *, seed: int) -> None:
+        self.spec = spec
+        self.slots: list[SlotPlan] = []
+        self.tables: list[TablePlan] = []
+        columns = dict(zip(spec.slots, _columns(spec), strict=True))
+        sequences = {sequence.name: sequence for sequence in spec.sequences}
+        dims = dict(zip(spec.slots, spec.dims, strict=True)) | {s.name: s.dim for s in spec.sequences}
+        members: dict[tuple[str, int], list[tuple[int, SparseSlot]]] = {}
+        for number, slot in enumerate(schema.sparse):
+            members.setdefault((slot.table, dims[slot.name]), []).append((number, slot))
+        widths = [table for table, _ in members]
+        for table, ((name, dim), slots) in enumerate(members.items()):
+            table_settings = TableSettings(
+                name=name if widths.count(name) == 1 else f"{name}.{dim}",
+                segments=_segments(spec, dim, settings),
+                admission=settings.admission,
+                seed=seed,
+            )
+            has_pooled = any(slot.name in columns for _, slot in slots)
+            targets: list[SlotTarget] = []
+            held: list[tuple[SequenceSpec, int]] = []
+            for place, (number, slot) in enumerate(slots):
+                self.slots.append(SlotPlan(slot, number, table, columns.get(slot.name, {}), sequences.get(slot.name)))
+                if slot.name in columns:
+                    is_mean = slot.pooling is Pooling.MEAN
+                    targets.append(SlotTarget(number, columns[slot.name], "mean" if is_mean else "sum"))
+                else:
+                    sequence = sequences[slot.name]
+                    target = len(held) + has_pooled
+                    targets.append(SlotTarget(number, {"embedding": 0}, "last", target, sequence.max_values))
+                    held.append((sequence, place))
+            layout = make_layout(table_settings, targets)
+            self.tables.append(TablePlan(table_settings, layout, has_pooled, tuple(held)))
+
+    def look_up(self, batch: Batch) -> tuple[Lookup, ...]:
+        return tuple(table.layout.lookup(batch.values, batch.offsets, len(batch)) for table in self.tables)
+
+    def make_inputs(self, item: Item) -> tuple[Inputs, list[list[Tensor]]]:
+        """Inputs of a batch without its rows, and the arrays that the rows of each table are to be pooled into."""
+        batch, spec = item.batch, self.spec
+        flat = torch.empty(len(batch), spec.width)
+        if spec.dense_dim:
+            flat[:, spec.pooled_width :] = torch.from_numpy(batch.dense)
+        sequences: dict[str, Sequence] = {}
+        arrays = []
+        for table, lookup in zip(self.tables, item.lookups, strict=True):
+            targets = [flat] if table.has_pooled else []
+            for sequence, place in table.sequences:
+                values = torch.empty(len(batch), sequence.max_values, sequence.dim)
+                lengths = torch.from_numpy(lookup.lengths(place, sequence.max_values))
+                sequences[sequence.name] = Sequence(values, lengths)
+                targets.append(values)
+            arrays.append(targets)
+        return Inputs(spec, flat, sequences), arrays
+
+    def gradients(self, inputs: Inputs) -> list[list[Tensor]]:
+        """What the inputs collected, by table, in the arrays of `make_inputs`."""
+        flat = _gradient(inputs.flat)
+        return [
+            ([flat] if table.has_pooled else [])
+            + [_gradient(inputs.sequences[sequence.name].values) for sequence, _ in table.sequences]
+            for table in self.tables
+        ]
+
+
+def require_gradients(inputs: Inputs) -> None:
+    """From here on the inputs collect gradients: after their rows are in place."""
+    inputs.flat.requires_grad_()
+    for pulled in inputs.sequences.values():
+        pulled.values.requires_grad_()
+
+
+def _gradient(tensor: Tensor) -> Tensor:
+    # A model that reads only some of its inputs leaves no gradient on the others.
+    return torch.zeros_like(tensor, requires_grad=False) if tensor.grad is None else tensor.grad
+
+
+def _columns(spec: InputSpec) -> list[dict[str, int]]:
+    """The columns of `Inputs.flat` where each pooled slot's segments start."""
+    columns = []
+    start = spec.linear_width
+    for place, dim in enumerate(spec.dims):
+        linear = {"linear": place} if spec.linear else {}
+        columns.append(linear | ({"embedding": start} if dim else {}))
+        start += dim
+    return columns
+
+
+def _segments(spec: InputSpec, dim: int, settings: SparseSettings) -> tuple[SegmentSettings, ...]:
+    segments = []
+    if spec.linear:
+        optimizer = settings.linear_optimizer or settings.optimizer
+        segments.append(
+            SegmentSettings(name="linear", dim=1, optimizer=optimizer, initializer=settings.linear_initializer)
+        )
+    if dim:
+        segments.append(
+            SegmentSettings(name="embedding", dim=dim, optimizer=settings.optimizer, initializer=settings.initializer)
+        )
+    return tuple(segments)

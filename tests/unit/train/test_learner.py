@@ -1,0 +1,101 @@
+"""A learner's gradients apart from its steps: the flat dense vector that parameter servers hold."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from elasticctr.data.batch import Batch
+from elasticctr.data.schema import Schema
+from elasticctr.train.input_plan import require_gradients
+from elasticctr.train.job import Job
+from elasticctr.train.learner import Learner
+from elasticctr.train.reading import Item
+
+SLOTS = [{"name": "user"}, {"name": "ad"}, {"kind": "dense", "name": "x", "dim": 2}]
+SCHEMA = Schema.model_validate({"slots": SLOTS})
+
+
+def make_learner(tmp_path: Path, model: str, **dense: Any) -> Learner:
+    options = {} if model == "lr" else {"dim": 4} if model == "fm" else {"dim": 4, "hidden": [8, 4]}
+    return Learner(
+        Job.model_validate(
+            {
+                "run_dir": str(tmp_path),
+                "schema": {"slots": SLOTS},
+                "data": {"train": "log"},
+                "model": {"name": model, **options},
+                "train": {"threads": 1, "seed": 3},
+                "dense": dense,
+            }
+        )
+    )
+
+
+def make_items(learner: Learner, count: int) -> list[Item]:
+    random = np.random.default_rng(0)
+    items = []
+    for _ in range(count):
+        n = 16
+        batch = Batch(
+            schema=SCHEMA,
+            values=random.integers(0, 50, 2 * n).astype(np.uint64),
+            offsets=np.arange(2 * n + 1, dtype=np.int32),
+            dense=random.normal(size=(n, 2)).astype(np.float32),
+            labels=random.integers(0, 2, (n, 1)).astype(np.float32),
+            weights=np.ones(n, dtype=np.float32),
+            shows=np.ones(n, dtype=np.float32),
+        )
+        items.append(Item(batch, learner.look_up(batch), {}))
+    return items
+
+
+@pytest.mark.parametrize("model", ["lr", "fm", "dnn", "wide_deep", "deepfm", "dcnv2"])
+def test_computing_then_stepping_the_flat_vector_is_a_step(tmp_path: Path, model: str) -> None:
+    """SGD by hand on the flat vector does what the learner's own step does, native towers included."""
+    whole = make_learner(tmp_path, model, optimizer="sgd", learning_rate=0.5)
+    parts = make_learner(tmp_path, model, optimizer="sgd", learning_rate=0.5)
+    for item in make_items(whole, 3):
+        copy = Item(item.batch, parts.look_up(item.batch), {})
+        loss = whole.step(item)
+        inputs = parts.sparse.pull(copy, train=True)
+        found, logits = parts.compute(inputs, copy.batch)
+        assert found == loss
+        vector, gradient = parts.flat_dense(), parts.flat_gradient()
+        assert vector.shape == gradient.shape == (parts.dense_floats,)
+        parts.clear_gradients()
+        parts.set_flat_dense(vector - 0.5 * gradient)
+        parts.sparse.push(copy, inputs, 1.0)
+        parts.observe(logits, copy.batch)
+    torch.testing.assert_close(parts.flat_dense(), whole.flat_dense(), rtol=1e-6, atol=1e-7)
+    expected = torch.cat([p.detach().reshape(-1) for p in whole.model.parameters()])
+    assert torch.equal(whole.flat_dense(), expected)
+    assert parts.metrics.compute() == whole.metrics.compute()
+    for a, b in zip(whole.sparse.tables, parts.sparse.tables, strict=True):
+        for left, right in zip(a.rows(), b.rows(), strict=True):
+            np.testing.assert_allclose(left.weights, right.weights, rtol=1e-5, atol=1e-7)
+
+
+def test_a_parameter_without_gradient_is_zeros(tmp_path: Path) -> None:
+    learner = make_learner(tmp_path, "dnn")
+    assert not learner.flat_gradient(torch.ones(learner.dense_floats)).any()
+
+
+def test_scores_change_nothing(tmp_path: Path) -> None:
+    learner = make_learner(tmp_path, "dnn")
+    (item,) = make_items(learner, 1)
+    learner.step(item)
+    before = learner.flat_dense()
+    inputs, arrays = learner.plan.make_inputs(item)
+    for table, plan, lookup, targets in zip(
+        learner.sparse.tables, learner.plan.tables, item.lookups, arrays, strict=True
+    ):
+        table.pull(lookup, plan.layout, targets)
+    assert np.array_equal(learner.score(inputs), learner.predict(item))
+    require_gradients(inputs)
+    assert inputs.flat.requires_grad
+    assert torch.equal(learner.flat_dense(), before)
