@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from elasticctr.cli.output import JsonOption, print_json, print_table
 from elasticctr.data.settings import DataSettings
 from elasticctr.errors import ConfigError
+from elasticctr.train.cluster_settings import Strategy
 
 if TYPE_CHECKING:
+    from elasticctr.cluster.summary import Summary
     from elasticctr.data.dataset import Dataset
     from elasticctr.train.job import Job
     from elasticctr.train.learner import Learner
+    from elasticctr.train.trainer import Result
 
+EngineName = Literal["local", "ray", "mpi", "torchrun"]
 DataOption = Annotated[
     str | None, typer.Option(help="File, directory, glob or URL; default: the job's test or valid data.")
 ]
@@ -28,24 +32,54 @@ def train(
     job_file: Annotated[Path, typer.Argument(metavar="JOB", help="Job file (YAML).")],
     run_dir: Annotated[str | None, typer.Option(help="Where the run is written; default: run_dir of the job.")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on from the run's newest checkpoint.")] = False,
+    on: Annotated[
+        EngineName | None,
+        typer.Option("--on", help="Train with several processes, started by this; default: local for a cluster job."),
+    ] = None,
+    trainers: Annotated[int | None, typer.Option(help="Trainers: cluster.trainers of the job.")] = None,
+    pservers: Annotated[int | None, typer.Option(help="Parameter servers: cluster.pservers of the job.")] = None,
+    strategy: Annotated[
+        Strategy | None, typer.Option(help="How trainers share what they learn: cluster.strategy of the job.")
+    ] = None,
+    hostfile: Annotated[Path | None, typer.Option(help="mpi: machines and their slots, as mpirun reads them.")] = None,
+    ray_address: Annotated[
+        str | None, typer.Option(help="ray: an existing cluster; default: the one of RAY_ADDRESS, or one made here.")
+    ] = None,
     overrides: Overrides = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Train and evaluate a model.
+    """Train and evaluate a model, in one process or in many.
 
-    Ctrl-C writes a checkpoint and says how to go on.
+    Ctrl-C writes a checkpoint and says how to go on. A job with a `cluster` section, or `--on`, trains with parameter
+    servers: the files, the report and the result are the same. Where the environment says `TRAINING_ROLE`, this process
+    plays that role.
 
     Example: `elasticctr train job.yaml --set model.name=deepfm --run-dir runs/deepfm`
+
+    Example: `elasticctr train job.yaml --on local --pservers 2 --trainers 4 --strategy async`
     """
     from elasticctr.train.job import load_job
 
     changes = list(overrides or [])
-    if run_dir is not None:
-        changes.append(f"run_dir={run_dir}")
+    for key, value in (
+        ("run_dir", run_dir),
+        ("cluster.trainers", trainers),
+        ("cluster.pservers", pservers),
+        ("cluster.strategy", strategy),
+    ):
+        if value is not None:
+            changes.append(f"{key}={value}")
     job = load_job(job_file, changes)
-    from elasticctr.publish.stream import train as run_job
+    result: Result | Summary
+    if on is not None or job.cluster is not None:
+        from elasticctr.cluster.run import EngineOptions, train_on
 
-    result = run_job(job, resume=resume, quiet=as_json)
+        options = EngineOptions(hostfile=hostfile, ray_address=ray_address)
+        result = train_on(job, on or "local", resume=resume, quiet=as_json, options=options)
+    else:
+        from elasticctr.publish.stream import train as run_job
+
+        result = run_job(job, resume=resume, quiet=as_json)
     summary: dict[str, Any] = {
         "run_dir": str(result.run_dir),
         "finished": result.is_finished,
@@ -63,9 +97,11 @@ def train(
         speed = f"{result.samples:,} samples in {result.seconds:.1f} s ({result.samples_per_s:,.0f} samples/s)"
         typer.echo(f"{speed}\nreport: {result.run_dir / 'report.html'}" if result.is_finished else speed)
     if not result.is_finished:
+        engine = f" --on {on}" if on is not None else ""
+        file = result.run_dir / "job.yaml" if job.cluster is not None or on is not None else job_file
         typer.echo(
             f"interrupted after step {result.step}; checkpoint written. Go on with:\n"
-            f"  elasticctr train {job_file} --run-dir {result.run_dir} --resume",
+            f"  elasticctr train {file} --run-dir {result.run_dir} --resume{engine}",
             err=True,
         )
         raise typer.Exit(130)

@@ -24,4 +24,5 @@ def main() -> None:
         os._exit(127)
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,170 @@
+"""From a job to the roles an engine starts: what each is called, its arguments, ports, and the job's secret.
+
+Whatever does not fit (counts, ports, settings that training with several processes does not know) is refused here,
+before a process is started or a file of the run is touched.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import socket
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from elasticctr.cluster.engine import RoleSpec
+from elasticctr.control.web import read_token
+from elasticctr.errors import ConfigError, InternalError, NotFound, Unavailable
+from elasticctr.train.cluster_settings import ClusterSettings
+from elasticctr.train.job import Job
+from elasticctr.train.run_directory import RunDirectory
+
+LOOPBACK = ("127.0.0.1", "localhost", "::1")
+# Beyond what roles of this machine are started with by hand; a typing mistake should not fork a machine to death.
+MOST_LOCAL_ROLES = 256
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """A job that can be started."""
+
+    job: Job
+    run: RunDirectory
+    roles: Sequence[RoleSpec]
+    coordinator: str | None  # its URL, or the run directory that will say it; None under collective
+    token: str | None
+
+    @property
+    def logs(self) -> Path:
+        return self.run.path / "logs"
+
+
+def cluster_of(job: Job) -> ClusterSettings:
+    """The job's cluster section. A job without one that is started with --on has the defaults."""
+    return job.cluster if job.cluster is not None else ClusterSettings()
+
+
+def check_job(job: Job) -> None:
+    """Refuses what cannot be trained with several processes."""
+    if job.publish is not None:
+        raise ConfigError(
+            "a job with a publish section trains in one process; "
+            "leave the section out and run `elasticctr publish RUN` when training with several is over"
+        )
+    cluster_of(job)
+
+
+def check_local(settings: ClusterSettings) -> None:
+    """Refuses more roles than one machine should run."""
+    count = count_roles(settings)
+    if count > MOST_LOCAL_ROLES:
+        raise ConfigError(
+            f"{settings.trainers} trainers and {settings.pservers} pservers are {count} processes on one machine, "
+            f"more than {MOST_LOCAL_ROLES}; lower cluster.trainers or cluster.pservers, or use several machines"
+        )
+
+
+def count_roles(settings: ClusterSettings) -> int:
+    if settings.strategy == "collective":
+        return settings.trainers
+    return 1 + settings.trainers + settings.pservers * (2 if settings.standby else 1)
+
+
+def begin(job: Job, *, resume: bool, is_one_machine: bool = True, coordinator_port: int | None = None) -> Launch:
+    """Claims the run directory and works out the roles. `coordinator_port`: None for any that is free."""
+    check_job(job)
+    settings = cluster_of(job)
+    if is_one_machine:
+        check_local(settings)
+    if settings.token_file is not None:
+        read_token(Path(settings.token_file))
+    run = RunDirectory(Path(job.run_dir).absolute())
+    if resume and not run.is_used:
+        raise NotFound(f"{run.path}: holds no checkpoint to go on from; leave out --resume to start")
+    url: str | None = None
+    if settings.strategy != "collective" and is_one_machine:
+        port = find_free_port(settings.host) if coordinator_port is None else coordinator_port
+        check_port(settings.host, port)
+        url = f"http://{'127.0.0.1' if settings.host == '0.0.0.0' else settings.host}:{port}"
+    job = job.model_copy(update={"cluster": settings, "run_dir": str(run.path)})
+    run.begin(job, resume=resume)
+    token_file = Path(settings.token_file).absolute() if settings.token_file else _make_token(run.path)
+    where = url or str(run.path)
+    roles = [] if settings.strategy == "collective" else make_roles(settings, run, where, token_file, resume=resume)
+    return Launch(job, run, roles, None if settings.strategy == "collective" else where, read_token(token_file))
+
+
+def make_roles(
+    settings: ClusterSettings, run: RunDirectory, where: str, token_file: Path, *, resume: bool
+) -> list[RoleSpec]:
+    """The coordinator first, then pservers, standbys and trainers. `where`: the coordinator's URL, or the run's
+    directory if the coordinator takes any port and says there which."""
+    port = where.rpartition(":")[2] if where.startswith("http") else "0"
+    shared = ["--job", str(run.job), "--token-file", str(token_file)]
+    finding = ["--coordinator", where]
+    listening = ["--host", settings.host]
+    going_on = ["--resume"] if resume else []
+    roles = [RoleSpec("coordinator", 0, ["coordinator", *shared, *listening, "--port", port, *going_on], cpus=0.5)]
+    for index in range(settings.pservers):
+        named = ["--name", f"pserver-{index}", "--shard", str(index)]
+        roles.append(RoleSpec("pserver", index, ["pserver", *shared, *finding, *named, *listening, "--port", "0"]))
+    for index in range(settings.pservers if settings.standby else 0):
+        named = ["--name", f"standby-{index}", "--shard", str(index), "--standby"]
+        roles.append(RoleSpec("standby", index, ["pserver", *shared, *finding, *named, *listening, "--port", "0"]))
+    roles += [make_trainer(index, shared, finding) for index in range(settings.trainers)]
+    return roles
+
+
+def make_trainer(index: int, shared: Sequence[str], finding: Sequence[str]) -> RoleSpec:
+    return RoleSpec("trainer", index, ["trainer", *shared, *finding, "--name", f"trainer-{index}"])
+
+
+def share_threads(job: Job, roles: Sequence[RoleSpec]) -> list[RoleSpec]:
+    """The same roles, the trainers of one machine with an even share of its CPUs unless the job says how many."""
+    trainers = sum(role.kind == "trainer" for role in roles)
+    if job.train.threads is not None or trainers == 0:
+        return list(roles)
+    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    share = {"ELASTICCTR__TRAIN__THREADS": str(max(1, usable // trainers))}
+    return [
+        RoleSpec(r.kind, r.index, r.arguments, {**r.environment, **share}, r.cpus, r.memory_mib, r.restart)
+        if r.kind == "trainer"
+        else r
+        for r in roles
+    ]
+
+
+def find_free_port(host: str) -> int:
+    with socket.socket() as probe:
+        try:
+            probe.bind((host, 0))
+        except OSError as e:
+            raise ConfigError(f"cluster.host: cannot listen at {host!r}: {e.strerror or e}") from None
+        return int(probe.getsockname()[1])
+
+
+def check_port(host: str, port: int) -> None:
+    """Refuses a port that is taken. What takes it between now and the start is told by the role itself."""
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host, port))
+        except OverflowError:
+            raise ConfigError(f"port {port} is out of range: ports go from 1 to 65535") from None
+        except OSError as e:
+            raise Unavailable(f"cannot listen at {host}:{port}: {e.strerror or e}; choose another port") from None
+
+
+def _make_token(run: Path) -> Path:
+    """A secret of this run alone, readable by its owner: other users of the machine cannot push into it."""
+    path = run / "cluster" / "token"
+    try:
+        path.parent.mkdir(exist_ok=True)
+        if not path.exists():
+            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+            with os.fdopen(descriptor, "w") as file:
+                file.write(secrets.token_urlsafe(24) + "\n")
+    except OSError as e:
+        raise InternalError(f"{path}: cannot be written: {e.strerror or e}") from e
+    return path

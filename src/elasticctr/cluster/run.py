@@ -1,0 +1,184 @@
+"""A job from start to end on some engine: start the roles, show how they are, stop them in order, sum up.
+
+The run directory, the summary and the exit status are those of a run in one process.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Sequence
+from contextlib import ExitStack, suppress
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+from elasticctr import errors
+from elasticctr.cluster.engine import Engine, RoleState
+from elasticctr.cluster.feed import EventTail, StatusFeed
+from elasticctr.cluster.launch import Launch, begin, cluster_of, share_threads
+from elasticctr.cluster.local import LocalEngine
+from elasticctr.cluster.summary import Summary, read_summary
+from elasticctr.cluster.supervised import last_words
+from elasticctr.cluster.view import View
+from elasticctr.control.peer import Peer
+from elasticctr.errors import ElasticCTRError, FailedPrecondition, InternalError
+from elasticctr.ps.addresses import find_coordinator
+from elasticctr.train.interrupt import Interrupt
+from elasticctr.train.job import Job
+from elasticctr.train.run_directory import write_text
+
+# Roles that were told to end by the coordinator get this long before the engine ends them.
+END_S = 10.0
+# A stop waits for the checkpoint; a table of many gigabytes takes its time to be written.
+STOP_S = 600.0
+NO_TRAINER_S = 30.0
+_BY_STATUS = {
+    cls.exit_status: cls
+    for cls in (
+        errors.ConfigError,
+        errors.NotFound,
+        errors.AlreadyExists,
+        errors.Corruption,
+        errors.FailedPrecondition,
+        errors.Unauthorized,
+        errors.DeadlineExceeded,
+    )
+}
+
+
+@dataclass(frozen=True, slots=True)
+class EngineOptions:
+    """What single engines want to know besides the job."""
+
+    hostfile: Path | None = None
+    ray_address: str | None = None
+
+
+def train_on(job: Job, engine: str, *, resume: bool, quiet: bool, options: EngineOptions) -> Summary:
+    """Trains a job on the engine of that name. `quiet`: no table, no lines."""
+    if engine != "local":
+        raise FailedPrecondition(f"this build does not know the engine {engine!r}; use --on local")
+    launch = begin(job, resume=resume)
+    launch = replace(launch, roles=share_threads(launch.job, launch.roles))
+    return run_job(launch, LocalEngine(), resume=resume, quiet=quiet)
+
+
+def run_job(launch: Launch, engine: Engine, *, resume: bool, quiet: bool = False) -> Summary:
+    """Trains to the end, or until it is interrupted. Every process it started is gone when it returns or raises."""
+    watch = _Watch(launch, engine)
+    cluster = cluster_of(launch.job)
+    with ExitStack() as stack:
+        interrupt = stack.enter_context(Interrupt())
+        events = EventTail(launch.run.events, skip=resume)
+        view = stack.enter_context(View(str(launch.run.path), quiet=quiet))
+        feed = None
+        if launch.coordinator is not None:
+            feed = stack.enter_context(StatusFeed(launch.coordinator, launch.token))
+        stack.callback(engine.stop)
+        engine.start(launch.roles, log_dir=str(launch.logs), max_restarts=cluster.max_restarts)
+
+        def is_over() -> bool:
+            states = engine.states()
+            for event in events.read():
+                view.tell_event(event)
+            view.show(feed.latest if feed is not None else {}, states)
+            watch.note_states(states)
+            if interrupt.is_set and not watch.is_stopping:
+                view.note("stopping: a checkpoint is written first; once more to stop at once")
+                watch.ask_to_stop()
+            return watch.is_over(states)
+
+        states = engine.wait(is_over)
+        failed = [state for state in states if state.phase == "failed"]
+        if not failed:
+            deadline_s = time.monotonic() + END_S
+            states = engine.wait(lambda: _all_ended(engine.states()) or time.monotonic() > deadline_s, 0.05)
+        for event in events.read():
+            view.tell_event(event)
+    watch.note_states(engine.states())
+    if failed:
+        raise _explain(failed[0], launch)
+    summary = read_summary(launch.run.path)
+    if summary.is_finished and not (launch.run.path / "report.html").exists():
+        from elasticctr.train.report import write_report
+
+        write_report(launch.run.path)
+    return summary
+
+
+class _Watch:
+    """When a job is over, and how it is asked to be."""
+
+    def __init__(self, launch: Launch, engine: Engine) -> None:
+        self.is_stopping = False
+        self._launch = launch
+        self._engine = engine
+        self._stop_by_s = 0.0
+        self._trainers_gone_s: float | None = None
+        self._noted: Sequence[RoleState] | None = None
+
+    def is_over(self, states: Sequence[RoleState]) -> bool:
+        now_s = time.monotonic()
+        leading = [s for s in states if s.name.startswith("coordinator")] or list(states)
+        if all(state.phase == "ended" for state in leading):
+            return True
+        if self.is_stopping and now_s > self._stop_by_s:
+            raise errors.DeadlineExceeded(
+                f"{self._launch.run.path}: did not stop within {STOP_S:.0f} s; "
+                "its processes are ended, go on from the last checkpoint with --resume"
+            )
+        trainers = [state for state in states if state.name.startswith("trainer")]
+        if trainers and all(state.phase == "ended" for state in trainers):
+            self._trainers_gone_s = self._trainers_gone_s or now_s
+            if now_s - self._trainers_gone_s > NO_TRAINER_S:
+                raise FailedPrecondition(
+                    f"{self._launch.run.path}: every trainer has ended and work is left; go on with --resume"
+                )
+        else:
+            self._trainers_gone_s = None
+        return False
+
+    def ask_to_stop(self) -> None:
+        """A checkpoint and an orderly end, asked for until the coordinator has heard it."""
+        self.is_stopping = True
+        self._stop_by_s = time.monotonic() + STOP_S
+        if self._launch.coordinator is None:
+            return
+        threading.Thread(target=self._post_stop, args=(self._launch.coordinator,), daemon=True).start()
+
+    def _post_stop(self, where: str) -> None:
+        while time.monotonic() < self._stop_by_s:
+            try:
+                with Peer(find_coordinator(where), self._launch.token, timeout_s=STOP_S) as peer:
+                    peer.post("/v1/stop", {})
+                return
+            except ElasticCTRError:
+                time.sleep(0.2)
+
+    def note_states(self, states: Sequence[RoleState]) -> None:
+        """What `elasticctr status` shows of the processes, coordinator or not."""
+        if states == self._noted:
+            return
+        self._noted = list(states)
+        about = {"engine": self._engine.name, "roles": [asdict(state) for state in states]}
+        with suppress(OSError):
+            path = self._launch.run.path / "cluster" / "roles.json"
+            path.parent.mkdir(exist_ok=True)
+            write_text(path, json.dumps(about))
+
+
+def _all_ended(states: Sequence[RoleState]) -> bool:
+    return all(state.phase in ("ended", "failed") for state in states)
+
+
+def _explain(state: RoleState, launch: Launch) -> ElasticCTRError:
+    """The error of the role that ended the job, as its own kind."""
+    said = last_words(state.log) if state.log and Path(state.log).exists() else ""
+    marker = "elasticctr: "
+    if marker in said:  # its own one line of reason
+        said = said.rpartition(marker)[2]
+    cls = _BY_STATUS.get(state.exit_status or 0, InternalError)
+    more = f": {said}" if said else ""
+    going_on = "; the run can go on with --resume" if launch.run.is_used else ""
+    return cls(f"{state.name} {state.reason}{more} (log: {state.log}){going_on}")

@@ -1,0 +1,186 @@
+"""A job on the local engine with fake roles: its course, its end, and what is refused."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from tests.unit.cluster.jobs import FAKE, make_job
+from tests.unit.cluster.processes import is_alive, read_pid, until
+
+from elasticctr.cluster.feed import ask_status
+from elasticctr.cluster.launch import begin, share_threads
+from elasticctr.cluster.local import LocalEngine
+from elasticctr.cluster.run import run_job
+from elasticctr.errors import AlreadyExists, ConfigError, FailedPrecondition, InternalError, NotFound, Unavailable
+
+
+def test_a_run_ends_with_the_summary_of_its_files(tmp_path: Path) -> None:
+    launch = begin(make_job(tmp_path / "run", standby=True), resume=False)
+    assert [role.name for role in launch.roles] == [
+        "coordinator-0",
+        "pserver-0",
+        "pserver-1",
+        "standby-0",
+        "standby-1",
+        "trainer-0",
+        "trainer-1",
+    ]
+    summary = run_job(launch, LocalEngine(FAKE), resume=False, quiet=True)
+    assert (summary.samples, summary.step, summary.is_finished, summary.seconds) == (10, 10, True, 2.0)
+    assert summary.metrics["valid"]["auc"] == 0.75
+    assert (tmp_path / "run" / "report.html").exists()
+    log = (tmp_path / "run" / "logs" / "coordinator-0.log").read_text()
+    assert f"--job {tmp_path}/run/job.yaml" in log and "--resume" not in log
+    noted = json.loads((tmp_path / "run" / "cluster" / "roles.json").read_text())
+    assert {role["phase"] for role in noted["roles"]} == {"ended"} and noted["engine"] == "local"
+    for name in ("pserver-0", "trainer-1"):
+        assert not is_alive(read_pid(tmp_path / "run" / f"{name}.pid"))
+
+
+def test_killed_roles_are_started_again_and_the_run_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("STEPS", "60")
+    run = tmp_path / "run"
+    launch = begin(make_job(run), resume=False)
+    engine = LocalEngine(FAKE)
+
+    def harm() -> None:
+        for state in engine.states():
+            if state.name in ("coordinator-0", "trainer-1"):
+                read_pid(run / "trainer-1.pid")
+                until((run / "count").exists)
+                assert state.pid is not None
+                os.kill(state.pid, signal.SIGKILL)
+
+    timer = threading.Timer(0.8, harm)
+    timer.start()
+    summary = run_job(launch, engine, resume=False, quiet=True)
+    timer.join()
+    assert summary.samples == 60
+    restarts = {state.name: state.restarts for state in engine.states()}
+    assert restarts == {"coordinator-0": 1, "pserver-0": 0, "pserver-1": 0, "trainer-0": 0, "trainer-1": 1}
+
+
+@pytest.mark.parametrize(
+    ("crash", "kind", "words"),
+    [
+        ("trainer-1:10", ConfigError, "Reason: trainer-1 does not want to"),
+        ("pserver-0:15", FailedPrecondition, "pserver-0 ended with status 15"),
+        ("coordinator-0:19", InternalError, "after 1 restarts"),
+    ],
+)
+def test_a_role_that_fails_for_good_ends_the_job(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, crash: str, kind: type[Exception], words: str
+) -> None:
+    monkeypatch.setenv("CRASH", crash)
+    monkeypatch.setenv("STEPS", "100000")
+    run = tmp_path / "run"
+    launch = begin(make_job(run, max_restarts=1), resume=False)
+    engine = LocalEngine(FAKE)
+    with pytest.raises(kind, match=words) as raised:
+        run_job(launch, engine, resume=False, quiet=True)
+    assert f"{run}/logs/{crash.partition(':')[0]}.log" in str(raised.value)
+    assert all(state.pid is None for state in engine.states())
+
+
+def test_refusals_touch_nothing(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    with pytest.raises(ConfigError, match="more than 256"):
+        begin(make_job(run, trainers=300), resume=False)
+    with pytest.raises(ConfigError, match="token file"):
+        begin(make_job(run, token_file=str(tmp_path / "none")), resume=False)
+    with pytest.raises(NotFound, match="no checkpoint to go on from"):
+        begin(make_job(run), resume=True)
+    with pytest.raises(ConfigError, match=r"cluster\.host"):
+        begin(make_job(run, host="203.0.113.9"), resume=False)
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        with pytest.raises(Unavailable, match="choose another port"):
+            begin(make_job(run), resume=False, coordinator_port=taken.getsockname()[1])
+    assert not run.exists()
+    run.mkdir()
+    (run / "metrics.json").write_text("{}")
+    with pytest.raises(AlreadyExists, match="--resume"):
+        begin(make_job(run), resume=False)
+
+
+def test_the_secret_is_the_owners_alone_and_stays(tmp_path: Path) -> None:
+    first = begin(make_job(tmp_path / "run"), resume=False)
+    path = tmp_path / "run" / "cluster" / "token"
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert first.token == path.read_text().strip()
+    assert begin(make_job(tmp_path / "run"), resume=False).token == first.token
+    for role in first.roles:
+        assert first.token not in " ".join(role.arguments)
+
+
+def test_trainers_share_the_cpus_unless_the_job_says_how_many(tmp_path: Path) -> None:
+    launch = begin(make_job(tmp_path / "run"), resume=False)
+    threads = [r.environment.get("ELASTICCTR__TRAIN__THREADS") for r in share_threads(launch.job, launch.roles)]
+    assert threads == [None] * 3 + [str(max(1, len(os.sched_getaffinity(0)) // 2))] * 2
+    job = launch.job.model_copy(update={"train": launch.job.train.model_copy(update={"threads": 3})})
+    assert share_threads(job, launch.roles) == list(launch.roles)
+
+
+COMMAND = """
+import sys
+from pathlib import Path
+from elasticctr.cluster import run
+from elasticctr.cluster.local import LocalEngine
+fake = sys.argv[1:3]
+run.LocalEngine = lambda: LocalEngine(fake)
+sys.argv = ["elasticctr", *sys.argv[3:]]
+from elasticctr.cli.entry import main
+main()
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_ctrl_c_writes_a_checkpoint_and_says_how_to_go_on(tmp_path: Path, number: signal.Signals) -> None:
+    run = tmp_path / "run"
+    job = make_job(run)
+    (tmp_path / "job.yaml").write_text(json.dumps(job.model_dump(mode="json", by_alias=True)))
+    command = [sys.executable, "-c", COMMAND, *FAKE, "train", str(tmp_path / "job.yaml"), "--on", "local", "--json"]
+    process = subprocess.Popen(
+        command, env={**os.environ, "STEPS": "100000"}, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    pids = [read_pid(run / f"{name}.pid") for name in ("trainer-0", "pserver-1")]
+    until((run / "count").exists)
+    process.send_signal(number)
+    out, err = process.communicate(timeout=30)
+    assert process.returncode == 130, err
+    assert f"elasticctr train {run}/job.yaml --run-dir {run} --resume --on local" in err
+    answer = json.loads(out)
+    assert answer["finished"] is False and answer["metrics"] == {"valid": {"auc": 0.75, "rows": 7}}
+    assert not any(is_alive(pid) for pid in pids)
+
+
+def test_the_status_wants_the_secret(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("STEPS", "100000")
+    launch = begin(make_job(tmp_path / "run"), resume=False)
+    launch = replace(launch, roles=launch.roles[:1])
+    engine = LocalEngine(FAKE)
+    engine.start(launch.roles, log_dir=str(launch.logs), max_restarts=0)
+    try:
+        assert launch.coordinator is not None
+        deadline = time.monotonic() + 10
+        while True:
+            try:
+                assert ask_status(launch.coordinator, launch.token)["phase"] == "training"
+                break
+            except Unavailable:
+                assert time.monotonic() < deadline
+        with pytest.raises(Exception, match="401"):
+            ask_status(launch.run.path, "wrong-secret")
+    finally:
+        engine.stop(0)
