@@ -1,0 +1,135 @@
+"""Calls to a coordinator that is there, is not there yet, moves, or answers nonsense."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from elasticctr.errors import Corruption, DataError, FailedPrecondition, Unavailable
+from elasticctr.ps.addresses import write_coordinator
+from elasticctr.ps.coordinator_client import CoordinatorClient, pack_metrics, patiently, unpack_metrics
+from elasticctr.train.metrics import Metrics
+
+
+class Scripted(ThreadingHTTPServer):
+    """Answers every path with what the test put there, and keeps what it was told."""
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), _Handler)
+        self.answers: dict[str, tuple[int, dict[str, Any]]] = {}
+        self.told: list[tuple[str, dict[str, Any], str | None]] = []
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.server_address[1]}"
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def do_POST(self) -> None:
+        server = self.server
+        assert isinstance(server, Scripted)
+        body = json.loads(self.rfile.read(int(self.headers.get("Content-Length", 0))) or b"{}")
+        server.told.append((self.path, body, self.headers.get("Authorization")))
+        status, answer = server.answers.get(self.path, (200, {}))
+        text = json.dumps(answer).encode()
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(text)))
+        self.end_headers()
+        self.wfile.write(text)
+
+    def do_GET(self) -> None:
+        self.do_POST()
+
+    def log_message(self, format: str, *args: Any) -> None:
+        pass
+
+
+@pytest.fixture
+def coordinator() -> Iterator[Scripted]:
+    server = Scripted()
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+    thread.start()
+    yield server
+    server.shutdown()
+    server.server_close()
+    thread.join()
+
+
+def test_calls_carry_id_and_token_and_remember_incarnation(coordinator: Scripted) -> None:
+    coordinator.answers["/v1/beat"] = (200, {"order": "go", "incarnation": 3, "generation": 7})
+    coordinator.answers["/v1/leave"] = (200, {"incarnation": 2})
+    client = CoordinatorClient(coordinator.url, "secret")
+    assert client.beat(5, {"rows": 1})["order"] == "go"
+    client.leave(5, "over")
+    assert (client.incarnation, client.generation) == (3, 7)
+    assert coordinator.told[0] == ("/v1/beat", {"id": 5, "stats": {"rows": 1}}, "Bearer secret")
+    client.close()
+
+
+def test_a_refusal_is_the_error_it_was(coordinator: Scripted) -> None:
+    refusal = {"error": {"code": "FailedPrecondition", "message": "another build"}}
+    coordinator.answers["/v1/join"] = (412, refusal)
+    client = CoordinatorClient(coordinator.url)
+    with pytest.raises(FailedPrecondition, match="another build"):
+        client.join("trainer", "t", build="b", identity="i", host="h", pid=1)
+    client.close()
+
+
+def test_pservers_come_as_values_and_nonsense_is_told(coordinator: Scripted) -> None:
+    client = CoordinatorClient(coordinator.url)
+    shards = [{"shard": 0, "address": "h:1", "standby": None, "is_ready": True}]
+    coordinator.answers["/v1/pservers"] = (200, {"shards": shards})
+    (found,) = client.pservers()
+    assert (found.shard, found.address, found.is_ready) == (0, "h:1", True)
+    coordinator.answers["/v1/pservers"] = (200, {"shards": [{"address": "h:1"}]})
+    with pytest.raises(DataError, match="list of pservers"):
+        client.pservers()
+    client.close()
+
+
+def test_a_coordinator_that_moved_is_found_by_the_run_directory(coordinator: Scripted, tmp_path: Path) -> None:
+    client = CoordinatorClient(str(tmp_path))
+    with pytest.raises(Unavailable, match="not started"):
+        client.status()
+    write_coordinator(tmp_path, "http://127.0.0.1:9", 1)
+    with pytest.raises(Unavailable):
+        client.status()
+    threading.Timer(0.1, write_coordinator, (tmp_path, coordinator.url, 2)).start()
+    coordinator.answers["/v1/status"] = (200, {"incarnation": 2})
+    assert patiently(client.status, wait_s=20.0) == {"incarnation": 2}
+    client.close()
+
+
+def test_patience_ends() -> None:
+    calls = []
+
+    def fail() -> None:
+        calls.append(1)
+        raise Unavailable("nobody there")
+
+    with pytest.raises(Unavailable):
+        patiently(fail, wait_s=0.3)
+    assert len(calls) >= 2
+    calls.clear()
+    with pytest.raises(Unavailable):
+        patiently(fail, wait_s=60.0, is_over=lambda: True)
+    assert len(calls) == 1
+
+
+def test_metrics_survive_the_way_and_damage_is_noticed() -> None:
+    metrics = Metrics()
+    metrics.update(np.array([0.5, -1.0]), np.array([1.0, 0.0]))
+    text = pack_metrics(metrics.state())
+    assert Metrics.from_state(unpack_metrics(text)).compute() == metrics.compute()
+    for damaged in (text[:-8], "*" + text, "", pack_metrics(b"")[:-4]):
+        with pytest.raises(Corruption):
+            unpack_metrics(damaged)
