@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from elasticctr.cli.output import JsonOption, print_json, print_table
+from elasticctr.cluster.environment import read_environment
 from elasticctr.data.settings import DataSettings
 from elasticctr.errors import ConfigError
 from elasticctr.train.cluster_settings import Strategy
@@ -70,8 +72,15 @@ def train(
         if value is not None:
             changes.append(f"{key}={value}")
     job = load_job(job_file, changes)
+    assigned = read_environment(os.environ)
+    if assigned is not None and on is not None:
+        raise ConfigError(f"TRAINING_ROLE makes this process {assigned.name}; unset it to start a whole job by --on")
     result: Result | Summary
-    if on is not None or job.cluster is not None:
+    if assigned is not None:
+        from elasticctr.cluster.assigned import play
+
+        result = play(job, assigned, resume=resume, quiet=as_json)
+    elif on is not None or job.cluster is not None:
         from elasticctr.cluster.run import EngineOptions, train_on
 
         options = EngineOptions(hostfile=hostfile, ray_address=ray_address)

@@ -1,0 +1,147 @@
+"""Plays the role the environment assigns to this process (environment.py).
+
+A trainer or pserver becomes the role's process. The first pserver supervises two: the coordinator and itself. Whoever
+started this process restarts it; a run that was under way goes on by itself.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import NoReturn
+
+import yaml
+
+from elasticctr.cluster.engine import RoleSpec
+from elasticctr.cluster.environment import Assigned, split_endpoint
+from elasticctr.cluster.launch import LOOPBACK, Launch, check_job, check_port, cluster_of
+from elasticctr.cluster.local import LocalEngine
+from elasticctr.cluster.run import run_job
+from elasticctr.cluster.summary import Summary
+from elasticctr.cluster.supervised import ELASTICCTR
+from elasticctr.control.web import read_token
+from elasticctr.errors import ConfigError, InternalError
+from elasticctr.train.job import Job
+from elasticctr.train.run_directory import RunDirectory, write_text
+
+
+def fit_job(job: Job, assigned: Assigned) -> Job:
+    """The job with the counts the environment gives. A cluster section that says others is refused."""
+    settings = cluster_of(job)
+    given = {"trainers": assigned.trainers, "pservers": len(assigned.pservers) or settings.pservers}
+    if job.cluster is not None:
+        for key, value in given.items():
+            if key in job.cluster.model_fields_set and getattr(job.cluster, key) != value:
+                raise ConfigError(
+                    f"cluster.{key} of the job is {getattr(job.cluster, key)}, and the environment says {value}; "
+                    "leave it out of the job"
+                )
+    if settings.strategy == "collective" and assigned.role == "pserver":
+        raise ConfigError("the strategy collective has no pservers, and TRAINING_ROLE is PSERVER")
+    if settings.strategy != "collective" and not assigned.pservers:
+        raise ConfigError("PADDLE_PSERVERS_IP_PORT_LIST names no pserver; only the strategy collective has none")
+    if settings.standby:
+        raise ConfigError("cluster.standby: the environment has no place for standbys; leave it out or use --on")
+    check_job(job)
+    return job.model_copy(update={"cluster": settings.model_copy(update=given)})
+
+
+def play(job: Job, assigned: Assigned, *, resume: bool, quiet: bool) -> Summary:
+    """Becomes the role and does not return; for the first pserver, returns when the run is over."""
+    job = fit_job(job, assigned)
+    if not assigned.leads:
+        _become(job, assigned, resume=resume)
+    launch = _lead(job, assigned, resume=resume)
+    return run_job(launch, LocalEngine(), resume="--resume" in launch.roles[0].arguments, quiet=quiet)
+
+
+def _lead(job: Job, assigned: Assigned, *, resume: bool) -> Launch:
+    host, port = assigned.endpoint
+    if not assigned.coordinator.startswith("http"):
+        raise ConfigError("ELASTICCTR_COORDINATOR must be host:port where the first pserver starts the coordinator")
+    address = split_endpoint(assigned.coordinator.partition("//")[2].rstrip("/"), "ELASTICCTR_COORDINATOR")
+    listening = _listening_host(job, host)
+    for taken in (port, address[1]):
+        check_port(listening, taken)
+    run = RunDirectory(Path(job.run_dir).absolute())
+    job = job.model_copy(update={"run_dir": str(run.path)})
+    # The pod was restarted: the same command with the same files goes on.
+    going_on = resume or (run.is_used and not _is_finished(run))
+    run.begin(job, resume=going_on)
+    token_file = _token_file(job)
+    shared = ["--job", str(run.job), *(["--token-file", token_file] if token_file else [])]
+    coordinator = ["coordinator", *shared, "--host", listening, "--port", str(address[1])]
+    environment = {"ELASTICCTR_ADVERTISE": host}
+    roles = [
+        RoleSpec("coordinator", 0, [*coordinator, *(["--resume"] if going_on else [])], environment),
+        RoleSpec("pserver", 0, ["pserver", *shared, *_pserver_flags(job, assigned)], environment),
+    ]
+    return Launch(job, run, roles, assigned.coordinator, read_token(Path(token_file)) if token_file else None)
+
+
+def _become(job: Job, assigned: Assigned, *, resume: bool) -> NoReturn:
+    run = Path(job.run_dir).absolute()
+    path = run / "cluster" / f"{assigned.name}.yaml"
+    job = job.model_copy(update={"run_dir": str(run)})
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_text(path, yaml.safe_dump(job.model_dump(mode="json", by_alias=True), sort_keys=False))
+    except OSError as e:
+        raise InternalError(f"{path}: cannot be written: {e.strerror or e}") from e
+    token_file = _token_file(job)
+    shared = ["--job", str(path), *(["--token-file", token_file] if token_file else [])]
+    environment = dict(os.environ)
+    if assigned.role == "pserver":
+        arguments = ["pserver", *shared, *_pserver_flags(job, assigned)]
+        environment["ELASTICCTR_ADVERTISE"] = assigned.endpoint[0]
+    else:
+        arguments = ["trainer", *shared, "--name", assigned.name]
+        if assigned.threads is not None and job.train.threads is None:
+            environment["ELASTICCTR__TRAIN__THREADS"] = str(assigned.threads)
+        if cluster_of(job).strategy == "collective":
+            environment |= _rank_variables(assigned)
+            arguments += ["--resume"] if resume else []
+        else:
+            arguments += ["--coordinator", assigned.coordinator]
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os.execve(ELASTICCTR[0], [*ELASTICCTR, *arguments], environment)
+
+
+def _rank_variables(assigned: Assigned) -> dict[str, str]:
+    """What torchrun would say, for trainers that form a group of their own."""
+    if not assigned.trainer_endpoints:
+        raise ConfigError("the strategy collective needs PADDLE_TRAINER_ENDPOINTS: trainers meet at the first of them")
+    host, port = split_endpoint(assigned.trainer_endpoints[0], "PADDLE_TRAINER_ENDPOINTS")
+    return {
+        "RANK": str(assigned.index),
+        "WORLD_SIZE": str(assigned.trainers),
+        "LOCAL_RANK": "0",
+        "LOCAL_WORLD_SIZE": "1",
+        "MASTER_ADDR": host,
+        "MASTER_PORT": str(port),
+    }
+
+
+def _pserver_flags(job: Job, assigned: Assigned) -> list[str]:
+    host, port = assigned.endpoint
+    flags = ["--coordinator", assigned.coordinator, "--name", assigned.name, "--shard", str(assigned.index)]
+    return [*flags, "--host", _listening_host(job, host), "--port", str(port)]
+
+
+def _listening_host(job: Job, host: str) -> str:
+    """An address others are told may be that of a service in front of this machine: listen everywhere then."""
+    settings = cluster_of(job)
+    if "host" in settings.model_fields_set:
+        return settings.host
+    return host if host in LOOPBACK or host.startswith("127.") else "0.0.0.0"
+
+
+def _token_file(job: Job) -> str | None:
+    given = os.environ.get("ELASTICCTR_TOKEN_FILE") or cluster_of(job).token_file
+    return str(Path(given).absolute()) if given else None
+
+
+def _is_finished(run: RunDirectory) -> bool:
+    return run.metrics.exists() and (run.path / "report.html").exists()
