@@ -208,7 +208,9 @@ bool HttpReader::ParseHeader(std::string_view name, std::string_view value) {
     if (!ParseNumber(value, 10, &request_.inference_header_length))
       return Refuse(400, "Inference-Header-Content-Length is not a whole number");
   } else if (EqualsIgnoringCase(name, "x-timeout-ms")) {
-    if (!ParseNumber(value, 10, &request_.timeout_ms)) return Refuse(400, "X-Timeout-Ms is not a whole number");
+    uint32_t& ms = request_.timeout_ms;
+    if (!ParseNumber(value, 10, &ms) || ms == 0 || ms > kMaxTimeoutMs)
+      return Refuse(400, "X-Timeout-Ms is not a whole number from 1 to " + std::to_string(kMaxTimeoutMs));
   } else if (EqualsIgnoringCase(name, "expect")) {
     request_.wants_continue = EqualsIgnoringCase(value, "100-continue");
   }

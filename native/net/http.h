@@ -10,6 +10,8 @@
 
 namespace elasticctr::net {
 
+inline constexpr uint32_t kMaxTimeoutMs = 3'600'000;  // that a client may ask for
+
 struct HttpRequest {
   std::string method;
   std::string path;   // without the query, not decoded

@@ -14,7 +14,6 @@ namespace {
 
 constexpr size_t kMaxFields = 64;  // keys of a request that are not ours
 constexpr size_t kMaxIdBytes = 256;
-constexpr uint64_t kMaxTimeoutMs = 3'600'000;
 
 enum Key : size_t { kSamples, kUser, kCandidates, kLines, kFormat, kValues, kIgnoreUnknown, kId, kTimeout, kKeys };
 constexpr std::array<std::string_view, kKeys> kNames = {
@@ -118,13 +117,14 @@ class JsonParsed : public Parsed {
     }
     if (has(kIgnoreUnknown)) ignores_unknown_ = JsonReader(at(kIgnoreUnknown), 1, "\"ignore_unknown\"").Bool();
     if (has(kId)) {
-      if (!TextOf(at(kId), &id)) Refuse("\"id\" must be a string or a number");
+      const bool is_truth = at(kId) == "true" || at(kId) == "false";
+      if (is_truth || !TextOf(at(kId), &id)) Refuse("\"id\" must be a string or a number");
       if (id.size() > kMaxIdBytes) Refuse("\"id\" is over " + std::to_string(kMaxIdBytes) + " bytes");
     }
     if (has(kTimeout)) {
       uint64_t given = JsonReader(at(kTimeout), 1, "\"timeout_ms\"").Uint64();
-      if (given == 0 || given > kMaxTimeoutMs) {
-        Refuse("\"timeout_ms\" must be a whole number from 1 to " + std::to_string(kMaxTimeoutMs));
+      if (given == 0 || given > net::kMaxTimeoutMs) {
+        Refuse("\"timeout_ms\" must be a whole number from 1 to " + std::to_string(net::kMaxTimeoutMs));
       }
       timeout_ms = static_cast<uint32_t>(given);
     }

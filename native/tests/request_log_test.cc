@@ -227,7 +227,7 @@ class NoCodec : public Codec {
 Plan MakePlan() {
   Plan plan;
   for (const char* name : {"user", "item", "tags"}) plan.spec.sparse.push_back({.name = name});
-  plan.spec.dense.push_back({.name = "x", .dim = 2});
+  plan.spec.dense.push_back({"x", 2, Transform::kNone, {}, {}});
   plan.spec.labels = plan.labels = {"click"};
   plan.sparse.resize(3);
   for (uint32_t i = 0; i < 3; ++i) plan.sparse[i].pieces = {{0, 1, i}};
@@ -295,7 +295,8 @@ void EngineHandsOverWhatItScored() {
   CHECK(boost::json::serialize(line.at("samples").at(0).at("slots")) == R"({"item":[10]})");
   CHECK(boost::json::serialize(line.at("samples").at(1).at("slots")) == R"({"user":[2],"item":[11]})");
   CHECK(boost::json::serialize(line.at("samples").at(2).at("slots")) == R"({"item":[12],"tags":[]})");
-  CHECK(boost::json::serialize(line.at("samples").at(2).at("dense").at("x")) == "[5E-1,2E0]");
+  const boost::json::array& dense = line.at("samples").at(2).at("dense").at("x").as_array();
+  CHECK(dense.size() == 2 && dense[0].to_number<float>() == 0.5f && dense[1].to_number<float>() == 2.0f);
   CHECK(line.at("samples").at(2).at("scores").at(0).as_double() == 0.75);
   CHECK(line.at("coverage").at("late").as_bool() && line.at("coverage").at("degraded").as_bool());
 }

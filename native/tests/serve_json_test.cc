@@ -180,6 +180,8 @@ void TestRefusals() {
            R"({"samples": [{}], "timeout_ms": 0})",
            R"({"samples": [{}], "timeout_ms": "1"})",
            R"({"samples": [{}], "id": {}})",
+           R"({"samples": [{}], "id": false})",
+           R"({"samples": [{}], "id": null})",
            R"({"samples": [{}], "ignore_unknown": 1})",
            R"({"samples": [[[[[[[[[[[[[[[[[1]]]]]]]]]]]]]]]]]})",
            "{\"samples\": [{\"user\": \"\x01\"}]}",

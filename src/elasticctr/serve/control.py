@@ -163,7 +163,7 @@ def _no_constant(name: str) -> float:
 
 def _parse(body: bytes) -> dict[str, Any]:
     """An object, or nothing at all."""
-    if not body.strip():
+    if not body:
         return {}
     try:
         value = json.loads(body, object_pairs_hook=_no_duplicates, parse_constant=_no_constant)

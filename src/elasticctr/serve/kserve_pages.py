@@ -75,13 +75,16 @@ class KServePages:
 
 
 def _asks_for_ready(body: bytes) -> bool:
-    if not body.strip():
+    if not body:
         return False
     try:
         given: Any = json.loads(body)
     except (ValueError, RecursionError) as e:
         raise DataError(f"the body is not JSON: {e}") from None
-    return isinstance(given, dict) and given.get("ready") is True
+    ready = given.get("ready", False) if isinstance(given, dict) else None
+    if not isinstance(ready, bool):
+        raise DataError('the body must be like {"ready": true}')
+    return ready
 
 
 def _error_body(message: str) -> bytes:

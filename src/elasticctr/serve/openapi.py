@@ -38,7 +38,7 @@ def _parameter(name: str, where: str, schema: dict[str, Any], description: str) 
 _MODEL = _parameter("model", "path", {"type": "string", "pattern": "^[A-Za-z0-9_.-]{1,128}$"}, "a model's name")
 _VERSION = _parameter("version", "path", {"type": "integer", "minimum": 1}, "only this version may answer")
 _HEADERS = [
-    _parameter("X-Request-Id", "header", {"type": "string", "maxLength": 256}, "echoed where the body has no id"),
+    _parameter("X-Request-Id", "header", {"type": "string"}, "its first 256 bytes are the id where the body has none"),
     _parameter(
         "X-Timeout-Ms", "header", {"type": "integer", "minimum": 1, "maximum": 3_600_000}, "how long an answer may take"
     ),
@@ -147,7 +147,7 @@ def _server() -> dict[str, Any]:
 
 def _kserve() -> dict[str, Any]:
     def read(name: str, summary: str, schema: str, *path: dict[str, Any]) -> dict[str, Any]:
-        errors = (404, 503, 504) if path else (503, 504)
+        errors = (*([400] if _VERSION in path else []), *([404] if path else []), 503, 504)
         operation = _operation(
             "KServe", name, summary, _json(schema), parameters=path, errors=errors, error_schema="KServeError"
         )

@@ -89,7 +89,8 @@ def test_repository_index() -> None:
     empty = {"name": "empty", "version": "", "state": "UNAVAILABLE", "reason": "the repository is away"}
     assert ask("/v2/repository/index", "POST") == (200, [*ready, empty])
     assert ask("/v2/repository/index", "POST", b'{"ready": true}') == (200, ready)
-    assert ask("/v2/repository/index", "POST", b"{")[0] == 400
+    for body in (b"{", b"[]", b"null", b'{"ready": 1}', b'{"ready": {}}', b'{"ready": null}'):
+        assert ask("/v2/repository/index", "POST", body)[0] == 400, body
     assert ask("/v2", "POST")[0] == 405
 
 
