@@ -285,12 +285,16 @@ void TestModelsAndErrors() {
   Call elsewhere{2, "a.b.C"};
   CHECK(peer.Send(Ask(elsewhere, 7)) && peer.Receive(&reply) && reply.id == 2 && reply.error == 1001);
   CHECK(peer.Send(Frame(MetaOf({3}), "\x0a\x7f")) && peer.Receive(&reply) && reply.id == 3 && reply.error == 1003);
+}
+
+void TestTimeIsUp() {
+  Running running({}, 1);
+  Peer slow(running.port()), peer(running.port());
   Call hurried{4};
   hurried.timeout_ms = 50;
-  Peer slow(running.port());
-  Peer slower(running.port());
-  CHECK(slow.Send(Ask({5}, kSlow)) && slower.Send(Ask({6}, kSlow)));
-  std::this_thread::sleep_for(std::chrono::milliseconds(50));  // both workers are busy
+  Reply reply;
+  CHECK(slow.Send(Ask({5}, kSlow)));
+  std::this_thread::sleep_for(std::chrono::milliseconds(100));  // the only worker is busy
   CHECK(peer.Send(Ask(hurried, 7)) && peer.Receive(&reply) && reply.id == 4 && reply.error == 1008);
   CHECK(peer.Send(Ask({8}, 7)) && peer.Receive(&reply) && reply.id == 8 && reply.error == 0);
 }
@@ -404,6 +408,7 @@ int main() {
   TestPipelined(3 * BrpcSession::kMaxOwed);
   TestAnswersOvertake();
   TestModelsAndErrors();
+  TestTimeIsUp();
   TestOverloadIsToldAtOnce();
   TestToken();
   TestHostileFrames();
