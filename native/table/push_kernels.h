@@ -12,13 +12,14 @@
 #include "table/lookup.h"
 #include "table/optimizer/rows.h"
 #include "table/row.h"
+#include "table/step_block.h"
 #include "table/table.h"
 #include "util/target.h"
 
 namespace elasticctr {
 namespace {
 
-constexpr size_t kMaxBlock = 64;                  // feasigns
+constexpr size_t kMaxBlock = kMaxStepRows;        // feasigns
 constexpr size_t kBlockFloats = size_t{1} << 15;  // of summed gradients, to stay in the second-level cache
 constexpr size_t kAhead = 16;                     // gradients on their way from memory
 

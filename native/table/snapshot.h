@@ -86,6 +86,8 @@ class SnapshotReader {
   void Open();
   // Fills the table, which must be empty.
   void Read();
+  // Adds rows and pending feasigns of buckets [first, last), and nothing else of the file.
+  void ReadPart(uint32_t first, uint32_t last);
 
  private:
   struct Block {
@@ -101,6 +103,7 @@ class SnapshotReader {
   size_t UnitOf(BlockKind kind) const;
   void ReadBlock(const Block& block, std::vector<std::byte>* payload) const;
   void ReadShard(size_t shard);
+  void ReadShardPart(size_t shard, uint32_t first, uint32_t last);
   void ReadMarks(const Block& block, const std::vector<std::byte>& payload);
 
   Table* table_;

@@ -10,10 +10,14 @@
 namespace elasticctr {
 
 void Table::Save(const std::string& path, const std::string& note) const {
-  std::shared_lock reading(mutex_);
   AtomicFile file(path);
-  SnapshotWriter(*this, file.file()).Write(note);
+  Write(file.file(), note);
   file.Commit();
+}
+
+void Table::Write(const File& file, const std::string& note) const {
+  std::shared_lock reading(mutex_);
+  SnapshotWriter(*this, file).Write(note);
 }
 
 // The size of every block follows from counts alone, so shards are written side by side, each at its own offset.

@@ -12,6 +12,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <shared_mutex>
 #include <span>
@@ -29,6 +30,7 @@
 #include "table/pending.h"
 #include "table/row.h"
 #include "table/settings.h"
+#include "util/file.h"
 
 namespace elasticctr {
 
@@ -53,6 +55,19 @@ struct PushSamples {
   uint32_t now = 0;             // becomes last_seen: a day, an hour or a step, as the caller counts; below 2^31
   float rate_scale = 1.0f;      // multiplies every learning rate
   float gradient_scale = 1.0f;  // multiplies every summed gradient
+};
+
+// Gradients, or deltas, by feasign: what a pserver gets from trainers who summed them.
+struct RowGradients {
+  std::span<const uint64_t> feasigns;  // distinct
+  const float* shows = nullptr;        // [n], with clicks; null: counters stay as they are but for last-seen
+  const float* clicks = nullptr;       // [n]
+  const uint64_t* masks = nullptr;     // [n], bit i (63: and all above): segment i has a gradient; null: all have
+  // Writes the gradients of feasigns [first, first + count) as [count, weights_dim]. Called from several threads.
+  std::function<void(size_t first, size_t count, float* out)> fill;
+  uint32_t now = 0;  // as in PushSamples, as are the scales
+  float rate_scale = 1.0f;
+  float gradient_scale = 1.0f;
 };
 
 // A row is dropped if its score, show_weight * (show - click) + click_weight * click, is below min_score, or if
@@ -85,6 +100,16 @@ class Table {
   void Push(const Lookup& lookup, const Layout& layout, const std::vector<Target>& gradients,
             const PushSamples& samples);
 
+  // Weights [n, weights_dim] of feasigns, zeros for those without a row, whose places are appended to `missing`.
+  void PullRows(std::span<const uint64_t> feasigns, float* weights, std::vector<uint32_t>* missing) const;
+  // Counts feasigns that have no row (`occurrences` [n], null: once each) and gives a row to those admitted. Writes the
+  // weights of all that have one now, zeros for the others. Same calls in the same order: same table, bit for bit.
+  void InsertRows(std::span<const uint64_t> feasigns, const uint32_t* occurrences, float* weights);
+  // One optimizer step, also where there are no feasigns: each row once, feasigns without a row are skipped.
+  void PushRows(const RowGradients& gradients);
+  // Adds deltas to weights and to the counters; optimizer state and the count of steps stay. Scales are not used.
+  void AddRows(const RowGradients& deltas);
+
   // Weights [n, weights_dim], found [n] and counters [n] of given feasigns; outputs may be null. Missing: zeros.
   void Get(std::span<const uint64_t> feasigns, float* weights, bool* found, Counters* counters) const;
 
@@ -113,8 +138,15 @@ class Table {
   // Writes the whole table to a file that appears complete or not at all; docs/formats/table.md. `note` is kept
   // in the file for people.
   void Save(const std::string& path, const std::string& note) const;
+  // The same into an open file, which the caller syncs and closes.
+  void Write(const File& file, const std::string& note) const;
   // Replaces the table's content by a file's. On any error the table is empty or unchanged.
   void Load(const std::string& path);
+  // Adds a file's rows and pending feasigns of buckets [first, last); the counts of steps and finds become the larger
+  // ones. Marks are dropped: changes are counted anew. Throws kCorruption if a feasign is here already, too. On any
+  // error the table is empty or unchanged.
+  void LoadPart(const std::string& path, uint32_t first_bucket, uint32_t last_bucket);
+  void Reset();  // empty, step 0
 
  private:
   friend class SnapshotWriter;
@@ -133,6 +165,26 @@ class Table {
   std::byte* Row(const Shard& shard, uint32_t local) const { return Row(shard.rows.Number(local)); }
   KeySource KeysOf(const Shard& shard) const { return {arena_.base(), layout_.stride(), shard.rows}; }
   static size_t ShardOfHash(uint64_t hash) { return hash >> 56; }
+
+  // A block of rows, by number (0: none), with the gradients that step them.
+  struct RowsStep {
+    size_t count;
+    const uint32_t* rows;
+    float* gradients;       // [count, weights_dim]; changed
+    const uint64_t* masks;  // null: every segment has a gradient
+    const float* shows;     // of the i-th row: shows[i * counter_stride]; null: counters stay
+    const float* clicks;
+    size_t counter_stride;
+    float rate_scale;
+    float gradient_scale;
+    uint32_t seen;  // last-seen with the touched bit
+  };
+  void StepRows(const RowsStep& step);
+  void CountRows(const RowsStep& step);
+  void CheckNow(uint32_t now) const;
+  // Calls act(first, count, rows) for blocks of feasigns, rows found and on their way into the cache.
+  template <typename Act>
+  void ForFound(std::span<const uint64_t> feasigns, Act&& act) const;
 
   uint32_t FindRow(uint64_t feasign) const;
   void FindRange(const uint64_t* feasigns, size_t count, uint32_t* rows) const;
