@@ -15,7 +15,7 @@ import yaml
 
 from elasticctr.cluster.engine import RoleSpec
 from elasticctr.cluster.environment import Assigned, split_endpoint
-from elasticctr.cluster.launch import LOOPBACK, Launch, check_job, check_port, cluster_of
+from elasticctr.cluster.launch import LOOPBACK, Launch, check_job, check_port, claim, cluster_of
 from elasticctr.cluster.local import LocalEngine
 from elasticctr.cluster.run import run_job
 from elasticctr.cluster.summary import Summary
@@ -68,6 +68,7 @@ def _lead(job: Job, assigned: Assigned, *, resume: bool) -> Launch:
     job = job.model_copy(update={"run_dir": str(run.path)})
     # The pod was restarted: the same command with the same files goes on.
     going_on = resume or (run.is_used and not _is_finished(run))
+    lock = claim(run)
     run.begin(job, resume=going_on)
     token_file = _token_file(job)
     shared = ["--job", str(run.job), *(["--token-file", token_file] if token_file else [])]
@@ -77,7 +78,7 @@ def _lead(job: Job, assigned: Assigned, *, resume: bool) -> Launch:
         RoleSpec("coordinator", 0, [*coordinator, *(["--resume"] if going_on else [])], environment),
         RoleSpec("pserver", 0, ["pserver", *shared, *_pserver_flags(job, assigned)], environment),
     ]
-    return Launch(job, run, roles, assigned.coordinator, read_token(Path(token_file)) if token_file else None)
+    return Launch(job, run, roles, assigned.coordinator, read_token(Path(token_file)) if token_file else None, lock)
 
 
 def _become(job: Job, assigned: Assigned, *, resume: bool) -> NoReturn:

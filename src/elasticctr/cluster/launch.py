@@ -6,16 +6,19 @@ before a process is started or a file of the run is touched.
 
 from __future__ import annotations
 
+import fcntl
 import os
 import secrets
 import socket
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
 
 from elasticctr.cluster.engine import RoleSpec
 from elasticctr.control.web import read_token
-from elasticctr.errors import ConfigError, InternalError, NotFound, Unavailable
+from elasticctr.errors import ConfigError, FailedPrecondition, InternalError, NotFound, Unavailable
+from elasticctr.ps.addresses import FILE as COORDINATOR_FILE
 from elasticctr.train.cluster_settings import ClusterSettings
 from elasticctr.train.job import Job
 from elasticctr.train.run_directory import RunDirectory
@@ -34,6 +37,7 @@ class Launch:
     roles: Sequence[RoleSpec]
     coordinator: str | None  # its URL, or the run directory that will say it; None under collective
     token: str | None
+    lock: IO[str] | None = None  # held as long as this launch lives: nobody else starts the same run
 
     @property
     def logs(self) -> Path:
@@ -88,11 +92,36 @@ def begin(job: Job, *, resume: bool, is_one_machine: bool = True, coordinator_po
         check_port(settings.host, port)
         url = f"http://{'127.0.0.1' if settings.host == '0.0.0.0' else settings.host}:{port}"
     job = job.model_copy(update={"cluster": settings, "run_dir": str(run.path)})
+    lock = claim(run)
     run.begin(job, resume=resume)
+    # Of an earlier start of this run: roles must not find a stranger at its address.
+    (run.path / COORDINATOR_FILE).unlink(missing_ok=True)
     token_file = Path(settings.token_file).absolute() if settings.token_file else _make_token(run.path)
     where = url or str(run.path)
     roles = [] if settings.strategy == "collective" else make_roles(settings, run, where, token_file, resume=resume)
-    return Launch(job, run, roles, None if settings.strategy == "collective" else where, read_token(token_file))
+    where_now = None if settings.strategy == "collective" else where
+    return Launch(job, run, roles, where_now, read_token(token_file), lock)
+
+
+def claim(run: RunDirectory) -> IO[str]:
+    """The lock of a run directory. FailedPrecondition while another process trains into it."""
+    path = run.path / "cluster" / "lock"
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        lock = path.open("a+", encoding="utf-8")
+    except OSError as e:
+        raise InternalError(f"{path}: cannot be written: {e.strerror or e}") from e
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        lock.seek(0)
+        holder = lock.read(100).strip() or "another process"
+        lock.close()
+        raise FailedPrecondition(f"{run.path}: is being trained by {holder}; wait for it or end it first") from None
+    lock.truncate(0)
+    lock.write(f"process {os.getpid()} of {socket.gethostname()}\n")
+    lock.flush()
+    return lock
 
 
 def make_roles(

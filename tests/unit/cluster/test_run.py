@@ -119,9 +119,17 @@ def test_the_secret_is_the_owners_alone_and_stays(tmp_path: Path) -> None:
     path = tmp_path / "run" / "cluster" / "token"
     assert path.stat().st_mode & 0o777 == 0o600
     assert first.token == path.read_text().strip()
-    assert begin(make_job(tmp_path / "run"), resume=False).token == first.token
     for role in first.roles:
         assert first.token not in " ".join(role.arguments)
+
+
+def test_two_launches_of_one_run_are_kept_apart(tmp_path: Path) -> None:
+    first = begin(make_job(tmp_path / "run"), resume=False)
+    with pytest.raises(FailedPrecondition, match=f"is being trained by process {os.getpid()} of"):
+        begin(make_job(tmp_path / "run"), resume=False)
+    assert first.lock is not None
+    first.lock.close()
+    assert begin(make_job(tmp_path / "run"), resume=False).token == first.token
 
 
 def test_trainers_share_the_cpus_unless_the_job_says_how_many(tmp_path: Path) -> None:

@@ -1,0 +1,82 @@
+"""A job on MPI, by either way in: by running mpirun, or as the ranks of an mpirun that somebody else ran."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import NoReturn
+
+from elasticctr.cluster.launch import begin, check_job, cluster_of
+from elasticctr.cluster.mpi import MpiEngine, check_hosts, check_slots, find_mpirun, read_hostfile
+from elasticctr.cluster.ranks import rank_of, read_plan, supervise_rank
+from elasticctr.cluster.run import run_job
+from elasticctr.cluster.summary import Summary
+from elasticctr.errors import ConfigError
+from elasticctr.train.cluster_settings import ClusterSettings
+from elasticctr.train.job import Job
+
+
+def train_on_mpi(job: Job, *, resume: bool, quiet: bool, hostfile: Path | None) -> Summary:
+    check_job(job)
+    settings = cluster_of(job)
+    if settings.strategy == "collective":
+        raise ConfigError("the strategy collective is started by torchrun; use --on torchrun")
+    place = rank_of(os.environ)
+    directory = Path(job.run_dir).absolute() / "cluster"
+    if place is None:
+        find_mpirun()
+        if hostfile is not None:
+            hostfile = hostfile.absolute()
+            check_slots(hostfile, settings.trainers + count_serving(settings))
+            check_hosts([host for host, _ in read_hostfile(hostfile)], settings)
+        launch = begin(job, resume=resume, is_one_machine=False)
+        return run_job(launch, MpiEngine(directory, hostfile=hostfile), resume=resume, quiet=quiet)
+    if hostfile is not None:
+        raise ConfigError("mpirun has started this process already; give the hostfile to mpirun")
+    rank, size, local_size = place
+    is_given = job.cluster is not None and "trainers" in job.cluster.model_fields_set
+    settings = fit_ranks(settings, size, is_trainers_given=is_given)
+    if local_size < size:
+        check_hosts(["other machines"], settings)
+    if rank > 0:
+        _follow(directory, rank, size)
+    launch = begin(job.model_copy(update={"cluster": settings}), resume=resume, is_one_machine=False)
+    engine = MpiEngine(directory, is_rank=True, launch_name=name_of_mpirun())
+    return run_job(launch, engine, resume=resume, quiet=quiet)
+
+
+def count_serving(settings: ClusterSettings) -> int:
+    """Ranks that hold parameters. The coordinator shares the first of them."""
+    return settings.pservers * (2 if settings.standby else 1)
+
+
+def fit_ranks(settings: ClusterSettings, size: int, *, is_trainers_given: bool) -> ClusterSettings:
+    """The settings for an mpirun of `size` ranks that somebody else started: what pservers leave are trainers."""
+    serving = count_serving(settings)
+    trainers = size - serving
+    if trainers < 1:
+        raise ConfigError(f"mpirun started {size} ranks; {serving} are for pservers, and none is left for a trainer")
+    if is_trainers_given and settings.trainers != trainers:
+        raise ConfigError(
+            f"{settings.trainers} trainers and {serving} ranks of pservers need {settings.trainers + serving} ranks, "
+            f"and mpirun started {size}"
+        )
+    return settings.model_copy(update={"trainers": trainers})
+
+
+def _follow(directory: Path, rank: int, size: int) -> NoReturn:
+    """Any rank but 0 of somebody else's mpirun. What it is to run, rank 0 says."""
+    plan = read_plan(directory, name_of_mpirun())
+    if size != len(plan.ranks):
+        raise ConfigError(f"mpirun started {size} ranks, and the job needs {len(plan.ranks)}")
+    supervise_rank(directory, plan, rank)
+    sys.exit(0)
+
+
+def name_of_mpirun() -> str:
+    """What the ranks of one mpirun have in common and those of another have not."""
+    for name in ("PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid", "PMIX_SERVER_URI2"):
+        if os.environ.get(name):
+            return os.environ[name]
+    raise ConfigError("mpirun says neither PMIX_NAMESPACE nor a job number; is this Open MPI 4 or 5?")
