@@ -6,6 +6,8 @@
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
+#include <cstring>
+
 #include "bindings/arrays.h"
 #include "bindings/bindings.h"
 #include "util/status.h"
@@ -15,6 +17,39 @@ using namespace nb::literals;
 
 namespace elasticctr {
 namespace {
+
+using Counts = nb::ndarray<const uint32_t, nb::shape<-1>, nb::c_contig, nb::device::cpu>;
+using FloatColumn = nb::ndarray<const float, nb::shape<-1>, nb::c_contig, nb::device::cpu>;
+using Gradients = nb::ndarray<const float, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
+
+template <typename Array>
+auto CheckedData(const Array& array, size_t feasigns, const char* name) {
+  if (array.shape(0) != feasigns) {
+    throw Error(Code::kFailedPrecondition, std::string(name) + " has " + std::to_string(array.shape(0)) +
+                                               " values for " + std::to_string(feasigns) + " feasigns");
+  }
+  return array.data();
+}
+
+template <typename Array>
+void CheckLength(const std::optional<Array>& array, size_t feasigns, const char* name) {
+  if (array) CheckedData(*array, feasigns, name);
+}
+
+RowGradients ToRowGradients(const Table& table, const Feasigns& feasigns, const Gradients& gradients) {
+  const size_t dim = table.layout().weights_dim();
+  const float* data = CheckedData(gradients, feasigns.size(), "gradients");
+  if (gradients.shape(1) != dim) {
+    throw Error(Code::kFailedPrecondition,
+                "gradients of " + std::to_string(gradients.shape(1)) + " weights for rows of " + std::to_string(dim));
+  }
+  RowGradients push;
+  push.feasigns = {feasigns.data(), feasigns.size()};
+  push.fill = [data, dim](size_t first, size_t count, float* out) {
+    std::memcpy(out, data + first * dim, count * dim * sizeof(float));
+  };
+  return push;
+}
 
 Numpy<float> CounterArray(const std::vector<Counters>& counters, float Counters::* field) {
   std::vector<float> values;
@@ -201,6 +236,56 @@ void BindTableClass(nb::module_& m) {
           "lookup"_a, "layout"_a, "gradients"_a, "clicks"_a.none() = nb::none(), "shows"_a.none() = nb::none(),
           "now"_a = 0, "rate_scale"_a = 1.0f, "gradient_scale"_a = 1.0f)
       .def(
+          "pull_rows",
+          [](const Table& self, Feasigns feasigns) {
+            auto weights = NewNumpy<float>({feasigns.size(), self.layout().weights_dim()});
+            std::vector<uint32_t> missing;
+            {
+              nb::gil_scoped_release release;
+              self.PullRows({feasigns.data(), feasigns.size()}, weights.data(), &missing);
+            }
+            return weights;
+          },
+          "feasigns"_a)
+      .def(
+          "insert_rows",
+          [](Table& self, Feasigns feasigns, const std::optional<Counts>& occurrences) {
+            CheckLength(occurrences, feasigns.size(), "occurrences");
+            auto weights = NewNumpy<float>({feasigns.size(), self.layout().weights_dim()});
+            {
+              nb::gil_scoped_release release;
+              self.InsertRows({feasigns.data(), feasigns.size()}, occurrences ? occurrences->data() : nullptr,
+                              weights.data());
+            }
+            return weights;
+          },
+          "feasigns"_a, "occurrences"_a.none() = nb::none())
+      .def(
+          "push_rows",
+          [](Table& self, Feasigns feasigns, Gradients gradients, FloatColumn shows, FloatColumn clicks,
+             const std::optional<Feasigns>& masks, uint32_t now, float rate_scale, float gradient_scale) {
+            CheckLength(masks, feasigns.size(), "masks");
+            RowGradients push = ToRowGradients(self, feasigns, gradients);
+            push.shows = CheckedData(shows, feasigns.size(), "shows");
+            push.clicks = CheckedData(clicks, feasigns.size(), "clicks");
+            push.masks = masks ? masks->data() : nullptr;
+            push.now = now;
+            push.rate_scale = rate_scale;
+            push.gradient_scale = gradient_scale;
+            nb::gil_scoped_release release;
+            self.PushRows(push);
+          },
+          "feasigns"_a, "gradients"_a, "shows"_a, "clicks"_a, "masks"_a.none() = nb::none(), "now"_a = 0,
+          "rate_scale"_a = 1.0f, "gradient_scale"_a = 1.0f)
+      .def(
+          "add_rows",
+          [](Table& self, Feasigns feasigns, Gradients deltas) {
+            const RowGradients push = ToRowGradients(self, feasigns, deltas);
+            nb::gil_scoped_release release;
+            self.AddRows(push);
+          },
+          "feasigns"_a, "deltas"_a)
+      .def(
           "get",
           [](const Table& self, Feasigns feasigns) {
             const size_t n = feasigns.size(), dim = self.layout().weights_dim();
@@ -283,7 +368,10 @@ void BindTableClass(nb::module_& m) {
           "feasigns"_a)
       .def("stats", &Table::GetStats)
       .def("save", &Table::Save, "path"_a, "note"_a, nb::call_guard<nb::gil_scoped_release>())
-      .def("load", &Table::Load, "path"_a, nb::call_guard<nb::gil_scoped_release>());
+      .def("load", &Table::Load, "path"_a, nb::call_guard<nb::gil_scoped_release>())
+      .def("load_part", &Table::LoadPart, "path"_a, "first_bucket"_a, "last_bucket"_a,
+           nb::call_guard<nb::gil_scoped_release>())
+      .def("reset", &Table::Reset, nb::call_guard<nb::gil_scoped_release>());
 }
 
 }  // namespace

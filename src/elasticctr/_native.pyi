@@ -362,6 +362,32 @@ class Table:
         rate_scale: float = 1.0,
         gradient_scale: float = 1.0,
     ) -> None: ...
+    def pull_rows(
+        self, feasigns: Annotated[NDArray[numpy.uint64], dict(shape=(None,), order="C", device="cpu", writable=False)]
+    ) -> NDArray[numpy.float32]: ...
+    def insert_rows(
+        self,
+        feasigns: Annotated[NDArray[numpy.uint64], dict(shape=(None,), order="C", device="cpu", writable=False)],
+        occurrences: Annotated[NDArray[numpy.uint32], dict(shape=(None,), order="C", device="cpu", writable=False)]
+        | None = None,
+    ) -> NDArray[numpy.float32]: ...
+    def push_rows(
+        self,
+        feasigns: Annotated[NDArray[numpy.uint64], dict(shape=(None,), order="C", device="cpu", writable=False)],
+        gradients: Annotated[NDArray[numpy.float32], dict(shape=(None, None), order="C", device="cpu", writable=False)],
+        shows: Annotated[NDArray[numpy.float32], dict(shape=(None,), order="C", device="cpu", writable=False)],
+        clicks: Annotated[NDArray[numpy.float32], dict(shape=(None,), order="C", device="cpu", writable=False)],
+        masks: Annotated[NDArray[numpy.uint64], dict(shape=(None,), order="C", device="cpu", writable=False)]
+        | None = None,
+        now: int = 0,
+        rate_scale: float = 1.0,
+        gradient_scale: float = 1.0,
+    ) -> None: ...
+    def add_rows(
+        self,
+        feasigns: Annotated[NDArray[numpy.uint64], dict(shape=(None,), order="C", device="cpu", writable=False)],
+        deltas: Annotated[NDArray[numpy.float32], dict(shape=(None, None), order="C", device="cpu", writable=False)],
+    ) -> None: ...
     def get(
         self, feasigns: Annotated[NDArray[numpy.uint64], dict(shape=(None,), order="C", device="cpu", writable=False)]
     ) -> tuple[Any, ...]: ...
@@ -380,6 +406,8 @@ class Table:
     def stats(self) -> TableStats: ...
     def save(self, path: str, note: str) -> None: ...
     def load(self, path: str) -> None: ...
+    def load_part(self, path: str, first_bucket: int, last_bucket: int) -> None: ...
+    def reset(self) -> None: ...
 
 def pool_rows(
     lookup: Lookup,

@@ -126,6 +126,37 @@ class Table:
         """
         self._native.push(lookup, layout, gradients, clicks, shows, now, rate_scale, gradient_scale)
 
+    def pull_rows(self, feasigns: NDArray[np.uint64]) -> NDArray[np.float32]:
+        """Weights [n, all segments] of distinct feasigns, zeros for those without a row."""
+        return self._native.pull_rows(feasigns)
+
+    def insert_rows(
+        self, feasigns: NDArray[np.uint64], occurrences: NDArray[np.uint32] | None = None
+    ) -> NDArray[np.float32]:
+        """As `pull_rows`, after new feasigns were counted (once each, or `occurrences` times) and admitted."""
+        return self._native.insert_rows(feasigns, occurrences)
+
+    def push_rows(
+        self,
+        feasigns: NDArray[np.uint64],
+        gradients: NDArray[np.float32],
+        shows: NDArray[np.float32],
+        clicks: NDArray[np.float32],
+        masks: NDArray[np.uint64] | None = None,
+        now: int = 0,
+        rate_scale: float = 1.0,
+        gradient_scale: float = 1.0,
+    ) -> None:
+        """Steps the rows of distinct feasigns once, by summed gradients [n, all segments]; those without are skipped.
+
+        Bit i of a mask says that segment i has a gradient; without masks all have.
+        """
+        self._native.push_rows(feasigns, gradients, shows, clicks, masks, now, rate_scale, gradient_scale)
+
+    def add_rows(self, feasigns: NDArray[np.uint64], deltas: NDArray[np.float32]) -> None:
+        """Adds deltas [n, all segments] to the weights of distinct feasigns; those without a row are skipped."""
+        self._native.add_rows(feasigns, deltas)
+
     def get(self, feasigns: NDArray[np.uint64]) -> Rows:
         """Rows of given feasigns, for tools and tests."""
         weights, found, shows, clicks, last_seen = self._native.get(feasigns)
@@ -198,6 +229,14 @@ class Table:
     def load(self, path: str | Path) -> None:
         """Replaces all rows by those of a file whose segments fit. Corruption, FailedPrecondition, NotFound."""
         self._native.load(str(path))
+
+    def load_part(self, path: str | Path, first_bucket: int = 0, last_bucket: int = _native.BUCKETS) -> None:
+        """Adds the rows of a file whose buckets are in [first, last). Marks are dropped."""
+        self._native.load_part(str(path), first_bucket, last_bucket)
+
+    def reset(self) -> None:
+        """Empty, as new."""
+        self._native.reset()
 
 
 def make_layout(settings: TableSettings, slots: Sequence[SlotTarget]) -> Layout:

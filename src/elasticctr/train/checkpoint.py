@@ -40,13 +40,24 @@ class Checkpoint:
     def dense(self) -> Path:
         return self.path / "dense.pt"
 
-    def table(self, name: str) -> Path:
-        path = self.path / f"{name}{_TABLE_SUFFIX}"
-        if not path.exists():
+    def table_parts(self, name: str) -> list[Path]:
+        """The files that together hold a table: one, or one per pserver or rank that trained it."""
+        whole = self.path / f"{name}{_TABLE_SUFFIX}"
+        if whole.exists():
+            return [whole]
+        parts: list[Path] = []
+        while (part := self.path / part_name(name, len(parts))).exists():
+            parts.append(part)
+        if not parts:
             raise FailedPrecondition(
                 f"{self.path}: holds no table {name!r}; it was made with other slots or another model than this job's"
             )
-        return path
+        return parts
+
+
+def part_name(table: str, shard: int) -> str:
+    """The file of one shard's rows of a table."""
+    return f"{table}.{shard}{_TABLE_SUFFIX}"
 
 
 def write_checkpoint(directory: Path, step: int, trainer: dict[str, Any], write_files: Callable[[Path], None]) -> Path:

@@ -161,6 +161,11 @@ class Learner:
 
     def save(self, directory: Path) -> None:
         """Everything learned, as files of a checkpoint."""
+        self.save_dense(directory)
+        (directory / "metrics.bin").write_bytes(self.metrics.state())
+        self.sparse.save(directory)
+
+    def save_dense(self, directory: Path) -> None:
         torch.save(
             {
                 "model": self.model.state_dict(),
@@ -169,12 +174,15 @@ class Learner:
             },
             directory / "dense.pt",
         )
-        (directory / "metrics.bin").write_bytes(self.metrics.state())
-        self.sparse.save(directory)
 
     def load(self, checkpoint: Checkpoint) -> None:
         """Takes up the state of a checkpoint. Refuses one of another schema or model."""
-        self._check_identity(checkpoint)
+        self.check_identity(checkpoint)
+        self.load_dense(checkpoint)
+        self.metrics.restore((checkpoint.path / "metrics.bin").read_bytes())
+        self.sparse.load(checkpoint)
+
+    def load_dense(self, checkpoint: Checkpoint) -> None:
         try:
             dense = torch.load(checkpoint.dense, weights_only=True)
             load_dense(self.model, dense["model"], str(checkpoint.dense))
@@ -183,10 +191,8 @@ class Learner:
             torch.set_rng_state(dense["random"])
         except (RuntimeError, ValueError, KeyError, EOFError, pickle.UnpicklingError) as e:
             raise Corruption(f"{checkpoint.dense}: cannot be read back: {e}") from e
-        self.metrics.restore((checkpoint.path / "metrics.bin").read_bytes())
-        self.sparse.load(checkpoint)
 
-    def _check_identity(self, checkpoint: Checkpoint) -> None:
+    def check_identity(self, checkpoint: Checkpoint) -> None:
         found = checkpoint.trainer.get("identity", {})
         for what, own in self.identity.items():
             if found.get(what) != own:

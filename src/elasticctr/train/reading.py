@@ -11,13 +11,15 @@ import queue
 import threading
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from elasticctr.data.batch import Batch
 from elasticctr.data.dataset import Dataset
 from elasticctr.data.schema import Format, Schema
 from elasticctr.data.settings import DataSettings
 from elasticctr.table import Lookup
+
+T = TypeVar("T")
 
 _DEPTH = 3  # groups made ahead
 _HANDED_OVER = 4096  # samples at a time
@@ -57,16 +59,16 @@ def read_ahead(
     return ahead(make, _HANDED_OVER // batch_size)
 
 
-def ahead(make: Callable[[], Iterator[Item]], group: int) -> Generator[Item, None, None]:
+def ahead(make: Callable[[], Iterator[T]], group: int) -> Generator[T, None, None]:
     """What `make` gives, made on a thread. Items are handed over `group` at a time, at least one.
 
     Each hand-over has the two threads wait for the interpreter lock; small batches, one by one, would spend a tenth of
     the training step on it.
     """
-    groups: queue.Queue[list[Item] | BaseException | None] = queue.Queue(maxsize=_DEPTH)
+    groups: queue.Queue[list[T] | BaseException | None] = queue.Queue(maxsize=_DEPTH)
     closed = threading.Event()
 
-    def put(items: list[Item] | BaseException | None) -> bool:
+    def put(items: list[T] | BaseException | None) -> bool:
         while not closed.is_set():
             try:
                 groups.put(items, timeout=0.1)

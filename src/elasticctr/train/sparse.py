@@ -80,7 +80,13 @@ class SparseInputs:
 
     def load(self, checkpoint: Checkpoint) -> None:
         for table in self.tables:
-            table.load(checkpoint.table(table.settings.name))
+            parts = checkpoint.table_parts(table.settings.name)
+            if len(parts) == 1:
+                table.load(parts[0])
+                continue
+            table.reset()
+            for part in parts:
+                table.load_part(part)
         # Checkpoints of older versions have none.
         path = checkpoint.path / _MARKS
         found = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}

@@ -29,13 +29,13 @@ def test_the_newest_is_opened_from_the_run_directory(tmp_path: Path) -> None:
     found = open_checkpoint(tmp_path)
     assert (found.step, found.trainer) == (200, {"step": 200})
     assert found.dense.read_bytes() == b"weights 200"
-    assert found.table("main").stat().st_size == 400
+    assert found.table_parts("main")[0].stat().st_size == 400
 
 
 def test_a_table_that_is_not_there_is_named(tmp_path: Path) -> None:
     path = write(tmp_path, 1)
     with pytest.raises(FailedPrecondition, match="'other'"):
-        open_checkpoint(path).table("other")
+        open_checkpoint(path).table_parts("other")
 
 
 @pytest.mark.parametrize("name", ["dense.pt", "trainer.json", MANIFEST])
