@@ -3,6 +3,7 @@
 #include <new>
 
 #include "bindings/bindings.h"
+#include "ps/cursor_error.h"
 #include "util/code_name.h"
 #include "util/status.h"
 
@@ -18,6 +19,9 @@ void TranslateError(const std::exception_ptr& p, void*) {
   } catch (const RetryLater& e) {
     nb::object type = nb::module_::import_("elasticctr.errors").attr("Unavailable");
     PyErr_SetObject(type.ptr(), type(e.what(), e.after_ms() / 1000.0).ptr());
+  } catch (const ps::CursorError& e) {
+    nb::object type = nb::module_::import_("elasticctr.ps.errors").attr("CursorError");
+    PyErr_SetObject(type.ptr(), type(e.what(), e.chunk(), e.shard(), e.cursor()).ptr());
   } catch (const Error& e) {
     nb::object type = nb::module_::import_("elasticctr.errors").attr(NameOf(e.code()));
     PyErr_SetString(type.ptr(), e.what());
@@ -36,6 +40,7 @@ NB_MODULE(_native, m) {
   elasticctr::BindWriter(m);
   elasticctr::BindTable(m);
   elasticctr::BindRemote(m);
+  elasticctr::BindPsClient(m);
   elasticctr::BindDense(m);
   elasticctr::BindMetric(m);
   elasticctr::BindCubeFiles(m);

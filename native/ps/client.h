@@ -1,8 +1,10 @@
 // A trainer's side of all pservers of a job: rows of a batch fetched from every shard at once, gradients sent off the
 // critical path, each feasign once per batch. One thread of its own does the sockets.
 //
-// A push that was not acknowledged is kept and sent again after a reconnect or SetAddress; pservers know it by its
-// (chunk, from, to). Everything else fails with Unavailable and is asked again by the caller.
+// A connection that breaks is made again, with pauses, and whatever was not answered is sent again in the same order,
+// also after SetAddress; pservers know a push by its (chunk, from, to). Pushes are kept until they are acknowledged or
+// dropped; everything else ends with Unavailable or DeadlineExceeded after `timeout_ms`. Answers are checked byte by
+// byte: a server that sends anything else is hung up on (Corruption). Errors name the pserver and its address.
 //
 // Threads: every function may be called from any thread.
 #pragma once
@@ -13,6 +15,7 @@
 #include <string>
 #include <vector>
 
+#include "ps/cursor_error.h"
 #include "ps/frames.h"
 #include "table/layout.h"
 #include "table/lookup.h"
@@ -24,20 +27,24 @@ struct ClientOptions {
   std::vector<std::string> addresses;  // host:port or unix:/path, by shard
   std::string token;
   uint64_t job = 0;
-  std::string attach;  // JSON, docs/formats/ps-wire.md
+  uint64_t trainer = 0;      // named in every push
+  uint64_t incarnation = 0;  // of the coordinator, named in every frame
+  std::string attach;        // JSON, docs/formats/ps-wire.md
   std::vector<TableShape> tables;
   std::vector<std::string> table_names;
   uint64_t dense_floats = 0;
   bool dense_on_first = false;
   Encoding row_encoding = Encoding::kFp32;
   Encoding gradient_encoding = Encoding::kFp32;
-  uint32_t timeout_ms = 30'000;  // of a request, reconnecting included
+  uint32_t timeout_ms = 30'000;  // of a request, reconnecting and waiting for a pserver that is not ready included
 };
 
-// Rows on their way to, or here for, one batch. Lookups must outlive it.
+// Rows on their way to, or here for, one batch. Lookups must outlive it. One thread's.
 class Fetch {
  public:
   virtual ~Fetch() = default;
+  // Whether all rows are here, or the request failed, within so many milliseconds.
+  virtual bool Wait(uint32_t timeout_ms) = 0;
   // Waits, then pools rows of table `t` into the arrays. Throws what the request ended with.
   virtual void Pool(size_t t, const Layout& layout, const std::vector<Target>& targets) = 0;
   // Rows of table `t` by the lookup's distinct feasigns, [distinct, dim].
@@ -70,6 +77,13 @@ struct ClientStats {
            not_finite = 0;
 };
 
+// How the connection to one pserver is.
+struct LinkState {
+  std::string address;
+  bool is_ready = false;
+  std::string trouble;  // why it is not, or why it was not the last time
+};
+
 class Client {
  public:
   // Connects to every pserver and attaches. Throws Unavailable, Unauthorized, FailedPrecondition (another job or
@@ -85,28 +99,44 @@ class Client {
   uint64_t PullDense(std::span<float> out);      // asks for what is newer first
   bool SetDense(std::span<const float> values);  // false: some pserver had values already; they stay
 
-  // Sends a batch's gradients: encoded and handed over before it returns, acknowledged later. Pservers whose cursor for
-  // the chunk (SetCursors) is past `from` get nothing. Empty `dense`: none. A gradient that is not finite turns the
-  // push into PushKind::kNothing for every pserver.
+  // Sends a batch's gradients: encoded and handed over before it returns, acknowledged later. `tables` are all tables
+  // by number, or none. Pservers whose cursor for the chunk (SetCursors) is at `to` or past it get nothing; one whose
+  // cursor stands between `from` and `to` is a kFailedPrecondition: merge no batches across a cursor. Empty `dense`:
+  // none. A gradient that is not finite turns the push into PushKind::kNothing for every pserver. Returns the number of
+  // the push, from 1 on.
   uint64_t Push(const PushHead& head, std::span<const GradientTable> tables, std::span<const float> dense);
-  // Waits until at most `outstanding` pushes are not acknowledged. Throws the first refusal: CursorError names the
-  // chunk; Unavailable and DeadlineExceeded leave everything queued.
+  // As Push, of a batch whose gradients are summed per feasign first; one lookup, layout and list of arrays per table.
+  uint64_t PushBatch(const PushHead& head, std::span<const Lookup* const> lookups,
+                     std::span<const Layout* const> layouts, std::span<const std::vector<Target>> gradients,
+                     const PushSamples& samples, std::span<const float> dense);
+  // Waits until at most `outstanding` pushes are not acknowledged. Throws the first refusal (CursorError names the
+  // chunk) again and again until Drop; DeadlineExceeded leaves everything queued.
   void WaitPushes(size_t outstanding, uint32_t timeout_ms);
+  // As WaitPushes, but false when the time is over.
+  bool TryWaitPushes(size_t outstanding, uint32_t timeout_ms);
   size_t outstanding() const;
 
   // Of every pserver, per chunk: [shards][chunks].
   std::vector<std::vector<uint32_t>> Cursors(std::span<const uint64_t> chunks);
   // What was learned that way for the chunk a push is about to come from.
   void SetCursors(uint64_t chunk, std::span<const uint32_t> by_shard);
-  // Drops pushes not acknowledged (after a rollback to a checkpoint they are of no more use).
+  // Drops pushes not acknowledged, refusals and cursors (after a rollback to a checkpoint they are of no more use), and
+  // asks for dense anew. One that is on the wire already may still be applied; its pserver's cursor tells.
   void Drop();
 
+  // Hangs up and goes on with another address (the same: nothing but the incarnation changes).
   void SetAddress(uint32_t shard, const std::string& address, uint64_t incarnation);
   std::string Control(uint32_t shard, const std::string& json, uint32_t timeout_ms);
   ClientStats stats() const;
+  std::vector<LinkState> links() const;
+  uint32_t shards() const;
 
  private:
   struct State;
+  uint64_t PushChecked(PushHead head, std::span<const GradientTable> tables, std::span<const float> dense,
+                       bool is_finite);
+  std::vector<uint32_t> Takers(const PushHead& head) const;
+
   std::unique_ptr<State> state_;
 };
 

@@ -9,7 +9,7 @@ void Table::Pull(const Lookup& lookup, const Layout& layout, const std::vector<T
   layout.CheckTargets(targets, lookup.samples());
   if (layout.slots().empty()) return;
   const Source<true> source{arena_.base() + layout_.weights_offset(), layout_.stride(),
-                            PrefetchLines(layout_.stride(), layout_.weights_dim()), lookup};
+                            PrefetchLines(layout_.stride(), layout_.weights_dim()), lookup, lookup.rows()};
   PullAll(source, layout_.segments(), layout, targets);
 }
 

@@ -28,18 +28,19 @@ inline uint32_t PrefetchLines(size_t stride, size_t width) {
   return static_cast<uint32_t>(std::min(lines, kMaxPrefetch));
 }
 
-// Where weights are: `first` is the first weight of row 0. kIsFound: rows are those of Table::Find, else there is one
-// per distinct feasign, in the lookup's order.
+// Where weights are: `first` is the first weight of row 0. kIsFound: `rows` holds the row of each distinct feasign, as
+// Table::Find does; else there is one per distinct feasign, in the lookup's order.
 template <bool kIsFound>
 struct Source {
   const std::byte* first;
   size_t stride;
   uint32_t prefetch_lines;
   const Lookup& lookup;
+  const uint32_t* rows;
 
   ELASTICCTR_INLINE const std::byte* Weights(size_t occurrence) const {
     const uint32_t distinct = lookup.inverse()[occurrence];
-    const uint32_t row = kIsFound ? lookup.rows()[distinct] : distinct;
+    const uint32_t row = kIsFound ? rows[distinct] : distinct;
     return first + static_cast<size_t>(row) * stride;
   }
   ELASTICCTR_INLINE const std::byte* Fetch(size_t occurrence) const {
@@ -171,7 +172,7 @@ void PullBlock(const Source<kIsFound>& source, std::span<const SegmentLayout> se
 }
 
 template <bool kIsFound>
-void PullAll(const Source<kIsFound>& source, std::span<const SegmentLayout> segments, const Layout& layout,
+void PullAll(const Source<kIsFound>& source, const std::vector<SegmentLayout>& segments, const Layout& layout,
              const std::vector<Target>& targets) {
   const size_t samples = source.lookup.samples();
   ThreadPool::Default().Run((samples + kBlock - 1) / kBlock, [&](size_t block) {

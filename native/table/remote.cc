@@ -34,26 +34,33 @@ void CheckSlots(const Lookup& lookup, const Layout& layout) {
   }
 }
 
-ELASTICCTR_CLONES bool AllFinite(const float* values, size_t count) {
-  uint32_t not_finite = 0;
+ELASTICCTR_CLONES bool HasOnlyFinite(const float* values, size_t count) {
+  constexpr uint32_t kLargest = std::bit_cast<uint32_t>(1e18f);
+  uint32_t is_beyond = 0;
   for (size_t i = 0; i < count; ++i) {
-    const uint32_t bits = std::bit_cast<uint32_t>(values[i]);
-    not_finite |= static_cast<uint32_t>((bits & 0x7F800000u) == 0x7F800000u);
+    is_beyond |= static_cast<uint32_t>((std::bit_cast<uint32_t>(values[i]) & 0x7FFFFFFFu) > kLargest);
   }
-  return not_finite == 0;
+  return is_beyond == 0;
 }
 
 }  // namespace
 
+bool AllFinite(const float* values, size_t count) { return HasOnlyFinite(values, count); }
+
 void PoolRows(const Lookup& lookup, const Layout& layout, const float* rows, size_t width,
-              const std::vector<Target>& targets) {
+              const std::vector<Target>& targets, const uint32_t* places) {
   CheckSlots(lookup, layout);
   layout.CheckTargets(targets, lookup.samples());
   const auto segments = BareSegments(layout, width);
   if (layout.slots().empty()) return;
   const size_t stride = width * sizeof(float);
-  const Source<false> source{reinterpret_cast<const std::byte*>(rows), stride, PrefetchLines(stride, width), lookup};
-  PullAll(source, std::span<const SegmentLayout>(segments), layout, targets);
+  const auto* first = reinterpret_cast<const std::byte*>(rows);
+  const uint32_t lines = PrefetchLines(stride, width);
+  if (places == nullptr) {
+    PullAll(Source<false>{first, stride, lines, lookup, nullptr}, segments, layout, targets);
+  } else {
+    PullAll(Source<true>{first, stride, lines, lookup, places}, segments, layout, targets);
+  }
 }
 
 void SumGradients(const Lookup& lookup, const Layout& layout, size_t width, const std::vector<Target>& gradients,

@@ -13,9 +13,9 @@
 namespace elasticctr {
 
 // `rows` are [distinct, width]: the weights of all segments of each distinct feasign of the lookup, zeros where it has
-// no row. Writes what Table::Pull would.
+// no row. Writes what Table::Pull would. With `places`, [distinct], the row of distinct feasign i is rows[places[i]].
 void PoolRows(const Lookup& lookup, const Layout& layout, const float* rows, size_t width,
-              const std::vector<Target>& targets);
+              const std::vector<Target>& targets, const uint32_t* places = nullptr);
 
 struct SummedGradients {
   Buffer<float> gradients;      // [distinct, width]
@@ -25,6 +25,9 @@ struct SummedGradients {
                                 // was cut from a sequence
   bool is_finite = true;
 };
+
+// Whether every value is finite, and its square too: an optimizer's state that became infinite would freeze its weight.
+bool AllFinite(const float* values, size_t count);
 
 // Sums each distinct feasign's gradients over its occurrences, as Table::Push does before it steps rows.
 void SumGradients(const Lookup& lookup, const Layout& layout, size_t width, const std::vector<Target>& gradients,

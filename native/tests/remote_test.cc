@@ -139,7 +139,7 @@ void CheckNotFinite() {
   const Shape shape = PlainShape(4);
   const RandomBatch batch(5, kSamples, kSlots, 3, 60);
   const Lookup lookup = batch.MakeLookup();
-  for (const float bad : {std::nanf(""), std::numeric_limits<float>::infinity()}) {
+  for (const float bad : {std::nanf(""), std::numeric_limits<float>::infinity(), -1e30f}) {
     auto flat = shape.Flat(1.0f);
     // A bag of the slot must hold a value for its gradient to count.
     for (size_t i = 0; i < kSamples; ++i) flat[i * shape.flat_width + 2] = bad;

@@ -437,6 +437,172 @@ def sum_gradients(
     clicks: Annotated[NDArray[numpy.float32], dict(shape=(None,), device="cpu", writable=False)] | None = None,
     shows: Annotated[NDArray[numpy.float32], dict(shape=(None,), device="cpu", writable=False)] | None = None,
 ) -> SummedGradients: ...
+
+class PushKind(enum.Enum):
+    gradients = 0
+
+    deltas = 1
+
+    nothing = 2
+
+    empty = 3
+
+class GroupMode(enum.Enum):
+    none = 0
+
+    all = 1
+
+    dense = 2
+
+class PushHead:
+    def __init__(
+        self,
+        *,
+        chunk: int,
+        from_batch: int,
+        to_batch: int,
+        weight: int,
+        now: int = 0,
+        rate_scale: float = 1.0,
+        kind: PushKind = PushKind.gradients,
+        group: GroupMode = GroupMode.none,
+        wants_dense: bool = False,
+    ) -> None: ...
+    @property
+    def chunk(self) -> int: ...
+    @chunk.setter
+    def chunk(self, arg: int, /) -> None: ...
+    @property
+    def from_batch(self) -> int: ...
+    @from_batch.setter
+    def from_batch(self, arg: int, /) -> None: ...
+    @property
+    def to_batch(self) -> int: ...
+    @to_batch.setter
+    def to_batch(self, arg: int, /) -> None: ...
+    @property
+    def weight(self) -> int: ...
+    @weight.setter
+    def weight(self, arg: int, /) -> None: ...
+    @property
+    def now(self) -> int: ...
+    @now.setter
+    def now(self, arg: int, /) -> None: ...
+    @property
+    def rate_scale(self) -> float: ...
+    @rate_scale.setter
+    def rate_scale(self, arg: float, /) -> None: ...
+    @property
+    def kind(self) -> PushKind: ...
+    @kind.setter
+    def kind(self, arg: PushKind, /) -> None: ...
+    @property
+    def group(self) -> GroupMode: ...
+    @group.setter
+    def group(self, arg: GroupMode, /) -> None: ...
+    @property
+    def wants_dense(self) -> bool: ...
+    @wants_dense.setter
+    def wants_dense(self, arg: bool, /) -> None: ...
+
+class PsMerger:
+    def __init__(self, *, dims: Sequence[int], dense_floats: int, is_mean: bool) -> None: ...
+    def add(
+        self,
+        lookups: Sequence[Lookup],
+        layouts: Sequence[Layout],
+        gradients: Sequence[Sequence[Annotated[NDArray[numpy.float32], dict(device="cpu")]]],
+        dense: Annotated[NDArray[numpy.float32], dict(shape=(None,), order="C", device="cpu", writable=False)]
+        | None = None,
+        clicks: Annotated[NDArray[numpy.float32], dict(shape=(None,), device="cpu", writable=False)] | None = None,
+        shows: Annotated[NDArray[numpy.float32], dict(shape=(None,), device="cpu", writable=False)] | None = None,
+        *,
+        weight: int,
+    ) -> bool: ...
+    @property
+    def batches(self) -> int: ...
+    @property
+    def weight(self) -> int: ...
+    def clear(self) -> None: ...
+
+class PsFetch:
+    def wait(self, timeout_ms: int) -> bool: ...
+    def pool(
+        self, table: int, layout: Layout, targets: Sequence[Annotated[NDArray[numpy.float32], dict(device="cpu")]]
+    ) -> None: ...
+    def rows(self, table: int) -> Annotated[NDArray[numpy.float32], dict(writable=False)]: ...
+    @property
+    def dense_version(self) -> int: ...
+    @property
+    def step(self) -> int: ...
+
+class PsClient:
+    def __init__(
+        self,
+        *,
+        addresses: Sequence[str],
+        token: str = "",
+        job: int,
+        trainer: int = 0,
+        incarnation: int = 0,
+        attach: str,
+        tables: Sequence[tuple[str, int, bool]],
+        dense_floats: int,
+        dense_on_first: bool = False,
+        rows_as: str = "fp32",
+        gradients_as: str = "fp32",
+        timeout_ms: int = 30000,
+    ) -> None: ...
+    @property
+    def shards(self) -> int: ...
+    def start_pull(self, lookups: Sequence[object], insert: bool, wants_dense: bool) -> PsFetch: ...
+    def copy_dense(
+        self, out: Annotated[NDArray[numpy.float32], dict(shape=(None,), order="C", device="cpu")]
+    ) -> int: ...
+    def pull_dense(
+        self, out: Annotated[NDArray[numpy.float32], dict(shape=(None,), order="C", device="cpu")]
+    ) -> int: ...
+    def set_dense(
+        self, values: Annotated[NDArray[numpy.float32], dict(shape=(None,), order="C", device="cpu", writable=False)]
+    ) -> bool: ...
+    def push(
+        self,
+        head: PushHead,
+        lookups: Sequence[Lookup],
+        layouts: Sequence[Layout],
+        gradients: Sequence[Sequence[Annotated[NDArray[numpy.float32], dict(device="cpu")]]],
+        dense: Annotated[NDArray[numpy.float32], dict(shape=(None,), order="C", device="cpu", writable=False)]
+        | None = None,
+        clicks: Annotated[NDArray[numpy.float32], dict(shape=(None,), device="cpu", writable=False)] | None = None,
+        shows: Annotated[NDArray[numpy.float32], dict(shape=(None,), device="cpu", writable=False)] | None = None,
+        gradient_scale: float = 1.0,
+    ) -> int: ...
+    def push_rows(
+        self,
+        head: PushHead,
+        tables: Sequence[
+            tuple[
+                Annotated[NDArray[numpy.uint64], dict(shape=(None,), order="C", device="cpu", writable=False)],
+                Annotated[NDArray[numpy.float32], dict(shape=(None,), order="C", device="cpu", writable=False)],
+                Annotated[NDArray[numpy.float32], dict(shape=(None,), order="C", device="cpu", writable=False)],
+                Annotated[NDArray[numpy.float32], dict(shape=(None, None), order="C", device="cpu", writable=False)],
+                Annotated[NDArray[numpy.uint64], dict(shape=(None,), order="C", device="cpu", writable=False)] | None,
+            ]
+        ],
+        dense: Annotated[NDArray[numpy.float32], dict(shape=(None,), order="C", device="cpu", writable=False)]
+        | None = None,
+    ) -> int: ...
+    def push_merged(self, head: PushHead, merger: PsMerger) -> int: ...
+    def wait_pushes(self, outstanding: int, timeout_ms: int) -> None: ...
+    @property
+    def outstanding(self) -> int: ...
+    def cursors(self, chunks: Sequence[int]) -> list[list[int]]: ...
+    def set_cursors(self, chunk: int, by_shard: Sequence[int]) -> None: ...
+    def drop(self) -> None: ...
+    def set_address(self, shard: int, address: str, incarnation: int) -> None: ...
+    def control(self, shard: int, json: str, timeout_ms: int) -> str: ...
+    def stats(self) -> dict[str, Any]: ...
+
 def bce_gradient(logits: int, labels: int, label_stride: int, weights: int, n: int, gradient: int) -> float: ...
 def cpu_features() -> dict[str, bool]:
     """What this CPU can do, probed once."""

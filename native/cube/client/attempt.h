@@ -8,8 +8,8 @@
 #include <string>
 
 #include "cube/client/answer.h"
-#include "cube/client/connection.h"
 #include "cube/client/replica.h"
+#include "net/connection.h"
 
 namespace elasticctr::cube {
 
@@ -60,7 +60,7 @@ struct Attempt {
   size_t leg = 0;
   int number = 0;  // of the replica in its set
   Replica* replica = nullptr;
-  std::unique_ptr<Connection> connection;
+  std::unique_ptr<net::Connection> connection;
   bool is_reused = false;  // the connection was idle: it may have died since
   bool is_backup = false;
   bool is_hello = false;      // the frame under way

@@ -35,7 +35,7 @@ Cluster::~Cluster() {
   }
   wake_.notify_all();
   if (!prober.joinable()) return;
-  if (prober_generation_ == ForkGeneration()) {
+  if (prober_generation_ == net::ForkGeneration()) {
     prober.join();
   } else {
     prober.detach();
@@ -46,9 +46,9 @@ void Cluster::WakeProber() {
   const std::lock_guard lock(mutex_);
   woken_ = true;
   if (stopping_) return;
-  if (prober_.joinable() && prober_generation_ == ForkGeneration()) return wake_.notify_all();
+  if (prober_.joinable() && prober_generation_ == net::ForkGeneration()) return wake_.notify_all();
   if (prober_.joinable()) prober_.detach();
-  prober_generation_ = ForkGeneration();
+  prober_generation_ = net::ForkGeneration();
   prober_ = std::thread([this] { Probe(); });
 }
 

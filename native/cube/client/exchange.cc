@@ -261,7 +261,7 @@ void Exchange::Fail(Attempt& attempt, const Failure& failure) {
   Start(leg, false);
 }
 
-std::unique_ptr<Connection> Exchange::Detach(Attempt& attempt) {
+std::unique_ptr<net::Connection> Exchange::Detach(Attempt& attempt) {
   LegState& state = states_[attempt.leg];
   if (attempt.is_direct) state.is_direct_taken = attempt.is_direct = false;
   attempt.phase = Attempt::Phase::kClosed;

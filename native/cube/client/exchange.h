@@ -50,7 +50,7 @@ class Exchange {
   Failure ToFailure(const AnswerReader& answer) const;
   void Succeed(Attempt& attempt);
   void Fail(Attempt& attempt, const Failure& failure);
-  std::unique_ptr<Connection> Detach(Attempt& attempt);
+  std::unique_ptr<net::Connection> Detach(Attempt& attempt);
   void Close(Attempt& attempt);
   void Blame(Replica& replica);
   void GiveUp(size_t leg);

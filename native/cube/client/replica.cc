@@ -16,49 +16,49 @@ Replica::Replica(std::string address, uint32_t shard, const ClientSettings& sett
       settings_(settings),
       max_keys_(net::wire::kMaxKeys),
       out_ms_(settings.eject_ms) {
-  CheckAddress(address_);
+  net::CheckAddress(address_);
   try {
-    target_ = Resolve(address_, true);
+    target_ = net::Resolve(address_, true);
   } catch (const Error&) {
     // A name may come to life later: it is asked for again each time the replica is probed.
     Eject();
   }
 }
 
-std::unique_ptr<Connection> Replica::Take(bool fresh) {
+std::unique_ptr<net::Connection> Replica::Take(bool fresh) {
   requests_.fetch_add(1, std::memory_order_relaxed);
-  std::unique_ptr<Connection> connection;
-  SocketAddress target;
+  std::unique_ptr<net::Connection> connection;
+  net::SocketAddress target;
   {
     const std::lock_guard lock(mutex_);
     while (!fresh && connection == nullptr && !idle_.empty()) {
       connection = std::move(idle_.back());
       idle_.pop_back();
-      if (connection->generation() != ForkGeneration()) connection.reset();
+      if (connection->generation() != net::ForkGeneration()) connection.reset();
     }
     target = target_;
   }
   if (connection == nullptr) {
-    connection = std::make_unique<Connection>(target);
+    connection = std::make_unique<net::Connection>(target);
     connections_.fetch_add(1, std::memory_order_relaxed);
   }
   in_flight_.fetch_add(1, std::memory_order_relaxed);
   return connection;
 }
 
-void Replica::Give(std::unique_ptr<Connection> connection) {
+void Replica::Give(std::unique_ptr<net::Connection> connection) {
   in_flight_.fetch_sub(1, std::memory_order_relaxed);
   const std::lock_guard lock(mutex_);
   if (idle_.size() < settings_.idle_connections) idle_.push_back(std::move(connection));
 }
 
-void Replica::Drop(std::unique_ptr<Connection> connection) {
+void Replica::Drop(std::unique_ptr<net::Connection> connection) {
   in_flight_.fetch_sub(1, std::memory_order_relaxed);
   connection.reset();
 }
 
 void Replica::CloseIdle() {
-  std::vector<std::unique_ptr<Connection>> closing;
+  std::vector<std::unique_ptr<net::Connection>> closing;
   const std::lock_guard lock(mutex_);
   closing.swap(idle_);
 }
@@ -102,7 +102,7 @@ void Replica::ProbeFailed() {
 
 void Replica::ResolveAgain() {
   try {
-    const SocketAddress target = Resolve(address_, true);
+    const net::SocketAddress target = net::Resolve(address_, true);
     const std::lock_guard lock(mutex_);
     target_ = target;
   } catch (const Error&) {

@@ -11,8 +11,8 @@
 #include <string>
 #include <vector>
 
-#include "cube/client/connection.h"
 #include "cube/client/settings.h"
+#include "net/connection.h"
 
 namespace elasticctr::cube {
 
@@ -35,9 +35,9 @@ class Replica {
 
   // An idle connection, or a new one that is still connecting. Throws Unavailable. Counts as in flight until Give or
   // Drop.
-  std::unique_ptr<Connection> Take(bool fresh);
-  void Give(std::unique_ptr<Connection> connection);
-  void Drop(std::unique_ptr<Connection> connection);
+  std::unique_ptr<net::Connection> Take(bool fresh);
+  void Give(std::unique_ptr<net::Connection> connection);
+  void Drop(std::unique_ptr<net::Connection> connection);
   uint32_t in_flight() const { return in_flight_.load(std::memory_order_relaxed); }
   // Closes what is idle, for servers that are gone or another process' sockets.
   void CloseIdle();
@@ -74,8 +74,8 @@ class Replica {
   std::atomic<uint64_t> max_keys_;
 
   mutable std::mutex mutex_;  // guards all below
-  std::vector<std::unique_ptr<Connection>> idle_;
-  SocketAddress target_;
+  std::vector<std::unique_ptr<net::Connection>> idle_;
+  net::SocketAddress target_;
   std::vector<uint64_t> active_;  // by model
   Clock::time_point probe_at_, returned_at_{};
   uint32_t out_ms_;

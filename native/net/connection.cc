@@ -1,4 +1,4 @@
-#include "cube/client/connection.h"
+#include "net/connection.h"
 
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -12,7 +12,7 @@
 
 #include "util/status.h"
 
-namespace elasticctr::cube {
+namespace elasticctr::net {
 namespace {
 
 std::atomic<uint64_t> generation{0};
@@ -71,4 +71,4 @@ size_t Connection::Receive(iovec* buffers, int count) {
   Gone("the connection broke", errno);
 }
 
-}  // namespace elasticctr::cube
+}  // namespace elasticctr::net

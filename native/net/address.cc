@@ -1,4 +1,4 @@
-#include "cube/client/address.h"
+#include "net/address.h"
 
 #include <netdb.h>
 #include <sys/un.h>
@@ -7,7 +7,7 @@
 
 #include "util/status.h"
 
-namespace elasticctr::cube {
+namespace elasticctr::net {
 namespace {
 
 constexpr char kUnix[] = "unix:";
@@ -73,4 +73,4 @@ SocketAddress Resolve(const std::string& text, bool ask) {
   return address;
 }
 
-}  // namespace elasticctr::cube
+}  // namespace elasticctr::net

@@ -1,13 +1,13 @@
-// One socket to a replica, never blocking. Used by one call at a time; closed when it goes.
+// One socket to a server, never blocking. Used by one call at a time; closed when it goes.
 #pragma once
 
 #include <sys/uio.h>
 
 #include <cstdint>
 
-#include "cube/client/address.h"
+#include "net/address.h"
 
-namespace elasticctr::cube {
+namespace elasticctr::net {
 
 // Counts the forks this process descends from since it was loaded. A child must not use its parent's sockets or
 // threads.
@@ -38,4 +38,4 @@ class Connection {
   bool greeted_ = false;
 };
 
-}  // namespace elasticctr::cube
+}  // namespace elasticctr::net

@@ -1,11 +1,11 @@
-// Where a replica listens: `host:port`, `[v6]:port` or `unix:/path`.
+// Where a server listens: `host:port`, `[v6]:port` or `unix:/path`.
 #pragma once
 
 #include <sys/socket.h>
 
 #include <string>
 
-namespace elasticctr::cube {
+namespace elasticctr::net {
 
 struct SocketAddress {
   sockaddr_storage storage{};
@@ -19,4 +19,4 @@ void CheckAddress(const std::string& text);
 // gives length 0. REQUIRES: CheckAddress(text) did not throw.
 SocketAddress Resolve(const std::string& text, bool ask);
 
-}  // namespace elasticctr::cube
+}  // namespace elasticctr::net

@@ -1,0 +1,20 @@
+"""A failed precondition of the parameter servers that callers act on, raised by the native client."""
+
+from __future__ import annotations
+
+from elasticctr.errors import FailedPrecondition
+
+
+class CursorError(FailedPrecondition):
+    """A push did not begin where its chunk's cursor stands on a pserver: another trainer has the chunk, or a rollback
+    moved it. Drop what is queued, ask for the cursors and go on from the smallest, or give the chunk back."""
+
+    def __init__(self, message: str, chunk: int, shard: int, cursor: int) -> None:
+        self.chunk = chunk
+        self.shard = shard
+        self.cursor = cursor
+        super().__init__(message)
+
+    @property
+    def code(self) -> str:
+        return FailedPrecondition.__name__
