@@ -11,6 +11,7 @@ from elasticctr.cli.demo import demo
 from elasticctr.cli.doctor import doctor
 from elasticctr.cli.output import CommandGroup
 from elasticctr.cli.serve import serve
+from elasticctr.cli.trainer import trainer
 
 app = typer.Typer(
     name="elasticctr",
@@ -48,6 +49,7 @@ app.command()(publish.versions)
 app.command()(publish.verify)
 app.command()(publish.rollback)
 app.command()(serve)
+app.command()(trainer)
 app.add_typer(variants.app)
 app.command()(call)
 app.command()(demo)

@@ -155,7 +155,16 @@ class Job(Settings):
         slots = [slot.name for slot in self.samples.sparse]
         if self.train.gauc_slot is not None and self.train.gauc_slot not in slots:
             raise ValueError(f"train.gauc_slot: {self.train.gauc_slot!r} is not a sparse slot of the schema")
+        if self.cluster is not None and self.cluster.strategy == "geo":
+            self._check_geo()
         return self
+
+    def _check_geo(self) -> None:
+        # Rows are stepped where they are not kept: a row is in both places, and its weights are all that is exchanged.
+        if self.sparse.admission.count > 1 or self.sparse.admission.probability < 1:
+            raise ValueError("cluster.strategy geo gives every feasign a row: leave sparse.admission out")
+        if "ftrl" in (self.sparse.optimizer.name, (self.sparse.linear_optimizer or self.sparse.optimizer).name):
+            raise ValueError("cluster.strategy geo cannot exchange rows of ftrl, whose weights follow from its sums")
 
 
 def load_job(path: str | Path, overrides: Sequence[str] = ()) -> Job:

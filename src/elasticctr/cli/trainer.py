@@ -1,0 +1,67 @@
+"""`elasticctr trainer`: the role of a distributed job that computes gradients."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from elasticctr.cli.output import JsonOption, print_json
+from elasticctr.cli.train import Overrides
+from elasticctr.errors import ConfigError
+
+
+def trainer(
+    job_file: Annotated[Path, typer.Option("--job", metavar="JOB", help="Job file (YAML) with a cluster section.")],
+    coordinator: Annotated[
+        str | None,
+        typer.Option(
+            envvar="ELASTICCTR_COORDINATOR",
+            help="URL of the job's coordinator, or the run directory it writes its address to.",
+        ),
+    ] = None,
+    name: Annotated[
+        str | None,
+        typer.Option(envvar="ELASTICCTR_NAME", help="Unique, and kept over restarts; default: host and process id."),
+    ] = None,
+    token_file: Annotated[Path | None, typer.Option(help="File with the secret that roles show each other.")] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Strategy collective: go on from a checkpoint.")] = False,
+    overrides: Overrides = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Take part in a distributed job as a trainer: lease work, learn, report, until there is no more.
+
+    SIGTERM finishes the batch at hand, gives the rest back and ends. Killed, it loses nothing either.
+
+    Example: `elasticctr trainer --job job.yaml --coordinator http://10.0.0.5:7070`
+    """
+    from elasticctr.train.job import load_job
+
+    job = load_job(job_file, list(overrides or []))
+    if job.cluster is not None and job.cluster.strategy == "collective":
+        from elasticctr.ps.strategies import collective
+
+        if not collective.run(job, resume=resume, quiet=as_json).is_finished:
+            raise typer.Exit(130)
+        return
+    if coordinator is None:
+        raise ConfigError("which coordinator? Give --coordinator URL, or set ELASTICCTR_COORDINATOR")
+    from elasticctr.control.web import read_token
+    from elasticctr.ps.trainer import TrainerRole
+    from elasticctr.train.interrupt import Interrupt
+
+    token = read_token(token_file) or ""
+    with Interrupt() as interrupt:
+        role = TrainerRole(job, coordinator, token=token, name=name, is_interrupted=lambda: interrupt.is_set)
+        summary = role.run()
+    if as_json:
+        print_json(asdict(summary))
+    else:
+        typer.echo(
+            f"trainer {role.name}: {summary.samples:,} samples of {summary.chunks} chunks "
+            f"in {summary.seconds:.1f} s; {summary.reason}"
+        )
+    sys.stdout.flush()

@@ -1,0 +1,204 @@
+"""The work of a trainer as one stream: chunks leased one ahead, their batches with lookups made on a thread.
+
+A chunk starts at the smallest cursor of the pservers; what lies before it is applied everywhere. The thread leases the
+next chunk as soon as it has read the last one, so that computing never waits for a lease.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from elasticctr.data.batch import Batch
+from elasticctr.data.chunks import Chunk, read_chunk
+from elasticctr.data.pipeline import Stats
+from elasticctr.data.settings import DataSettings
+from elasticctr.errors import ConfigError, DataError
+from elasticctr.table import Lookup
+from elasticctr.train.job import Job
+from elasticctr.train.reading import Item
+
+_DEPTH = 3  # hand-overs waiting
+_HANDED_OVER = 4096  # samples at a time: each hand-over has two threads wait for the interpreter lock
+
+
+@dataclass(slots=True, eq=False)
+class Lease:
+    """A chunk this trainer may work on."""
+
+    kind: Literal["train", "evaluate"]
+    chunk: Chunk
+    split: str  # of an evaluation: valid, test
+    cursors: Sequence[int] = ()  # by pserver
+    is_lost: bool = False  # set by whoever learns of it; what is left of it is skipped
+    is_done: bool = False  # every batch is applied; the coordinator has to be told
+    is_over: bool = False  # and it was told
+
+    @property
+    def id(self) -> int:
+        return self.chunk.id
+
+    @property
+    def name(self) -> str:
+        return str(self.chunk.id)
+
+    @property
+    def first(self) -> int:
+        return min(self.cursors, default=0)
+
+    def is_boundary(self, batch: int) -> bool:
+        """Whether some pserver has the batches before this one and no more: pushes must not reach over it."""
+        return batch in self.cursors
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """One batch of a lease."""
+
+    lease: Lease
+    batch: int
+    item: Item
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkEnd:
+    """Every batch of a lease was given out."""
+
+    lease: Lease
+    batches: int
+    stats: Stats
+
+
+@dataclass(frozen=True, slots=True)
+class NoWork:
+    """There is none now. Stands until something else follows it."""
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """There is none any more."""
+
+
+Event = Work | ChunkEnd | NoWork | End
+
+
+@dataclass(slots=True)
+class Source:
+    """Where work comes from. All of it is called on the stream's thread."""
+
+    job: Job
+    lease: Callable[[list[str]], dict[str, Any]]  # names of the chunks held -> the coordinator's answer
+    cursors: Callable[[int], list[int]]  # of a chunk, by pserver; noted for pushes
+    look_up: Callable[[Batch], tuple[Lookup, ...]]
+    held: list[Lease] = field(default_factory=list)  # taken up again before others
+
+    def data(self, lease: Lease) -> tuple[DataSettings, int]:
+        data, train = self.job.data, self.job.train
+        if lease.kind == "train":
+            return data.train, train.batch_size
+        settings = {"valid": data.valid, "test": data.test}.get(lease.split)
+        if settings is None:
+            raise ConfigError(
+                f"the coordinator asks for an evaluation of {lease.split!r}, which this job has no data of"
+            )
+        return settings, train.eval_batch_size
+
+
+class WorkStream:
+    """Events in order. Closing it ends the thread."""
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+        self._events: queue.Queue[list[Event] | BaseException] = queue.Queue(maxsize=_DEPTH)
+        self._waiting: list[Event] = []
+        self._closed = threading.Event()
+        self._leases: list[Lease] = []
+        self._thread = threading.Thread(target=self._run, name="elasticctr-leases", daemon=True)
+        self._thread.start()
+
+    def get(self, timeout_s: float) -> Event | None:
+        """The next event, or None if there is none in time. Raises what reading ended with."""
+        if not self._waiting:
+            try:
+                received = self._events.get(timeout=timeout_s) if timeout_s > 0 else self._events.get_nowait()
+            except queue.Empty:
+                return None
+            if isinstance(received, BaseException):
+                raise received
+            self._waiting = received[::-1]
+        return self._waiting.pop()
+
+    @property
+    def unfinished(self) -> list[Lease]:
+        """Leases with batches that are not known to be applied."""
+        return [lease for lease in list(self._leases) if not (lease.is_lost or lease.is_done)]
+
+    def close(self) -> None:
+        self._closed.set()
+        self._thread.join()
+
+    def __enter__(self) -> WorkStream:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _run(self) -> None:
+        try:
+            gathered: list[Event] = []
+            samples = 0
+            for event in self._events_in_order():
+                gathered.append(event)
+                samples += len(event.item.batch) if isinstance(event, Work) else _HANDED_OVER
+                if samples >= _HANDED_OVER:
+                    if not self._put(gathered):
+                        return
+                    gathered, samples = [], 0
+        except BaseException as e:
+            self._put(e)
+
+    def _put(self, events: list[Event] | BaseException) -> bool:
+        while not self._closed.is_set():
+            try:
+                self._events.put(events, timeout=0.1)
+                return True
+            except queue.Full:
+                continue
+        return False
+
+    def _events_in_order(self) -> Iterator[Event]:
+        for lease in self._source.held:
+            self._leases.append(lease)
+            yield from self._read(lease)
+        while not self._closed.is_set():
+            self._leases = [lease for lease in self._leases if not (lease.is_lost or lease.is_over)]
+            answer = self._source.lease([lease.name for lease in self._leases])
+            kind = answer.get("kind")
+            if kind == "end":
+                yield End()
+                return
+            if kind in ("train", "evaluate"):
+                lease = Lease(kind, Chunk.from_dict(answer["chunk"]), str(answer.get("split") or ""))
+                self._leases.append(lease)
+                yield from self._read(lease)
+            elif kind == "wait":
+                yield NoWork()
+                self._closed.wait(min(max(float(answer.get("retry_after_s", 0.1)), 0.01), 5.0))
+            else:
+                raise DataError(f"the coordinator answered a lease with {kind!r}; is it of another version?")
+
+    def _read(self, lease: Lease) -> Iterator[Event]:
+        if lease.kind == "train":
+            lease.cursors = self._source.cursors(lease.id)
+        settings, batch_size = self._source.data(lease)
+        batch = lease.first
+        with read_chunk(lease.chunk, self._source.job.samples, settings, batch_size, first_batch=batch) as batches:
+            for samples in batches:
+                if self._closed.is_set() or lease.is_lost:
+                    break
+                yield Work(lease, batch, Item(samples, self._source.look_up(samples), {}))
+                batch += 1
+            yield ChunkEnd(lease, batch, batches.stats)

@@ -1,0 +1,205 @@
+"""A learner whose rows and dense parameters live on pservers: pulled for a batch, gradients sent back.
+
+Strategies decide when; this module knows how. While pservers do not answer, `Failover`, which is the trainer role's,
+decides how long to wait.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeVar
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from elasticctr.errors import DeadlineExceeded, Unavailable
+from elasticctr.models.inputs import Inputs
+from elasticctr.ps.client import Fetch, GroupMode, PsClient, PushHead, PushKind
+from elasticctr.table import Lookup
+from elasticctr.train.input_plan import require_gradients
+from elasticctr.train.learner import Learner
+from elasticctr.train.reading import Item
+from elasticctr.train.sparse import today
+
+T = TypeVar("T")
+
+_POLL_S = 0.2
+
+
+class Failover(Protocol):
+    """What to do about pservers that do not answer. Both raise when there is no use in waiting any longer."""
+
+    def retry(self, call: Callable[[], T]) -> T:
+        """The result of a call, repeated while pservers cannot be reached."""
+        ...
+
+    def poll(self, waited_s: float) -> None:
+        """Called now and then while an answer is waited for."""
+        ...
+
+
+class NoFailover:
+    """Every failure is final: for tests and tools."""
+
+    def __init__(self, wait_s: float = 60.0) -> None:
+        self._wait_s = wait_s
+
+    def retry(self, call: Callable[[], T]) -> T:
+        return call()
+
+    def poll(self, waited_s: float) -> None:
+        if waited_s > self._wait_s:
+            raise DeadlineExceeded(f"the pservers did not answer within {self._wait_s:g} s")
+
+
+@dataclass(slots=True)
+class Pulling:
+    """A batch whose rows are on their way."""
+
+    item: Item
+    lookups: Sequence[Lookup]
+    insert: bool
+    wants_dense: bool
+    fetch: Fetch | None  # None: to be asked for
+
+
+@dataclass(frozen=True, slots=True)
+class Gradients:
+    """What a batch says about rows and dense parameters, and how it was scored before. Good until the next one."""
+
+    item: Item
+    loss: float
+    logits: Tensor
+    arrays: list[Any]  # by table, a list of tensors as the model's inputs are
+    dense: NDArray[np.float32]
+
+    @property
+    def is_finite(self) -> bool:
+        """As far as the loss tells. Whoever sums or sends them looks at all of it."""
+        return math.isfinite(self.loss)
+
+
+class Remote:
+    """Not for use by several threads at once."""
+
+    def __init__(self, learner: Learner, client: PsClient, failover: Failover) -> None:
+        self.learner = learner
+        self.client = client
+        self.failover = failover
+        self.layouts = [plan.layout for plan in learner.plan.tables]
+        self.step = 0  # pushes the pservers had applied when rows were last pulled
+        self._values = np.zeros(learner.dense_floats, dtype=np.float32)
+        self._vector = torch.from_numpy(self._values)
+        self._gradient = torch.empty(learner.dense_floats)
+        self._version: int | None = None  # of the dense parameters in the model
+
+    def start(self, item: Item, *, insert: bool) -> Pulling:
+        """Asks for the rows of a batch, and for the dense parameters if there are newer ones."""
+        return self.start_rows(item, item.lookups, insert=insert, wants_dense=True)
+
+    def start_rows(self, item: Item, lookups: Sequence[Lookup], *, insert: bool, wants_dense: bool = False) -> Pulling:
+        pulling = Pulling(item, lookups, insert, wants_dense, None)
+        with suppress(Unavailable, DeadlineExceeded):  # asked again, with patience, when the batch's turn comes
+            pulling.fetch = self.client.start_pull(lookups, insert, wants_dense)
+        return pulling
+
+    def take(self, pulling: Pulling) -> Inputs:
+        """Waits for the rows and gives the model its inputs and its newest parameters."""
+        inputs, arrays = self.learner.plan.make_inputs(pulling.item)
+
+        def pool(fetch: Fetch) -> int:
+            targets: Any  # tensors, which native code takes as arrays
+            for number, (layout, targets) in enumerate(zip(self.layouts, arrays, strict=True)):
+                fetch.pool(number, layout, targets)
+            return fetch.step
+
+        self.step = self.use_rows(pulling, pool)
+        self.refresh()
+        return inputs
+
+    def use_rows(self, pulling: Pulling, use: Callable[[Fetch], T]) -> T:
+        """What `use` makes of the rows once they are there."""
+
+        def arrive() -> T:
+            fetch, pulling.fetch = pulling.fetch, None  # one that failed is of no more use
+            if fetch is None:
+                fetch = self.client.start_pull(pulling.lookups, pulling.insert, pulling.wants_dense)
+            return use(fetch)
+
+        return self.failover.retry(arrive)
+
+    def refresh(self) -> None:
+        """The newest dense parameters that have arrived, into the model."""
+        version = self.client.copy_dense(self._values)
+        if version != self._version:
+            self.learner.set_flat_dense(self._vector)
+            self._version = version
+
+    def pull_dense(self) -> None:
+        """Asks for the newest dense parameters, and puts them into the model."""
+        self._version = self.failover.retry(lambda: self.client.pull_dense(self._values))
+        self.learner.set_flat_dense(self._vector)
+
+    def compute(self, pulling: Pulling) -> Gradients:
+        """The gradients of a batch whose rows are on their way."""
+        inputs = self.take(pulling)
+        require_gradients(inputs)
+        return self.differentiate(pulling.item, inputs)
+
+    def differentiate(self, item: Item, inputs: Inputs) -> Gradients:
+        """The gradients of a batch. They stay on the parameters too."""
+        learner = self.learner
+        learner.clear_gradients()
+        loss, logits = learner.compute(inputs, item.batch)
+        dense = learner.flat_gradient(self._gradient).numpy()
+        return Gradients(item, loss, logits, list(learner.plan.gradients(inputs)), dense)
+
+    def score(self, pulling: Pulling) -> NDArray[np.float32]:
+        """Logits of a batch. Changes nothing."""
+        return self.learner.score(self.take(pulling))
+
+    def push(self, head: PushHead, gradients: Gradients) -> None:
+        """Hands the gradients of one batch over; `wait` tells when they are applied."""
+        item = gradients.item
+        clicks, shows = item.batch.labels[:, 0], item.batch.shows
+        self.client.push(head, item.lookups, self.layouts, gradients.arrays, gradients.dense, clicks, shows)
+
+    def wait(self, outstanding: int = 0) -> None:
+        """Until at most so many pushes are not applied yet."""
+        waited_s = 0.0
+        while True:
+            try:
+                self.client.wait_pushes(outstanding, _POLL_S)
+                return
+            except DeadlineExceeded:
+                waited_s += _POLL_S
+                self.failover.poll(waited_s)
+
+
+def make_head(
+    chunk: int,
+    first: int,
+    last: int,
+    samples: int,
+    *,
+    rate_scale: float = 1.0,
+    kind: PushKind = PushKind.gradients,
+    group: GroupMode = GroupMode.none,
+) -> PushHead:
+    """Says which batches of which chunk a push carries. Members of a group take the new dense parameters along."""
+    return PushHead(
+        chunk=chunk,
+        from_batch=first,
+        to_batch=last,
+        weight=samples,
+        now=today(),
+        rate_scale=rate_scale,
+        kind=kind,
+        group=group,
+        wants_dense=group != GroupMode.none,
+    )

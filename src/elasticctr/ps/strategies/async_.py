@@ -1,0 +1,30 @@
+"""async: pull, compute, push; every push is applied when it arrives.
+
+Rows and parameters a gradient was computed from may be older than those it is applied to, by what others push meanwhile
+and by what this trainer has under way: `staleness` bounds the latter. With `staleness: 0` every push is waited for and
+nothing is fetched ahead, so that one trainer alone is one process.
+"""
+
+from __future__ import annotations
+
+from elasticctr.ps.leases import Work
+from elasticctr.ps.strategies.strategy import Outcome, Prepared, Strategy
+
+_STALENESS = 2
+
+
+class Async(Strategy):
+    @property
+    def _staleness(self) -> int:
+        return _STALENESS if self.settings.staleness is None else self.settings.staleness
+
+    def prepare(self, work: Work) -> Prepared:
+        if self.settings.prefetch and self._staleness > 0:
+            return Prepared(work, self.remote.start(work.item, insert=True))
+        return Prepared(work)
+
+    def step(self, prepared: Prepared) -> Outcome:
+        gradients = self.remote.compute(self.pulling(prepared))
+        self.remote.push(self.head(prepared.work), gradients)
+        self.remote.wait(self._staleness)
+        return Outcome(gradients.loss, gradients.logits, gradients.is_finite)

@@ -1,0 +1,13 @@
+"""sync: one step of all trainers together, equal to one process that learns from the union of their batches.
+
+Rows are pulled after the step before is taken, never ahead of it.
+"""
+
+from __future__ import annotations
+
+from elasticctr.ps.client import GroupMode
+from elasticctr.ps.strategies.grouped import Grouped
+
+
+class Sync(Grouped):
+    group = GroupMode.all
