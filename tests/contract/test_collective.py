@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 from collections.abc import Iterator
@@ -19,6 +20,7 @@ from elasticctr.data.cutting import cut_data, order_chunks
 from elasticctr.errors import Unavailable
 from elasticctr.ps.collective_work import EpochLedger, deal
 from elasticctr.train.checkpoint import open_checkpoint
+from elasticctr.train.evaluation import evaluate
 from elasticctr.train.events import read_events
 from elasticctr.train.job import Job, load_job
 from elasticctr.train.learner import Learner
@@ -77,7 +79,7 @@ def assert_same(ours: Learner, theirs: Learner, tolerance: float) -> None:
             np.testing.assert_allclose(rows.clicks, found.clicks, rtol=1e-6)
 
 
-@pytest.mark.parametrize("ranks", [1, 2, 3])
+@pytest.mark.parametrize("ranks", [*(pytest.param(n, marks=pytest.mark.slow) for n in (1, 2)), 3])
 def test_equals_one_process_on_the_union_batch(ranks: int, log: Path, tmp_path: Path) -> None:
     job = train(write_job(tmp_path / "job.yaml", log, tmp_path / "run"), ranks)
     expected, steps = learn_in_one_process(job, ranks)
@@ -122,13 +124,15 @@ def wait_for_checkpoints(run_dir: Path, count: int) -> None:
     wait_until(seen, f"{count} checkpoints in {folder}", 100, every_s=0.005)
 
 
-def test_resumes_exactly_once_with_another_number_of_ranks(log: Path, tmp_path: Path) -> None:
+def test_a_killed_rank_ends_the_others_and_fewer_go_on_exactly_once(log: Path, tmp_path: Path) -> None:
     path = write_job(tmp_path / "job.yaml", log, tmp_path / "run", train__epochs=EPOCHS, train__checkpoint_every=25)
     ranks = start_ranks(path, 3)
     wait_for_checkpoints(tmp_path / "run", 2)
-    for process in ranks:
-        process.kill()
-    finish(ranks)
+    ranks[1].kill()
+    ends = finish(ranks)
+    for status, output in (ends[0], ends[2]):
+        assert status == Unavailable("").exit_status
+        assert "another rank is gone" in output and "Traceback" not in output
     before = open_checkpoint(tmp_path / "run")
     assert 0 < before.trainer["samples"] < 10_000 * EPOCHS
     assert_every_sample_once(train(path, 2, "--resume"))
@@ -146,11 +150,32 @@ def test_a_rank_killed_under_torchrun_costs_nothing(log: Path, tmp_path: Path) -
     assert_every_sample_once(load_job(path))
 
 
-def test_the_others_of_a_dead_rank_say_so(log: Path, tmp_path: Path) -> None:
-    path = write_job(tmp_path / "job.yaml", log, tmp_path / "run", train__checkpoint_every=10, train__epochs=20)
-    ranks = start_ranks(path, 2)
-    wait_for_checkpoints(tmp_path / "run", 1)
-    ranks[1].kill()
-    (status, output), _ = finish(ranks)
-    assert status == Unavailable("").exit_status
-    assert "another rank is gone" in output and "Traceback" not in output
+def test_evaluation_bad_lines_and_gradients_that_are_not_finite(tmp_path: Path) -> None:
+    """All that goes wrong with data, on two ranks: the run ends well and every line is accounted for."""
+    log = tmp_path / "log"
+    make_log(log, 3_000)
+    lines = (log / "part-00000.txt").read_text().splitlines()
+    for number, (label, value) in enumerate([(0, "3e38"), (1, "3e38"), (0, "-3e38"), (1, "-3e38")], start=100):
+        # One of them is predicted as wrong as can be, whatever the weights.
+        _, _, *rest = lines[number].split()
+        lines[number] = " ".join([f"click:{label}", f"dense_feature:{value}", *rest])
+    lines[200] = "not a sample"
+    (log / "part-00000.txt").write_text("\n".join(lines) + "\n")
+    path = write_job(tmp_path / "job.yaml", log, tmp_path / "run", data__valid={"path": str(log / "part-00001.txt")})
+    job = train(path, 2)
+    events = read_events(tmp_path / "run" / "events.jsonl")
+    (refused,) = [event for event in events if event["event"] == "not_finite"]
+    assert refused["refused"] == job.train.batch_size
+    (data,) = [event for event in events if event["event"] == "data" and event["split"] == "train"]
+    assert (data["rows"], data["bad_lines"]) == (2_999, 1)
+    checkpoint = open_checkpoint(job.run_dir)
+    assert (checkpoint.trainer["samples"], checkpoint.trainer["refused"]) == (2_999, job.train.batch_size)
+    learned = Learner(job)
+    learned.load(checkpoint)
+    assert job.data.valid is not None
+    expected = evaluate(learned, open_dataset(job.data.valid, job.samples), batch_size=512, quiet=True)
+    found = json.loads((tmp_path / "run" / "metrics.json").read_text())
+    assert found["valid"]["auc"] == pytest.approx(expected["auc"], abs=1e-6)
+    assert found["valid"]["samples"] == 1_500
+    assert found["train"]["samples"] + found["train"]["invalid_scores"] == 2_999
+    assert (tmp_path / "run" / "report.html").exists()

@@ -16,6 +16,7 @@ from pathlib import Path
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from elasticctr.models.model import Model
 from elasticctr.ps.collective_group import Group
@@ -29,13 +30,15 @@ from elasticctr.train.metrics import Metrics
 from elasticctr.train.reading import Item
 from elasticctr.train.sparse import today
 
+_LARGEST_GRADIENT = 1e18
+
 
 @dataclass(frozen=True, slots=True)
 class StepNews:
     """What every rank knows after a step, the same on each."""
 
     samples: int  # learned from
-    refused: int  # samples whose gradients were not finite
+    refused: int  # samples whose gradients were not finite, or too large for an optimizer's state
     batches: int  # of both
     loss_sum: float
     notes: NDArray[np.int64]  # [ranks]
@@ -89,15 +92,15 @@ class CollectiveLearner:
         require_gradients(inputs)
         loss, logits = self.local.compute(inputs, batch)
         self.local.observe(logits, batch)
-        summed, is_finite = [], bool(np.isfinite(loss))
+        summed, is_usable = [], bool(np.isfinite(loss))
         for table, lookup, gradients in zip(self.plan.tables, item.lookups, self.plan.gradients(inputs), strict=True):
             found = sum_gradients(lookup, table.layout, gradients, batch.labels[:, 0], batch.shows)
-            is_finite = is_finite and found.is_finite
+            is_usable = is_usable and found.is_finite and _is_usable(torch.from_numpy(found.gradients))
             summed.append(Summed(found.gradients * np.float32(n), found.shows, found.clicks, found.masks))
         flat = self._shared[: self._floats]
         self.local.flat_gradient(flat)
-        flat *= n
-        if is_finite and bool(torch.isfinite(flat).all()):
+        if is_usable and _is_usable(flat):
+            flat *= n
             self._shared[self._floats] = n
             self._shared[self._floats + 1] = loss * n
         else:
@@ -147,6 +150,11 @@ class CollectiveLearner:
     def merged_metrics(self) -> Metrics:
         """The training metrics of all ranks together."""
         return merge_metrics(self._group, self.local.metrics)
+
+
+def _is_usable(gradients: Tensor) -> bool:
+    """Whether optimizers can keep the squares: one that is infinite would hold a weight fast for good. NaN: no."""
+    return gradients.numel() == 0 or bool(gradients.abs().max() < _LARGEST_GRADIENT)
 
 
 def merge_metrics(group: Group, metrics: Metrics) -> Metrics:
