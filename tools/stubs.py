@@ -24,6 +24,7 @@ def make_stub() -> str:
         run("nanobind.stubgen", "--quiet", "--module", "elasticctr._native", "--output-file", str(path))
         # Tuples of arrays and lists come out bare, which strict typing does not take.
         text = path.read_text().replace("-> tuple:", "-> tuple[Any, ...]:").replace("-> list:", "-> list[Any]:")
+        text = text.replace("list[tuple]", "list[tuple[Any, ...]]")
         path.write_text(HEAD + text)
         config = ["--config", str(ROOT / "pyproject.toml")]
         run("ruff", "format", "--quiet", *config, str(path))

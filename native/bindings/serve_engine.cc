@@ -16,6 +16,7 @@
 #include "serve/reasons.h"
 #include "serve/rows_cube.h"
 #include "serve/rows_local.h"
+#include "serve/shared_layer.h"
 #include "serve/version.h"
 #include "util/status.h"
 
@@ -61,51 +62,74 @@ struct Arrays {
   }
 };
 
-nb::tuple Scored(const ServedVersion& version, const Samples& samples, const ServedVersion::Result& result) {
-  const size_t labels = version.plan().labels.size(), n = samples.size();
+// Of one request of a batch.
+nb::tuple Scored(const ServedVersion& version, const Samples& samples, size_t request,
+                 const ServedVersion::Result& result) {
+  const auto [first, n] = samples.request(request);
+  const size_t labels = version.plan().labels.size();
   auto* scores = new float[n * labels];
   nb::capsule owner(scores, [](void* p) noexcept { delete[] static_cast<float*>(p); });
-  std::copy_n(result.scores.data(), n * labels, scores);
-  const Coverage& coverage = result.coverage[0];
+  std::copy_n(result.scores.data() + first * labels, n * labels, scores);
+  const Coverage& coverage = result.coverage[request];
   return nb::make_tuple(nb::ndarray<nb::numpy, float, nb::ndim<2>>(scores, {n, labels}, owner), coverage.asked,
-                        coverage.found, nb::cast(ReasonsOf(coverage)));
+                        coverage.found, nb::cast(ReasonsOf(coverage)), result.is_split);
 }
 
-// Scores what `fill` puts together as one request.
+// Scores what the functions of `fill` put together, a request each, in one batch.
 template <typename Fill>
-nb::tuple Score(const ServedVersion& version, uint32_t timeout_ms, Fill&& fill) {
+std::vector<nb::tuple> Score(const ServedVersion& version, uint32_t timeout_ms, const std::vector<Fill>& fill) {
   Samples samples;
   ServedVersion::Result result;
   {
     nb::gil_scoped_release release;
     samples.Reset(&version.plan());
-    samples.BeginRequest();
-    fill(&samples);
-    samples.EndRequest();
+    for (const Fill& one : fill) {
+      samples.BeginRequest();
+      one(&samples);
+      samples.EndRequest();
+    }
     Workspace workspace;
     const uint64_t deadline = timeout_ms > 0 ? net::NowNs() + uint64_t{timeout_ms} * 1'000'000 : 0;
     version.Score(samples, &workspace, deadline, &result);
   }
-  return Scored(version, samples, result);
+  std::vector<nb::tuple> scored;
+  for (size_t i = 0; i < fill.size(); ++i) scored.push_back(Scored(version, samples, i, result));
+  return scored;
+}
+
+using ArraysTuple = std::tuple<Values, Offsets, Floats>;
+
+// The samples of a request, and what they share.
+auto FillArrays(const Plan& plan, const ArraysTuple& of_samples, const std::optional<ArraysTuple>& shared) {
+  const auto check = [&](const ArraysTuple& tuple) {
+    const Arrays arrays{std::get<0>(tuple), std::get<1>(tuple), std::get<2>(tuple)};
+    arrays.Check(plan);
+    return arrays;
+  };
+  const Arrays samples = check(of_samples);
+  std::optional<Arrays> user;
+  if (shared) user = check(*shared);
+  if (user && user->size() != 1) throw Error(Code::kData, "shared values are those of one sample");
+  return [&plan, samples, user](Samples* to) {
+    if (user) user->Add(plan, 0, to);
+    for (size_t i = 0; i < samples.size(); ++i) {
+      to->BeginSample();
+      samples.Add(plan, i, to);
+    }
+  };
+}
+
+std::vector<nb::tuple> ScoreRequests(const ServedVersion& self,
+                                     const std::vector<std::pair<ArraysTuple, std::optional<ArraysTuple>>>& requests,
+                                     uint32_t timeout_ms) {
+  std::vector<decltype(FillArrays(self.plan(), requests[0].first, requests[0].second))> fill;
+  for (const auto& [samples, shared] : requests) fill.push_back(FillArrays(self.plan(), samples, shared));
+  return Score(self, timeout_ms, fill);
 }
 
 nb::tuple ScoreBatch(const ServedVersion& self, Values values, Offsets offsets, Floats dense, uint32_t timeout_ms,
-                     std::optional<std::tuple<Values, Offsets, Floats>> shared) {
-  const Arrays samples{values, offsets, dense};
-  samples.Check(self.plan());
-  std::optional<Arrays> user;
-  if (shared) {
-    user = Arrays{std::get<0>(*shared), std::get<1>(*shared), std::get<2>(*shared)};
-    user->Check(self.plan());
-    if (user->size() != 1) throw Error(Code::kData, "shared values are those of one sample");
-  }
-  return Score(self, timeout_ms, [&](Samples* to) {
-    if (user) user->Add(self.plan(), 0, to);
-    for (size_t i = 0; i < samples.size(); ++i) {
-      to->BeginSample();
-      samples.Add(self.plan(), i, to);
-    }
-  });
+                     std::optional<ArraysTuple> shared) {
+  return ScoreRequests(self, {{{values, offsets, dense}, shared}}, timeout_ms)[0];
 }
 
 void BindPlan(nb::module_& m) {
@@ -167,28 +191,41 @@ void BindVersion(nb::module_& m) {
           "__init__",
           [](ServedVersion* self, std::string model, uint64_t version, const Plan& plan, const std::string& rows_model,
              const std::vector<const cube::Store*>& stores, std::vector<std::shared_ptr<cube::Client>> clients,
-             nb::bytes onnx, const std::string& library, const Policy& policy, const std::string& where) {
+             nb::bytes onnx, const std::string& library, const Policy& policy, const std::string& where,
+             const std::string& whole_because) {
             nb::gil_scoped_release release;
             auto rows = stores.empty() ? MakeCubeRows(std::move(clients), rows_model, version, plan.tables, policy)
                                        : MakeLocalRows(stores, rows_model, version, plan.tables);
-            auto graph = OpenOnnx(library, {onnx.c_str(), onnx.size()}, where);
-            new (self) ServedVersion(std::move(model), version, plan, std::move(rows), std::move(graph), policy);
+            const std::string_view bytes(onnx.c_str(), onnx.size());
+            auto graph = OpenOnnx(library, bytes, where);
+            auto shared = whole_because.empty() ? OpenSharedLayer(library, bytes, plan, *graph, where)
+                                                : SharedLayerOrNot(nullptr, whole_because);
+            new (self) ServedVersion(std::move(model), version, plan, std::move(rows), std::move(graph), policy,
+                                     std::move(shared));
           },
           nb::kw_only(), "model"_a, "version"_a, "plan"_a, "rows_model"_a,
           "stores"_a = std::vector<const cube::Store*>(), "clients"_a = std::vector<std::shared_ptr<cube::Client>>(),
-          "onnx"_a, "library"_a, "policy"_a, "where"_a,
-          "Rows from the stores of all shards, or from the client of each table.")
+          "onnx"_a, "library"_a, "policy"_a, "where"_a, "whole_because"_a = "",
+          "Rows from the stores of all shards, or from the client of each table. `whole_because`: why the graph is not "
+          "to "
+          "be cut behind its first layer.")
       .def_prop_ro("model", &ServedVersion::model)
       .def_prop_ro("version", &ServedVersion::version)
+      .def_prop_ro("why_whole", &ServedVersion::why_whole,
+                   "Why what candidates share goes through the first layer once for each; empty: once per request.")
       .def_prop_ro("labels", [](const ServedVersion& self) { return self.plan().labels; })
       .def("score_batch", &ScoreBatch, "values"_a, "offsets"_a, "dense"_a, "timeout_ms"_a = 0,
-           "shared"_a.none() = nb::none(), "Scores [n, labels], rows asked for, rows found, and what was degraded.")
+           "shared"_a.none() = nb::none(),
+           "Scores [n, labels], rows asked for, rows found, what was degraded, and whether what samples share went "
+           "through the first layer once.")
+      .def("score_requests", &ScoreRequests, "requests"_a, "timeout_ms"_a = 0,
+           "As score_batch, of several requests in one batch: (values, offsets, dense) and what is shared.")
       .def(
           "score_lines",
           [](const ServedVersion& self, nb::bytes text, std::optional<TextFormat> format, uint32_t timeout_ms) {
             const std::string_view lines(text.c_str(), text.size());
-            return Score(self, timeout_ms,
-                         [&](Samples* to) { to->AddLines(format.value_or(self.plan().spec.format), lines); });
+            const auto fill = [&](Samples* to) { to->AddLines(format.value_or(self.plan().spec.format), lines); };
+            return Score(self, timeout_ms, std::vector{fill})[0];
           },
           "text"_a, "format"_a.none() = nb::none(), "timeout_ms"_a = 0);
 }

@@ -249,6 +249,7 @@ void Batch::Score(Group* group) {
   }
   stats.lookup.Add(result_.lookup_ns);
   stats.dense.Add(result_.dense_ns);
+  serve::Add(stats.split_batches, result_.is_split);
   for (size_t i = 0; i < group->items.size(); ++i) {
     Answer(group, group->items[i].get(), i);
     if (!group->items[i]->request().is_shadow) QueueShadows(std::move(group->items[i]));

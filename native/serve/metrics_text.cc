@@ -133,6 +133,8 @@ void WriteEngine(Page* page, const Engine& engine) {
   page->Counter("serve_batches_total", load(stats.batches), "Micro-batches scored.");
   page->Counter("serve_batch_requests_total", load(stats.batch_requests), "Requests in them.");
   page->Counter("serve_batch_samples_total", load(stats.batch_samples), "Samples in them.");
+  page->Counter("serve_split_batches_total", load(stats.split_batches),
+                "Those in which what candidates share went through the first layer once per request.");
   page->Family("serve_queue_seconds", "histogram", "How long requests waited for a worker.");
   page->Histogram(stats.queue, "");
   page->Family("serve_lookup_seconds", "histogram", "Looking up the rows of a micro-batch (Cube time).");

@@ -77,7 +77,21 @@ ELASTICCTR_CLONES void PoolRequest(const Samples& samples, size_t request, const
   }
 }
 
+ELASTICCTR_CLONES void PoolPlaces(const Samples::Bag* bags, const PooledSlot* slots, const uint32_t* places,
+                                  size_t count, const float* const* rows, float* row) {
+  for (size_t k = 0; k < count; ++k) {
+    const PooledSlot& slot = slots[places[k]];
+    const Samples::Bag bag = bags[slot.slot];
+    PoolBag(slot, rows[slot.slot] + size_t{bag.first} * slot.stride, bag.count, row);
+  }
+}
+
 }  // namespace
+
+void PoolSample(const Samples& samples, size_t sample, std::span<const PooledSlot> slots,
+                std::span<const uint32_t> places, const float* const* rows, float* row) {
+  PoolPlaces(samples.bags(sample), slots.data(), places.data(), places.size(), rows, row);
+}
 
 void PoolSamples(const Samples& samples, const std::vector<PooledSlot>& slots, const float* const* rows, uint32_t width,
                  std::vector<float>* memo, float* pooled) {

@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "serve/plan.h"
@@ -24,6 +25,10 @@ struct PooledSlot {
 // request share is pooled once. Columns of no slot are 0 or stay as they are. `memo` is scratch memory.
 void PoolSamples(const Samples& samples, const std::vector<PooledSlot>& slots, const float* const* rows, uint32_t width,
                  std::vector<float>* memo, float* pooled);
+
+// Fills the columns of `places`, some of `slots`, in the row of one sample.
+void PoolSample(const Samples& samples, size_t sample, std::span<const PooledSlot> slots,
+                std::span<const uint32_t> places, const float* const* rows, float* row);
 
 // Fills [samples, max_values, dim] of `values`, zeros after each sample's last, and its `lengths`.
 void FillSequence(const Samples& samples, uint32_t slot, const SparsePlan& plan, uint32_t stride, const float* rows,

@@ -39,7 +39,7 @@ struct VariantStats {
 
 // Of the whole engine.
 struct EngineStats {
-  std::atomic<uint64_t> batches{0}, batch_requests{0}, batch_samples{0};
+  std::atomic<uint64_t> batches{0}, batch_requests{0}, batch_samples{0}, split_batches{0};
   std::atomic<uint64_t> refused_full{0}, refused_late{0}, refused_bad{0}, shadow_dropped{0};
   LatencyHistogram queue, lookup, dense;
 };

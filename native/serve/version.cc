@@ -5,6 +5,7 @@
 
 #include "net/socket.h"
 #include "serve/pooling.h"
+#include "serve/shared_layer.h"
 
 namespace elasticctr::serve {
 namespace {
@@ -43,7 +44,13 @@ struct Workspace::Buffers {
   std::vector<float> memo;
   std::vector<DenseGraph::Input> inputs;
   RowSource::Trouble trouble;
+  SharedLayer::Scratch shared;
 };
+
+SharedLayerOrNot::SharedLayerOrNot(std::unique_ptr<SharedLayer> layer, std::string why_not)
+    : layer(std::move(layer)), why_not(std::move(why_not)) {}
+SharedLayerOrNot::SharedLayerOrNot(SharedLayerOrNot&&) noexcept = default;
+SharedLayerOrNot::~SharedLayerOrNot() = default;
 
 Workspace::Workspace() : buffers_(std::make_unique<Buffers>()) {}
 Workspace::~Workspace() = default;
@@ -55,6 +62,7 @@ struct ServedVersion::Parts {
   std::shared_ptr<const RowSource> rows;
   std::unique_ptr<DenseGraph> graph;
   Policy policy;
+  SharedLayerOrNot shared;
 
   std::vector<std::vector<uint32_t>> slots_of = {};  // per table
   std::vector<PooledSlot> pooled = {};
@@ -65,7 +73,9 @@ struct ServedVersion::Parts {
   void Prepare();
   void LookUp(const Samples& samples, Workspace::Buffers* buffers, uint64_t deadline_ns) const;
   void Count(const Samples& samples, const Workspace::Buffers& buffers, std::vector<Coverage>* coverage) const;
-  void MakeInputs(const Samples& samples, Workspace::Buffers* buffers) const;
+  // Those that `reader` reads; null: all.
+  void MakeInputs(const Samples& samples, const float* dense, const SharedLayer* reader,
+                  Workspace::Buffers* buffers) const;
   const float* ArrangeDense(const Samples& samples, Workspace::Buffers* buffers) const;
 };
 
@@ -166,33 +176,39 @@ const float* ServedVersion::Parts::ArrangeDense(const Samples& samples, Workspac
   return out;
 }
 
-void ServedVersion::Parts::MakeInputs(const Samples& samples, Workspace::Buffers* buffers) const {
+void ServedVersion::Parts::MakeInputs(const Samples& samples, const float* dense, const SharedLayer* reader,
+                                      Workspace::Buffers* buffers) const {
   const size_t n = samples.size();
   const auto count = static_cast<int64_t>(n);
+  const auto is_read = [reader](const char* input) { return reader == nullptr || reader->Reads(input); };
   buffers->inputs.clear();
-  if (plan.pooled_width > 0) {
+  if (plan.pooled_width > 0 && is_read("pooled")) {
     float* out = Room(&buffers->pooled, n * plan.pooled_width);
     if (!pools_every_column) std::fill_n(out, n * plan.pooled_width, 0.0f);
     PoolSamples(samples, pooled, buffers->slot_rows.data(), plan.pooled_width, &buffers->memo, out);
     buffers->inputs.push_back({"pooled", out, false, 2, {count, plan.pooled_width}});
   }
-  if (plan.dense_width > 0) {
-    buffers->inputs.push_back({"dense", ArrangeDense(samples, buffers), false, 2, {count, plan.dense_width}});
+  if (plan.dense_width > 0 && is_read("dense")) {
+    buffers->inputs.push_back({"dense", dense, false, 2, {count, plan.dense_width}});
   }
   if (buffers->sequences.size() < sequences.size()) buffers->sequences.resize(sequences.size());
   for (size_t k = 0; k < sequences.size(); ++k) {
     const auto& [slot, of, stride] = sequences[k];
+    if (!is_read(of->input.c_str()) && !is_read(of->lengths.c_str())) continue;
     float* values = Room(&buffers->sequences[k].values, n * of->max_values * of->dim);
     int64_t* lengths = Room(&buffers->sequences[k].lengths, n);
     FillSequence(samples, slot, *of, stride, buffers->slot_rows[slot], values, lengths);
-    buffers->inputs.push_back({of->input.c_str(), values, false, 3, {count, of->max_values, of->dim}});
-    buffers->inputs.push_back({of->lengths.c_str(), lengths, true, 1, {count}});
+    if (is_read(of->input.c_str())) {
+      buffers->inputs.push_back({of->input.c_str(), values, false, 3, {count, of->max_values, of->dim}});
+    }
+    if (is_read(of->lengths.c_str())) buffers->inputs.push_back({of->lengths.c_str(), lengths, true, 1, {count}});
   }
 }
 
 ServedVersion::ServedVersion(std::string model, uint64_t version, Plan plan, std::shared_ptr<const RowSource> rows,
-                             std::unique_ptr<DenseGraph> graph, Policy policy)
-    : parts_(new Parts{std::move(model), version, std::move(plan), std::move(rows), std::move(graph), policy}) {
+                             std::unique_ptr<DenseGraph> graph, Policy policy, SharedLayerOrNot shared)
+    : parts_(new Parts{std::move(model), version, std::move(plan), std::move(rows), std::move(graph), policy,
+                       std::move(shared)}) {
   if (parts_->plan.number == 0) parts_->plan.Seal();
   parts_->Prepare();
 }
@@ -203,6 +219,7 @@ const std::string& ServedVersion::model() const { return parts_->model; }
 uint64_t ServedVersion::version() const { return parts_->version; }
 const Plan& ServedVersion::plan() const { return parts_->plan; }
 const Policy& ServedVersion::policy() const { return parts_->policy; }
+const std::string& ServedVersion::why_whole() const { return parts_->shared.why_not; }
 bool ServedVersion::is_remote() const { return parts_->rows->is_remote(); }
 
 void ServedVersion::Score(const Samples& samples, Workspace* workspace, uint64_t deadline_ns, Result* result) const {
@@ -215,10 +232,20 @@ void ServedVersion::Score(const Samples& samples, Workspace* workspace, uint64_t
   result->scores.resize(samples.size() * labels);
   result->lookup_ns = looked_up - start;
   result->dense_ns = 0;
+  result->is_split = false;
   if (samples.size() == 0) return;
-  parts_->MakeInputs(samples, buffers);
+  const float* dense = parts_->plan.dense_width > 0 ? parts_->ArrangeDense(samples, buffers) : nullptr;
+  const SharedLayer* shared = parts_->shared.layer.get();
+  result->is_split = shared != nullptr && shared->Choose(samples, parts_->pooled, dense, &buffers->shared);
+  parts_->MakeInputs(samples, dense, result->is_split ? shared : nullptr, buffers);
+  if (result->is_split) shared->Fill(samples, parts_->pooled, buffers->slot_rows.data(), dense, &buffers->shared);
   const uint64_t made = net::NowNs();
-  parts_->graph->Run(buffers->inputs, samples.size(), labels, result->scores.data());
+  float* scores = result->scores.data();
+  if (result->is_split) {
+    shared->Run(samples.size(), buffers->inputs, labels, scores, &buffers->shared);
+  } else {
+    parts_->graph->Run(buffers->inputs, samples.size(), labels, scores);
+  }
   result->dense_ns = net::NowNs() - made;
 }
 

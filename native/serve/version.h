@@ -59,6 +59,15 @@ class DenseGraph {
   virtual void Run(std::span<const Input> inputs, size_t n, size_t labels, float* out) const = 0;
 };
 
+class SharedLayer;  // shared_layer.h
+struct SharedLayerOrNot {
+  SharedLayerOrNot(std::unique_ptr<SharedLayer> layer, std::string why_not);
+  SharedLayerOrNot(SharedLayerOrNot&&) noexcept;
+  ~SharedLayerOrNot();
+  std::unique_ptr<SharedLayer> layer;  // null: every sample goes through the whole graph
+  std::string why_not;
+};
+
 // The buffers of one thread that scores; kept for the next batch.
 class Workspace {
  public:
@@ -73,8 +82,9 @@ class Workspace {
 
 class ServedVersion {
  public:
+  // `shared`, if there is one, is of the same graph and scores requests whose samples have much in common.
   ServedVersion(std::string model, uint64_t version, Plan plan, std::shared_ptr<const RowSource> rows,
-                std::unique_ptr<DenseGraph> graph, Policy policy);
+                std::unique_ptr<DenseGraph> graph, Policy policy, SharedLayerOrNot shared = {nullptr, "not asked for"});
   ~ServedVersion();
 
   const std::string& model() const;
@@ -82,12 +92,14 @@ class ServedVersion {
   const Plan& plan() const;
   const Policy& policy() const;
 
-  bool is_remote() const;  // whether rows come over the network
+  bool is_remote() const;                // whether rows come over the network
+  const std::string& why_whole() const;  // why there is no shared layer; empty: there is one
 
   struct Result {
     std::vector<float> scores;       // [samples, labels]
     std::vector<Coverage> coverage;  // one per request
     uint64_t lookup_ns = 0, dense_ns = 0;
+    bool is_split = false;  // what samples share went through the first layer once
   };
   // One lookup, one run of the graph. A request whose coverage is below the policy's is marked (is_below), never an
   // error here: it would take the others with it. Rows that others had to give and did not by `deadline_ns`

@@ -1004,13 +1004,22 @@ class ServedVersion:
         library: str,
         policy: ServePolicy,
         where: str,
+        whole_because: str = "",
     ) -> None:
-        """Rows from the stores of all shards, or from the client of each table."""
+        """
+        Rows from the stores of all shards, or from the client of each table. `whole_because`: why the graph is not to be cut behind its first layer.
+        """
 
     @property
     def model(self) -> str: ...
     @property
     def version(self) -> int: ...
+    @property
+    def why_whole(self) -> str:
+        """
+        Why what candidates share goes through the first layer once for each; empty: once per request.
+        """
+
     @property
     def labels(self) -> list[str]: ...
     def score_batch(
@@ -1026,7 +1035,36 @@ class ServedVersion:
         ]
         | None = None,
     ) -> tuple[Any, ...]:
-        """Scores [n, labels], rows asked for, rows found, and what was degraded."""
+        """
+        Scores [n, labels], rows asked for, rows found, what was degraded, and whether what samples share went through the first layer once.
+        """
+
+    def score_requests(
+        self,
+        requests: Sequence[
+            tuple[
+                tuple[
+                    Annotated[NDArray[numpy.uint64], dict(shape=(None,), order="C", device="cpu", writable=False)],
+                    Annotated[NDArray[numpy.int32], dict(shape=(None,), order="C", device="cpu", writable=False)],
+                    Annotated[
+                        NDArray[numpy.float32], dict(shape=(None, None), order="C", device="cpu", writable=False)
+                    ],
+                ],
+                tuple[
+                    Annotated[NDArray[numpy.uint64], dict(shape=(None,), order="C", device="cpu", writable=False)],
+                    Annotated[NDArray[numpy.int32], dict(shape=(None,), order="C", device="cpu", writable=False)],
+                    Annotated[
+                        NDArray[numpy.float32], dict(shape=(None, None), order="C", device="cpu", writable=False)
+                    ],
+                ]
+                | None,
+            ]
+        ],
+        timeout_ms: int = 0,
+    ) -> list[tuple[Any, ...]]:
+        """
+        As score_batch, of several requests in one batch: (values, offsets, dense) and what is shared.
+        """
 
     def score_lines(self, text: bytes, format: TextFormat | None = None, timeout_ms: int = 0) -> tuple[Any, ...]: ...
 

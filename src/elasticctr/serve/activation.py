@@ -209,6 +209,8 @@ def _describe(ready: Ready) -> dict[str, Any]:
         "labels": list(ready.schema.labels),
         "samples": ready.checked.samples,
         "worst": ready.checked.worst,
+        "split": not ready.native.why_whole,
+        "why_whole": ready.native.why_whole or None,
         "loaded": ready.loaded,
         "took_s": ready.took_s,
     }

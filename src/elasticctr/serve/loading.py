@@ -27,7 +27,7 @@ from elasticctr.serve.remote_rows import RemoteRows
 from elasticctr.serve.served_version import LocalRows, Rows, make_served_version
 from elasticctr.serve.settings import ModelSettings
 from elasticctr.serve.shelf import Shelf, VersionFiles
-from elasticctr.serve.verification import Checked, check_scores, check_tables
+from elasticctr.serve.verification import Checked, check_scores, check_shared, check_tables
 
 Step = Callable[[str], None]
 
@@ -142,17 +142,24 @@ class Loader:
             self._remote.wait_for(version, tuple(schema.tables), self.settings.cube_wait_s, watch)
         watch.check()
         step("checking")
-        native = make_served_version(
-            self.settings.published,
-            version,
-            schema,
-            files.graph,
-            rows,
-            self.settings.policy,
-            f"{where}/{GRAPH}",
-            self.settings.paddle_feeds,
-        )
+
+        def make(whole_because: str = "") -> _native.ServedVersion:
+            return make_served_version(
+                self.settings.published,
+                version,
+                schema,
+                files.graph,
+                rows,
+                self.settings.policy,
+                f"{where}/{GRAPH}",
+                self.settings.paddle_feeds,
+                whole_because,
+            )
+
+        native = make()
         checked = check_scores(native, schema, files.samples, self.settings.verify, where)
+        if why := check_shared(native, schema, files.samples, self.settings.verify, where):
+            native = make(whole_because=why)
         took_s = time.monotonic() - started
         return Ready(version, files.identity, native, checked, schema, time.time(), took_s)
 

@@ -58,6 +58,7 @@ class Scores:
     asked: int
     found: int
     reasons: list[str]  # what was degraded
+    is_split: bool  # what samples share went through the first layer once per request
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,8 +71,12 @@ class Served:
     def score(self, batch: Batch, shared: Batch | None = None, timeout_ms: int = 0) -> Scores:
         """The samples of `batch`, as one request. Of `shared`, one sample, they have the values of slots that they have
         none of themselves."""
-        user = None if shared is None else (shared.values, shared.offsets, _floats(shared))
-        return Scores(*self.native.score_batch(batch.values, batch.offsets, _floats(batch), timeout_ms, user))
+        return self.score_requests([(batch, shared)], timeout_ms)[0]
+
+    def score_requests(self, requests: Sequence[tuple[Batch, Batch | None]], timeout_ms: int = 0) -> list[Scores]:
+        """Several requests in one micro-batch: the samples of each, and what they share."""
+        arrays = [(_arrays(batch), None if shared is None else _arrays(shared)) for batch, shared in requests]
+        return [Scores(*scored) for scored in self.native.score_requests(arrays, timeout_ms)]
 
     def score_lines(self, text: bytes, format: _native.TextFormat | None = None) -> Scores:
         """Lines of a text format; None: the schema's."""
@@ -97,9 +102,11 @@ def make_served_version(
     policy: PolicySettings | None,
     where: str,
     paddle_feeds: Mapping[str, str] | None = None,
+    whole_because: str = "",
 ) -> _native.ServedVersion:
-    """`where` names the graph in errors. Raises ConfigError (no ONNX Runtime, paddle_feeds of no slot), Corruption
-    (parts that do not fit together), NotFound and FailedPrecondition (rows that are not there, or of another shape)."""
+    """`where` names the graph in errors; `whole_because`: why it must not be cut behind its first layer. Raises
+    ConfigError (no ONNX Runtime, paddle_feeds of no slot), Corruption (parts that do not fit together), NotFound and
+    FailedPrecondition (rows that are not there, or of another shape)."""
     plan = make_plan(schema, where, paddle_feeds or {})
     names = list(schema.tables)
     return _native.ServedVersion(
@@ -113,6 +120,7 @@ def make_served_version(
         library=str(find_library()),
         policy=_make_policy(policy or PolicySettings()),
         where=where,
+        whole_because=whole_because,
     )
 
 
@@ -206,5 +214,5 @@ def _make_policy(policy: PolicySettings) -> _native.ServePolicy:
     )
 
 
-def _floats(batch: Batch) -> NDArray[np.float32]:
-    return np.ascontiguousarray(batch.dense, dtype=np.float32)
+def _arrays(batch: Batch) -> tuple[NDArray[np.uint64], NDArray[np.int32], NDArray[np.float32]]:
+    return batch.values, batch.offsets, np.ascontiguousarray(batch.dense, dtype=np.float32)

@@ -12,11 +12,13 @@ from elasticctr import _native
 from elasticctr.data.batch import Batch
 from elasticctr.errors import ConfigError, Corruption, DataError, InternalError, Unavailable
 from elasticctr.publish.manifest import Manifest
-from elasticctr.publish.samples import SAMPLES, TOLERANCE, parse_samples
+from elasticctr.publish.samples import SAMPLES, TOLERANCE, make_batch, parse_samples
 from elasticctr.publish.serving_schema import ServingSchema
 from elasticctr.serve.settings import VerifySettings
 
 _TIMEOUT_MS = 10_000
+_REQUESTS = 16
+_CANDIDATES = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +68,44 @@ def check_scores(
     return Checked(len(batch), worst, warmed_up, tuple(schema.tables))
 
 
+def check_shared(
+    version: _native.ServedVersion, schema: ServingSchema, samples: bytes, settings: VerifySettings, where: str
+) -> str:
+    """Why what candidates share may not go through the first layer once per request: samples would be scored otherwise
+    than they are promised to be. Empty: it may."""
+    batch, expected = parse_samples(samples, schema.samples, f"{where}/{SAMPLES}")
+    if version.why_whole or not (settings.parity and len(batch)):
+        return ""
+    # Each sample as the only candidate there is, several times: every second slot is the user's.
+    requests = [_as_request(batch, i) for i in range(min(len(batch), _REQUESTS))]
+    try:
+        scored = version.score_requests(requests, _TIMEOUT_MS)
+    except InternalError as e:
+        return str(e)
+    worst = max(float(np.abs(scores - expected[i]).max()) for i, (scores, *_) in enumerate(scored))
+    reasons = [reason for _, _, _, reasons, _ in scored for reason in reasons]
+    allowed = settings.tolerance or _tolerance(samples)
+    if worst <= allowed or reasons:
+        return ""
+    return f"samples would be scored {worst:.3g} away from what {SAMPLES} promises, {allowed:g} are allowed"
+
+
+_Arrays = tuple[NDArray[np.uint64], NDArray[np.int32], NDArray[np.float32]]
+
+
+def _as_request(batch: Batch, i: int) -> tuple[_Arrays, _Arrays]:
+    slots = []
+    for number in range(len(batch.schema.sparse)):
+        values, offsets = batch.slot(number)
+        slots.append(values[offsets[i] : offsets[i + 1]].tolist())
+    dense = batch.dense[i].tolist()
+    shared = make_batch(batch.schema, [[v if n % 2 == 0 else []] for n, v in enumerate(slots)], [dense])
+    own = make_batch(
+        batch.schema, [[v if n % 2 else []] * _CANDIDATES for n, v in enumerate(slots)], [dense] * _CANDIDATES
+    )
+    return (own.values, own.offsets, own.dense), (shared.values, shared.offsets, shared.dense)
+
+
 def _score(version: _native.ServedVersion, batch: Batch, where: str) -> tuple[NDArray[np.float32], list[str]]:
     """Scores, and why they may not be what they should."""
     try:
@@ -73,7 +113,7 @@ def _score(version: _native.ServedVersion, batch: Batch, where: str) -> tuple[ND
     except (InternalError, DataError, ConfigError) as e:
         # Its parts do not fit together.
         raise Corruption(f"{where}: its own samples cannot be scored: {e}") from None
-    scores, _, _, reasons = found
+    scores, _, _, reasons, _ = found
     if not np.isfinite(scores).all():
         raise Corruption(f"{where}: gives scores that are not finite; publish it again")
     return np.asarray(scores, dtype=np.float32), reasons

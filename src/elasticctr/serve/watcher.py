@@ -194,9 +194,11 @@ class Watcher:
         except Exception as e:
             self._refuse(goal, InternalError(f"{type(e).__name__}: {e}"))
         else:
+            why_whole = ready.native.why_whole
             console.note(
                 f"{self.settings.name}: version {ready.version} is ready after {ready.took_s:.2f} s: "
-                f"{ready.checked.samples} samples within {ready.checked.worst:.1g}"
+                f"{ready.checked.samples} samples within {ready.checked.worst:.1g}; what candidates share is computed "
+                + (f"for each of them: {why_whole}" if why_whole else "once per request")
             )
             self.model.add(ready)
         finally:
