@@ -7,6 +7,7 @@ import typer
 from elasticctr import __version__
 from elasticctr.cli import cube, data, feedback, publish, train, variants
 from elasticctr.cli.call import call
+from elasticctr.cli.coordinator import coordinator
 from elasticctr.cli.demo import demo
 from elasticctr.cli.doctor import doctor
 from elasticctr.cli.output import CommandGroup
@@ -44,6 +45,7 @@ app.command()(train.train)
 app.command("eval")(train.evaluate)
 app.command()(train.predict)
 app.command()(train.report)
+app.command()(coordinator)
 app.command()(publish.publish)
 app.command()(publish.versions)
 app.command()(publish.verify)

@@ -91,11 +91,11 @@ def get(path: str, handler: Callable[[Request], Any]) -> Route:
     return Route(path, endpoint, methods=["GET"])
 
 
-def post(path: str, handler: Callable[[Body], Any]) -> Route:
+def post(path: str, handler: Callable[[Body], Any], *, max_bytes: int = MAX_BODY_BYTES) -> Route:
     """A route whose handler is given the JSON object of the body."""
 
     async def endpoint(request: Request) -> Response:
-        return _answer(await run_in_threadpool(handler, await _read_object(request)))
+        return _answer(await run_in_threadpool(handler, await _read_object(request, max_bytes)))
 
     return Route(path, endpoint, methods=["POST"])
 
@@ -114,13 +114,13 @@ def make_app(routes: list[Route], token: str | None) -> ASGIApp:
     return TokenGate(app, token)
 
 
-async def _read_object(request: Request) -> Body:
-    data = b""
+async def _read_object(request: Request, max_bytes: int) -> Body:
+    data = bytearray()
     try:
         async for chunk in request.stream():
             data += chunk
-            if len(data) > MAX_BODY_BYTES:
-                raise DataError(f"a request body over {MAX_BODY_BYTES} bytes")
+            if len(data) > max_bytes:
+                raise DataError(f"a request body over {max_bytes} bytes")
         value = json.loads(data)
     except ClientDisconnect:
         raise DataError("the sender went away in the middle of its request") from None

@@ -28,14 +28,16 @@ class JobShape:
 
     tables: tuple[TableSettings, ...]
     dense_floats: int
+    identity: dict[str, Any]  # of the learner, as checkpoints hold it
 
     def dump(self) -> dict[str, Any]:
-        return {"tables": [t.model_dump(mode="json") for t in self.tables], "dense_floats": self.dense_floats}
+        tables = [t.model_dump(mode="json") for t in self.tables]
+        return {"tables": tables, "dense_floats": self.dense_floats, "identity": self.identity}
 
     @staticmethod
     def load(data: dict[str, Any]) -> JobShape:
         tables = tuple(parse_settings(TableSettings, t, "shape of the job") for t in data["tables"])
-        return JobShape(tables, int(data["dense_floats"]))
+        return JobShape(tables, int(data["dense_floats"]), dict(data["identity"]))
 
 
 def shape_of(job: Job) -> JobShape:
@@ -55,7 +57,7 @@ def measure(job: Job) -> JobShape:
     from elasticctr.train.learner import Learner
 
     learner = Learner(job)
-    return JobShape(tuple(t.settings for t in learner.sparse.tables), learner.dense_floats)
+    return JobShape(tuple(t.settings for t in learner.sparse.tables), learner.dense_floats, learner.identity)
 
 
 def _ask_child(job: Job) -> str:

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import signal
 import threading
+from collections.abc import Callable
 from types import FrameType, TracebackType
 
 
 class Interrupt:
     """While active, the first signal sets `is_set`; a second one ends the process the usual way."""
 
-    def __init__(self) -> None:
+    def __init__(self, tell: Callable[[], None] = lambda: None) -> None:
+        """`tell` is called with the first signal."""
         self.is_set = False
+        self._tell = tell
         self._previous: dict[int, object] = {}
 
     def __enter__(self) -> Interrupt:
@@ -27,6 +30,7 @@ class Interrupt:
 
     def _receive(self, number: int, frame: FrameType | None) -> None:
         self.is_set = True
+        self._tell()
         self._give_back()
 
     def _give_back(self) -> None:

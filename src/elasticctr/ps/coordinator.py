@@ -1,0 +1,439 @@
+"""The coordinator's answers: membership, leases and reports (docs/formats/coordinator-api.md).
+
+Every change is in the journal before it is answered. What has to be waited for (pservers, checkpoints, evaluation) is
+the director's, which shares this object and its lock; nothing here waits for another process.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from elasticctr.data.chunks import Chunk
+from elasticctr.errors import DataError, ElasticCTRError, FailedPrecondition
+from elasticctr.ps.coordinator_client import unpack_metrics
+from elasticctr.ps.course import Course
+from elasticctr.ps.identity import build, describe_difference, job_identity
+from elasticctr.ps.journal import Journal
+from elasticctr.ps.ledger import Entry, Ledger, Report
+from elasticctr.ps.membership import Member, Membership
+from elasticctr.train.cluster_settings import ClusterSettings
+from elasticctr.train.job import Job
+from elasticctr.train.metrics import Metrics
+
+Body = Mapping[str, Any]
+PassKind = Literal["train", "evaluate"]
+GROUPED = ("sync", "hybrid")  # strategies whose pservers wait for a group
+_WAIT_S = 0.2
+_MOST_EXAMPLES = 10
+
+
+class Coordinator:
+    def __init__(self, job: Job, cluster: ClusterSettings, journal: Journal, incarnation: int) -> None:
+        self.job = job
+        self.cluster = cluster
+        self.lock = threading.RLock()
+        self.journal = journal
+        self.incarnation = incarnation
+        self.generation = 0
+        self.era = 0  # rollbacks
+        self.rollbacks = 0
+        self.phase = "starting"
+        self.members = Membership(cluster.pservers, standby=cluster.standby)
+        self.course = Course(job)
+        self.evaluating: Evaluation | None = None
+        self.is_leasing = False
+        self.is_cut = False  # train.steps is reached: chunks under way are dropped
+        self.is_stopping = False  # trainers are told to end
+        self.is_over = False  # everybody is told to end
+        self.wants_stop = threading.Event()
+        self.wants_checkpoint = threading.Event()
+        self.failure: ElasticCTRError | None = None
+        self.window = Window()
+        self.examples: list[str] = []  # of bad lines
+        self.news: list[tuple[str, dict[str, Any]]] = []  # events for the run's log
+        self.reports: dict[str, int] = {}
+        self.checkpoint: dict[str, Any] = {}  # of the newest, for the status
+        self.suspects: set[int] = set()  # shards that trainers cannot reach
+        self._identity = job_identity(job)
+        self._began_s = time.monotonic()
+
+    # Membership
+
+    def join(self, body: Body) -> dict[str, Any]:
+        self._check_build(body)
+        with self.lock:
+            if self.is_over or self.is_stopping:
+                return {"id": 0, "kind": "end", "order": "stop"}
+            member, before = self.members.admit(body, self.era)
+            if member.role != "trainer":
+                member.era = -1  # holds nothing of the job yet
+            if before is not None:
+                self.drop(before, "started again", "left")
+            self.journal.append("join", {"member": member.as_dict()})
+            self.members.add(member)
+            self.note("join", {"name": member.name, "role": member.role, "shard": member.shard, "id": member.id})
+            if member.role == "trainer":
+                answer = {"pservers": self.shard_list(), "strategy": self.cluster.strategy}
+                return {"id": member.id, "rate_scale": self.course.rate_scale, **answer}
+            assert member.shard is not None
+            is_primary = member.role == "pserver"
+            primary = None if is_primary else self.members.primary(member.shard)
+            self.generation += 1
+            return {
+                "id": member.id,
+                "shard": member.shard,
+                "shards": self.members.shards,
+                "role": "primary" if is_primary else "standby",
+                "load": None,
+                "hold": True,  # it is told what to load, and serves from then on
+                "primary": primary.address if primary is not None else None,
+            }
+
+    def _check_build(self, body: Body) -> None:
+        said, own = str(body.get("build")), build()
+        if said != own:
+            raise FailedPrecondition(
+                f"{body.get('name')}: is of build {said}, the coordinator of {own}; start all roles from one version"
+            )
+        identity = str(body.get("identity"))
+        if identity not in (self._identity.text, self._identity.digest):
+            raise FailedPrecondition(
+                f"{body.get('name')}: is of another job; the coordinator's and its own differ in "
+                f"{describe_difference(self._identity.text, identity)}; give all roles the same job file"
+            )
+
+    def beat(self, body: Body) -> dict[str, Any]:
+        with self.lock:
+            member = self.hear(body)
+            stats = body.get("stats")
+            if isinstance(stats, dict):
+                member.stats = stats
+            return {"order": self._order(member), "rate_scale": self.course.rate_scale}
+
+    def hear(self, body: Body) -> Member:
+        """The member a call is from, which is alive if it calls."""
+        member = self.members.get(body.get("id"))
+        member.seen_s = time.monotonic()
+        if member.phase == "lost":
+            self._take_back(member)
+        return member
+
+    def _take_back(self, member: Member) -> None:
+        """One that was given up was only slow. A trainer has lost its chunks; a pserver still has its state."""
+        if member.role != "trainer":
+            assert member.shard is not None
+            taken = self.members.primary if member.role == "pserver" else self.members.standby
+            if taken(member.shard) is not None:
+                return  # it is told to end
+        member.phase = "ready" if member.role == "pserver" and member.era == self.era else "joined"
+        if member.role != "trainer":
+            self.generation += 1
+        self.journal.append("back", {"id": member.id, "phase": member.phase})
+        self.note("back", {"name": member.name})
+
+    def _order(self, member: Member) -> str:
+        if self.is_over or not member.is_alive:
+            return "stop"
+        if member.role != "trainer":
+            return "go"
+        if self.is_stopping:
+            return "stop"
+        if member.era < self.era:
+            member.was_told = True
+            return "reload"
+        return "go"
+
+    def drop(self, member: Member, reason: str, phase: Literal["lost", "left"]) -> None:
+        """A member is gone; its chunks are for others. REQUIRES: the lock."""
+        if not member.is_alive:
+            return
+        self.journal.append("gone", {"id": member.id, "phase": phase, "reason": reason})
+        member.phase = phase
+        if member.role == "trainer":
+            member.is_counted = False
+            lost = [chunk for ledger in self._ledgers() for chunk in ledger.lose(member.id)]
+            if self.evaluating is not None:
+                self.evaluating.forget(lost)
+        else:
+            self.generation += 1
+        self.note("gone", {"name": member.name, "role": member.role, "shard": member.shard, "reason": reason})
+
+    def leave(self, body: Body) -> dict[str, Any]:
+        with self.lock:
+            member = self.members.get(body.get("id"))
+            self.drop(member, str(body.get("reason") or "left"), "left")
+            return {}
+
+    def shard_list(self) -> list[dict[str, Any]]:
+        shards = []
+        for shard in range(self.members.shards):
+            primary, standby = self.members.primary(shard), self.members.standby(shard)
+            is_ready = primary is not None and primary.phase == "ready"
+            shards.append(
+                {
+                    "shard": shard,
+                    "address": primary.address if primary is not None and is_ready else None,
+                    "standby": standby.address if standby is not None else None,
+                    "is_ready": is_ready,
+                }
+            )
+        return shards
+
+    # Work
+
+    def lease(self, body: Body) -> dict[str, Any]:
+        with self.lock:
+            member = self.hear(body)
+            if self.is_over or self.is_stopping or not member.is_alive:
+                return {"kind": "end", "order": "stop"}
+            have = _ids(body.get("have"))
+            if member.era < self.era and not (member.was_told and not have):
+                return self._wait(self._order(member))
+            if member.era < self.era:
+                member.era, member.was_told = self.era, False
+            member.is_asking = True
+            if not self.is_leasing or (self.cluster.strategy in GROUPED and not self._is_counted(member)):
+                return self._wait()
+            evaluating = self.evaluating
+            ledger = self.course.ledger if evaluating is None else evaluating.ledger
+            idle = sum(not ledger.held_by(t.id) for t in self.members.trainers()) if ledger else 0
+            entry = None if ledger is None else ledger.lease(member.id, have, idle=idle)
+            if ledger is None or entry is None:
+                return self._wait()
+            self._note_lease(ledger, entry, member)
+            kind: dict[str, Any] = {"kind": "train"}
+            if evaluating is not None:
+                kind = {"kind": "evaluate", "split": evaluating.split}
+            return {**kind, "chunk": entry.chunk.as_dict(), "lease": entry.lease, "rate_scale": self.course.rate_scale}
+
+    def _is_counted(self, member: Member) -> bool:
+        # The director counts members in, and tells the pservers first. No group steps while evaluating.
+        return member.is_counted or self.evaluating is not None
+
+    def _wait(self, order: str = "go") -> dict[str, Any]:
+        return {"kind": "wait", "retry_after_s": _WAIT_S, "order": order, "rate_scale": self.course.rate_scale}
+
+    def _note_lease(self, ledger: Ledger, entry: Entry, member: Member) -> None:
+        try:
+            values = {"chunk": str(entry.chunk.id), "id": member.id, "lease": entry.lease}
+            self.journal.append("lease", values)
+        except ElasticCTRError:
+            ledger.lose(member.id, entry.chunk.id)
+            raise
+
+    def progress(self, body: Body) -> dict[str, Any]:
+        with self.lock:
+            member, chunk_id, report = self.hear(body), _id(body.get("chunk")), _report(body)
+            metrics = _metrics(body)
+            ledger = self._ledger_of(chunk_id)
+            is_held = ledger is not None and ledger.is_held(chunk_id, member.id, _lease(body))
+            if ledger is None or not is_held or self.is_cut:
+                return self._held(False)
+            if self.evaluating is not None:
+                self.evaluating.hold(chunk_id, metrics)
+                return self._held(True)
+            self._count(report.samples - ledger_samples(ledger, chunk_id), body, metrics)
+            ledger.progress(chunk_id, report)
+            return self._held(True)
+
+    def done(self, body: Body) -> dict[str, Any]:
+        with self.lock:
+            member, chunk_id, report = self.hear(body), _id(body.get("chunk")), _report(body)
+            metrics = _metrics(body)
+            ledger = self._ledger_of(chunk_id)
+            if ledger is None or self.is_cut or not ledger.is_held(chunk_id, member.id, _lease(body)):
+                return self._held(False)
+            if self.evaluating is None:
+                values = {"batches": report.batches, "samples": report.samples, "lines": report.lines}
+                about = {"chunk": str(chunk_id), "id": member.id, **values, "bad": report.bad}
+                self.journal.append("done", about)
+                self._count(report.samples - ledger_samples(ledger, chunk_id), body, metrics)
+                self._note_examples(body)
+            else:
+                self.evaluating.count(chunk_id, metrics)
+            ledger.finish(chunk_id, report)
+            return self._held(True)
+
+    def give_back(self, body: Body) -> dict[str, Any]:
+        with self.lock:
+            member, chunk_id = self.hear(body), _id(body.get("chunk"))
+            ledger = self._ledger_of(chunk_id)
+            if ledger is not None and ledger.is_held(chunk_id, member.id):
+                reason = str(body.get("reason") or "")
+                self.journal.append("lost", {"chunk": str(chunk_id), "id": member.id, "reason": reason})
+                lost = ledger.lose(member.id, chunk_id)
+                if self.evaluating is not None:
+                    self.evaluating.forget(lost)
+            return {}
+
+    def report(self, body: Body) -> dict[str, Any]:
+        with self.lock:
+            member = self.hear(body)
+            what, detail = str(body.get("what")), body.get("detail")
+            self.reports[what] = self.reports.get(what, 0) + 1
+            self.note("report", {"name": member.name, "what": what, "detail": detail})
+            if what == "pserver_unreachable" and isinstance(detail, str | int) and str(detail).isdigit():
+                self.suspects.add(int(detail))
+            if what == "data":  # no other trainer could read it either
+                self.failure = self.failure or DataError(str(detail))
+            return {}
+
+    def _held(self, is_held: bool) -> dict[str, Any]:
+        return {"is_held": is_held, "rate_scale": self.course.rate_scale}
+
+    def _ledgers(self) -> list[Ledger]:
+        evaluating = [self.evaluating.ledger] if self.evaluating is not None else []
+        return [*([self.course.ledger] if self.course.ledger is not None else []), *evaluating]
+
+    def _ledger_of(self, chunk_id: int) -> Ledger | None:
+        return next((ledger for ledger in self._ledgers() if ledger.find(chunk_id) is not None), None)
+
+    def _count(self, samples: int, body: Body, metrics: Metrics | None) -> None:
+        loss_sum = body.get("loss_sum")
+        self.window.add(max(samples, 0), float(loss_sum) if isinstance(loss_sum, int | float) else 0.0)
+        if metrics is not None:
+            self.course.metrics.merge(metrics)
+
+    def _note_examples(self, body: Body) -> None:
+        examples = body.get("examples")
+        if isinstance(examples, list):
+            room = _MOST_EXAMPLES - len(self.examples)
+            self.examples += [str(example)[:500] for example in examples[:room]]
+
+    # For the director
+
+    def note(self, event: str, values: dict[str, Any]) -> None:
+        self.news.append((event, values))
+
+    def status(self) -> dict[str, Any]:
+        with self.lock:
+            ledger = self.course.ledger if self.evaluating is None else self.evaluating.ledger
+            totals = ledger.totals() if ledger is not None else None
+            chunks = {} if totals is None else {"total": totals.chunks, "done": totals.done, "leased": totals.leased}
+            return {
+                "phase": self.phase,
+                "strategy": self.cluster.strategy,
+                "epoch": self.course.epoch,
+                "epochs": self.job.train.epochs,
+                "chunks": chunks,
+                "step": self.course.step,
+                "samples": self.course.samples,
+                "bad_lines": totals.bad if totals is not None and self.evaluating is None else 0,
+                "samples_per_s": self.window.rate,
+                "loss": self.window.last_loss,
+                "auc": self.course.metrics.compute().auc,
+                "rate_scale": self.course.rate_scale,
+                "rollbacks": self.rollbacks,
+                "era": self.era,
+                "checkpoint": self.checkpoint,
+                "reports": self.reports,
+                "run_dir": str(self.job.run_dir),
+                "uptime_s": round(time.monotonic() - self._began_s, 1),
+                "roles": [self._describe(member) for member in self.members.everyone()],
+            }
+
+    def _describe(self, member: Member) -> dict[str, Any]:
+        state: str = member.phase
+        if member.role == "trainer" and member.is_alive:
+            state = "working" if any(ledger.held_by(member.id) for ledger in self._ledgers()) else "waiting"
+        return {
+            **member.as_dict(),
+            "state": state,
+            "is_alive": member.is_alive,
+            "silent_s": round(time.monotonic() - member.seen_s, 1),
+            "leases": [str(chunk) for ledger in self._ledgers() for chunk in ledger.held_by(member.id)],
+            "stats": member.stats,
+        }
+
+
+class Evaluation:
+    """A pass over a split. A chunk's metrics count when all of it was scored."""
+
+    def __init__(self, split: str, chunks: list[Chunk]) -> None:
+        self.split = split
+        self.ledger = Ledger(chunks)
+        self.metrics = Metrics()
+        self._held: dict[int, Metrics] = {}  # of chunks under way
+
+    def hold(self, chunk_id: int, metrics: Metrics | None) -> None:
+        if metrics is not None:
+            self._held.setdefault(chunk_id, Metrics()).merge(metrics)
+
+    def count(self, chunk_id: int, metrics: Metrics | None) -> None:
+        """A chunk is done; `metrics` are what was not reported before."""
+        self.hold(chunk_id, metrics)
+        held = self._held.pop(chunk_id, None)
+        if held is not None:
+            self.metrics.merge(held)
+
+    def forget(self, chunk_ids: list[int]) -> None:
+        """These are scored from their beginning again."""
+        for chunk_id in chunk_ids:
+            self._held.pop(chunk_id, None)
+
+
+class Window:
+    """Loss and speed since the last line of the run's log, and of the line before."""
+
+    def __init__(self) -> None:
+        self.last_loss: float | None = None
+        self.rate: float | None = None
+        self._samples = 0
+        self._loss = 0.0
+        self._since = time.monotonic()
+
+    def add(self, samples: int, loss_sum: float) -> None:
+        self._samples += samples
+        self._loss += loss_sum
+
+    def turn(self) -> bool:
+        """Ends the window and begins the next; False if nothing was in it."""
+        if not self._samples:
+            return False
+        now = time.monotonic()
+        self.last_loss = self._loss / self._samples
+        self.rate = self._samples / max(now - self._since, 1e-9)
+        self._samples, self._loss, self._since = 0, 0.0, now
+        return True
+
+
+def ledger_samples(ledger: Ledger, chunk_id: int) -> int:
+    entry = ledger.find(chunk_id)
+    return entry.samples if entry is not None else 0
+
+
+def _id(value: object) -> int:
+    if isinstance(value, bool) or not isinstance(value, int | str) or not str(value).isdigit():
+        raise DataError(f"{value!r} is not the id of a chunk")
+    return int(value)
+
+
+def _ids(value: object) -> set[int]:
+    if value is None:
+        return set()
+    if not isinstance(value, list):
+        raise DataError("'have' must be a list of chunk ids")
+    return {_id(one) for one in value}
+
+
+def _lease(body: Body) -> int | None:
+    value = body.get("lease")
+    return value if isinstance(value, int) else None
+
+
+def _metrics(body: Body) -> Metrics | None:
+    text = body.get("metrics")
+    return Metrics.from_state(unpack_metrics(text)) if isinstance(text, str) and text else None
+
+
+def _report(body: Body) -> Report:
+    counts = []
+    for name in ("batches", "samples", "lines", "bad"):
+        value = body.get(name, 0) or 0
+        if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+            raise DataError(f"{name!r} must be a count, not {value!r}")
+        counts.append(value)
+    return Report(*counts)

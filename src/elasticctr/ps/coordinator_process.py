@@ -1,0 +1,87 @@
+"""A coordinator from start to end: the claim, the journal, the web server, the director. No torch in it."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from elasticctr.control.web import WebServer
+from elasticctr.errors import AlreadyExists, ConfigError
+from elasticctr.ps.addresses import advertised_host, write_coordinator
+from elasticctr.ps.claim import Claim
+from elasticctr.ps.control_client import ControlClient
+from elasticctr.ps.coordinator import Coordinator
+from elasticctr.ps.coordinator_app import make_coordinator_app
+from elasticctr.ps.director import Director
+from elasticctr.ps.fleet import Fleet
+from elasticctr.ps.identity import build, job_identity
+from elasticctr.ps.journal import NAME, Journal, read_journal
+from elasticctr.ps.keeping import LEDGER_DIRECTORY
+from elasticctr.ps.plan import Plan
+from elasticctr.ps.replay import is_under_way, replay
+from elasticctr.ps.shape import shape_of
+from elasticctr.train.interrupt import Interrupt
+from elasticctr.train.job import Job
+from elasticctr.train.run_directory import RunDirectory
+
+
+def run_coordinator(
+    job: Job,
+    *,
+    host: str,
+    port: int,
+    token: str | None,
+    resume: bool = False,
+    on_listening: Callable[[str], None] = lambda url: None,
+) -> bool:
+    """Runs a job's coordinator to the job's end. Returns whether the job is finished; False: stopped, to be resumed.
+
+    Where a coordinator of the run died, it goes on with what that one did, resume or not.
+    """
+    cluster = job.cluster
+    if cluster is None or cluster.strategy == "collective":
+        raise ConfigError("this job has no use for a coordinator: give it a cluster section with pservers")
+    run = RunDirectory(Path(job.run_dir).absolute())
+    directory = run.path / LEDGER_DIRECTORY
+    lines, _ = read_journal(directory / NAME)
+    if lines and not is_under_way(lines) and not resume:
+        raise AlreadyExists(f"{run.path}: holds a run already; go on with it by --resume, or give another directory")
+    run.begin(job, resume=resume or is_under_way(lines))
+    claim = Claim(directory)
+    try:
+        journal, lines = Journal.take_over(directory / NAME)
+        coordinator = Coordinator(job, cluster, journal, claim.incarnation)
+        plan = Plan(directory, job)
+        replay(coordinator, lines, run, plan)
+        identity = job_identity(job)
+        journal.append("begin", {"incarnation": claim.incarnation, "identity": identity.digest, "build": build()})
+        about = {"role": "coordinator", "build": build(), "identity": identity.text, "strategy": cluster.strategy}
+        fleet = Fleet(ControlClient(identity.number, claim.incarnation, json.dumps(about), token))
+        server = WebServer(make_coordinator_app(coordinator, token), host, port)
+        url = f"http://{advertised_host(host)}:{server.port}"
+        thread = threading.Thread(target=server.run, name="elasticctr-web", daemon=True)
+        thread.start()
+        try:
+            write_coordinator(run.path, url, claim.incarnation)
+            on_listening(url)
+            plan.prepare()
+            learned = _learner_identity(job)
+            director = Director(coordinator, fleet, plan, run, claim, learned, is_resumed=resume or bool(lines))
+            with Interrupt(coordinator.wants_stop.set):
+                return director.run()
+        finally:
+            coordinator.is_over = True
+            server.stop()
+            thread.join(5)
+            fleet.close()
+            journal.close()
+    finally:
+        claim.release()
+
+
+def _learner_identity(job: Job) -> dict[str, Any]:
+    """What trainer.json says the model is, as a learner of one process would."""
+    return shape_of(job).identity

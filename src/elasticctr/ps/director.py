@@ -1,0 +1,406 @@
+"""The course of a run with pservers, from the first that joins to the last report: one thread that waits and decides.
+
+Everything it waits for passes through `_tick`, which keeps the house meanwhile: members that fell silent, standbys to
+promote, the group, checkpoints that are due. A pserver lost without a standby ends whatever was going on; the run goes
+on from the newest good checkpoint once the shard is served again.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from elasticctr.data.pipeline import Judge, Stats
+from elasticctr.errors import (
+    ConfigError,
+    Corruption,
+    DataError,
+    FailedPrecondition,
+    InternalError,
+    NotFound,
+    Unauthorized,
+    Unavailable,
+)
+from elasticctr.ps.claim import Claim
+from elasticctr.ps.coordinator import Coordinator, Evaluation
+from elasticctr.ps.course import Course
+from elasticctr.ps.fleet import Fleet
+from elasticctr.ps.job_checkpoint import find_good
+from elasticctr.ps.keeping import Keeping
+from elasticctr.ps.ledger import Ledger
+from elasticctr.ps.plan import Plan, digest_of
+from elasticctr.ps.saving import Saving
+from elasticctr.ps.upkeep import ServerLost, Upkeep
+from elasticctr.train.checkpoint import best_checkpoint, note_best
+from elasticctr.train.run_directory import RunDirectory
+
+_TICK_S = 0.05
+_LEAVING_S = 10.0
+_MOST_ATTEMPTS = 20
+# What a pserver that cannot load says: the files are bad; this job cannot have them; anything else is its own trouble.
+_DAMAGED = (Corruption, NotFound, DataError)
+_FATAL = (ConfigError, FailedPrecondition, Unauthorized)
+
+
+class _Stop(Exception):
+    """Somebody asked for an orderly end."""
+
+
+class Director:
+    def __init__(
+        self,
+        coordinator: Coordinator,
+        fleet: Fleet,
+        plan: Plan,
+        run: RunDirectory,
+        claim: Claim,
+        identity: dict[str, Any],
+        *,
+        is_resumed: bool,
+    ) -> None:
+        self._at = coordinator
+        self._fleet = fleet
+        self._plan = plan
+        self._run = run
+        self._claim = claim
+        self._job = coordinator.job
+        self._cluster = coordinator.cluster
+        self._upkeep = Upkeep(coordinator, fleet)
+        self._keeping = Keeping(coordinator, run, is_resumed=is_resumed)
+        self._saving = Saving(coordinator, fleet, run, identity, self._keeping)
+        self._refused: set[Path] = set()
+        self._evaluations = 0
+        self._began_s = time.monotonic()
+        self._is_stop_heard = True
+        self._may_save = True
+
+    def run(self) -> bool:
+        """Returns whether the run is finished; False: it was stopped, and can be resumed."""
+        try:
+            while True:
+                try:
+                    self._bring_up()
+                    self._go_through()
+                    return self._end("early stopping" if self._at.course.schedule.should_stop else "finished")
+                except ServerLost as e:
+                    with self._at.lock:
+                        self._at.evaluating = None
+                        self._at.is_leasing = False
+                        self._at.note("server_lost", {"shard": e.shard, "reason": str(e)})
+                except _Stop:
+                    return self._stop()
+        finally:
+            with self._at.lock:
+                self._at.is_over = True
+            self._saving.close()
+            self._await_leaving()
+            self._keeping.close()
+
+    # Bringing pservers up: at the start, on resuming, and after one was lost
+
+    def _bring_up(self) -> None:
+        at = self._at
+        attempts = 0
+        while True:
+            self._phase("waiting for pservers")
+            self._await_servers()
+            with at.lock:
+                primaries = at.members.primaries()
+                if all(member.era == at.era for member in primaries):
+                    return  # all have what they had: a coordinator or a slow pserver is back
+            self._phase("loading")
+            self._saving.settle()
+            target = self._go_back()
+            failed = self._fleet.load(primaries, target)
+            with at.lock:
+                for member in primaries:
+                    if member.id not in failed:
+                        member.era, member.phase = at.era, "ready"
+                    elif not isinstance(failed[member.id], (*_DAMAGED, *_FATAL)):
+                        at.drop(member, str(failed[member.id]), "lost")
+                at.generation += 1
+                at.journal.append("loaded", {"era": at.era, "ids": [m.id for m in primaries if m.id not in failed]})
+            fatal = next((e for e in failed.values() if isinstance(e, _FATAL)), None)
+            bad = next((e for e in failed.values() if isinstance(e, _DAMAGED)), None)
+            if not failed:
+                self._may_save = True
+                return
+            attempts += 1
+            if fatal is not None or attempts > _MOST_ATTEMPTS or (bad is not None and target is None):
+                raise fatal or bad or next(iter(failed.values()))
+            if bad is not None:
+                self._refused.add(Path(str(target)))
+                self._tell(f"{Path(str(target)).name} cannot be loaded, the one before is tried: {bad}")
+                with at.lock:
+                    for member in primaries:
+                        member.era = -1
+
+    def _await_servers(self) -> None:
+        at = self._at
+        deadline = time.monotonic() + self._cluster.coordinator_wait_s
+        while True:
+            with at.lock:
+                missing = [s for s in range(at.members.shards) if at.members.primary(s) is None]
+            if not missing:
+                return
+            if time.monotonic() > deadline:
+                raise Unavailable(
+                    f"no pserver for shard {missing[0]} of {at.members.shards} within "
+                    f"{self._cluster.coordinator_wait_s:g} s (cluster.coordinator_wait_s); see its log"
+                )
+            self._tick(is_serving=False)
+
+    def _go_back(self) -> str | None:
+        """The state of the newest good checkpoint, or of the start, becomes the run's; returns what to load."""
+        at, directory = self._at, self._run.checkpoints
+        found = find_good(directory, self._plan, self._job.train.batch_size, self._refused, self._tell)
+        with at.lock:
+            before = at.course.samples
+            at.era += 1
+            if found is None:
+                at.course = Course(self._job)
+            else:
+                at.course.restore(found.checkpoint.trainer, found.ledger, found.metrics)
+            path = None if found is None else str(found.path.absolute())
+            name = self._keeping.keep_state()
+            at.journal.append("rollback", {"era": at.era, "path": path, "state": name})
+            for member in at.members.everyone():
+                member.is_asking = member.is_counted = False
+                if member.role == "standby" and member.is_alive:
+                    member.phase = "joined"
+            if before or found is not None:
+                lost = max(before - at.course.samples, 0)
+                is_resuming = before == 0
+                at.rollbacks += not is_resuming
+                values = {"path": f"checkpoints/{found.path.name}" if found else None, "samples_again": lost}
+                self._keeping.go_back(at.course.step)
+                self._keeping.event("resume" if is_resuming else "rollback", values)
+        self._saving.note_loaded(found.checkpoint.step if found else None, found.path if found else None)
+        return path
+
+    # The course
+
+    def _go_through(self) -> None:
+        course = self._at.course
+        self._await_trainers()
+        while not course.is_trained:
+            self._train_epoch()
+            self._end_epoch()
+        if self._job.data.valid is not None and "valid" not in course.evaluations:
+            self._evaluate_valid()
+        self._saving.save_surely(self._tick)
+        if self._job.data.test is not None:
+            self._evaluate_test()
+
+    def _await_trainers(self) -> None:
+        wanted = self._cluster.min_trainers or self._cluster.trainers
+        self._phase("waiting for trainers")
+        if self._at.course.samples == 0:
+            self._wait(lambda: len(self._at.members.trainers()) >= wanted)
+        with self._at.lock:
+            self._upkeep.count_all_in()
+
+    def _train_epoch(self) -> None:
+        at, course = self._at, self._at.course
+        if course.ledger is None:
+            chunks = self._plan.epoch(course.epoch)
+            with at.lock:
+                about = {"epoch": course.epoch, "chunks": len(chunks), "plan": digest_of(chunks)}
+                at.journal.append("epoch", about)
+                course.begin_epoch(Ledger(chunks))
+        self._phase("training")
+        ledger = course.ledger
+        assert ledger is not None
+        with at.lock:
+            at.is_leasing, at.is_cut = True, False
+        every = self._job.train.eval_every
+        evaluated = course.step // every if every else 0
+        while not ledger.is_done and not course.is_over:
+            self._tick()
+            self._judge()
+            self._saving.save_if_due()
+            if every and course.step // every > evaluated and self._job.data.valid is not None:
+                self._pause()
+                self._evaluate_valid()
+                evaluated = course.step // every
+                self._phase("training")
+                with at.lock:
+                    at.is_leasing = True
+        with at.lock:
+            at.is_leasing = False
+            at.is_cut = not ledger.is_done
+        self._judge()
+        if ledger.is_done and ledger.totals().samples == 0:
+            raise DataError("no sample was trained on; check data.train and its format")
+
+    def _pause(self) -> None:
+        """Waits until no chunk is under way."""
+        with self._at.lock:
+            self._at.is_leasing = False
+        self._wait(lambda: self._at.course.ledger is None or not self._at.course.ledger.holders())
+
+    def _end_epoch(self) -> None:
+        at, course = self._at, self._at.course
+        known = self._plan.prepare()
+        stats = course.stats(known.known)
+        self._keeping.event("data", _data_event("train", known.files, stats))
+        is_best = False
+        if self._job.data.valid is not None and not self._job.train.eval_every:
+            is_best = self._see_valid()
+        with at.lock:
+            if course.ledger is not None and course.ledger.is_done:
+                course.end_epoch()
+            at.journal.append("course", {"state": self._keeping.keep_state()})
+        path = self._saving.save_surely(self._tick)
+        if is_best:
+            note_best(self._run.checkpoints, path)
+        self._fleet.order(at.members.primaries(), {"op": "forget", "below": course.epoch << 32})
+        self._saving.publish()
+
+    def _judge(self) -> None:
+        """Raises DataError when too many of the lines read so far are bad."""
+        at = self._at
+        with at.lock:
+            stats = at.course.stats(self._plan.prepare().known)
+            stats = Stats(stats.lines, stats.samples, stats.bad, tuple(at.examples))
+        Judge(self._job.samples, self._job.data.train, stats).check()
+
+    # Evaluation
+
+    def _evaluate_valid(self) -> None:
+        if self._see_valid():
+            note_best(self._run.checkpoints, self._saving.save_surely(self._tick))
+
+    def _see_valid(self) -> bool:
+        """Evaluates, and has the schedule decide; True if there was no better result."""
+        at, course = self._at, self._at.course
+        result = self._evaluate("valid")
+        with at.lock:
+            best = course.evaluations.get("valid")
+            plain = {k: v for k, v in result.items() if not isinstance(v, (list, dict))}
+            is_best = course.schedule.see_evaluation(plain)
+            # Reported with the state that is kept.
+            course.evaluations["valid"] = result if is_best or best is None else best
+            return is_best
+
+    def _evaluate_test(self) -> None:
+        best = best_checkpoint(self._run.path)
+        if best is not None and best.step != self._at.course.step:
+            self._load_best(best.path)
+        self._at.course.evaluations["test"] = self._evaluate("test")
+
+    def _load_best(self, path: Path) -> None:
+        at = self._at
+        self._may_save = False  # what pservers hold from here on is not what the course says
+        with at.lock:
+            primaries = at.members.primaries()
+            at.era += 1
+            # What they hold is not what a rollback would give: whoever restarts from the journal loads again.
+            at.journal.append("rollback", {"era": at.era, "path": str(path.absolute()), "state": None})
+        failed = self._fleet.load(primaries, str(path.absolute()))
+        for error in failed.values():
+            raise error
+        with at.lock:
+            for member in primaries:
+                member.era = at.era
+            at.generation += 1
+
+    def _evaluate(self, split: str) -> dict[str, Any]:
+        at = self._at
+        self._phase(f"evaluating {split}")
+        self._evaluations += 1
+        # A restarted coordinator begins anew: the incarnation keeps ids of its evaluations apart from earlier ones.
+        chunks, cut = self._plan.evaluation(split, (at.incarnation << 16) + self._evaluations)
+        evaluation = Evaluation(split, chunks)
+        with at.lock:
+            at.evaluating, at.is_leasing, was_cut, at.is_cut = evaluation, True, at.is_cut, False
+        try:
+            self._wait(lambda: evaluation.ledger.is_done)
+        finally:
+            with at.lock:
+                at.evaluating, at.is_leasing, at.is_cut = None, False, was_cut
+        totals = evaluation.ledger.totals()
+        stats = Stats(totals.lines + cut.known.lines, totals.samples, totals.bad + cut.known.bad)
+        if not totals.samples:
+            raise DataError(f"data.{split} has no samples ({stats.lines} lines, {stats.bad} bad)")
+        metrics = evaluation.metrics
+        result = {**metrics.as_dict(), **metrics.curves()}
+        self._keeping.event("data", _data_event(split, cut.files, stats))
+        plain = {k: v for k, v in result.items() if not isinstance(v, (list, dict))}
+        self._keeping.event("eval", {"split": split, **plain})
+        return result
+
+    # Waiting
+
+    def _phase(self, phase: str) -> None:
+        with self._at.lock:
+            self._at.phase = phase
+
+    def _tell(self, text: str) -> None:
+        self._keeping.event("warning", {"text": text})
+
+    def _wait(self, is_so: Callable[[], bool]) -> None:
+        while True:
+            with self._at.lock:
+                if is_so():
+                    return
+            self._tick()
+
+    def _tick(self, *, is_serving: bool = True) -> None:
+        at = self._at
+        self._claim.check()
+        if at.failure is not None:
+            raise at.failure
+        if at.wants_stop.is_set() and self._is_stop_heard:
+            raise _Stop
+        self._upkeep.run(is_serving=is_serving)
+        self._keeping.run()
+        time.sleep(_TICK_S)
+
+    # The end
+
+    def _stop(self) -> bool:
+        self._phase("stopping")
+        self._is_stop_heard = False
+        at = self._at
+        with at.lock:
+            at.is_leasing, at.is_stopping, at.evaluating = False, True, None
+        deadline = time.monotonic() + min(self._cluster.lease_s, _LEAVING_S)
+        while at.members.trainers() and time.monotonic() < deadline:
+            self._tick(is_serving=False)
+        with at.lock:
+            is_served = all(member.era == at.era for member in at.members.primaries())
+            is_served = is_served and len(at.members.primaries()) == at.members.shards
+        if is_served and at.course.samples and self._may_save:
+            self._saving.save_surely(self._tick)
+        self._finish("interrupted")
+        return False
+
+    def _end(self, reason: str) -> bool:
+        self._finish(reason)
+        return True
+
+    def _finish(self, reason: str) -> None:
+        at = self._at
+        self._phase("ended")
+        with at.lock:
+            at.is_over = True
+        self._keeping.finish(reason, time.monotonic() - self._began_s)
+        if reason != "interrupted" and at.course.samples == 0:
+            raise InternalError("no sample was trained on; check data.train")
+
+    def _await_leaving(self) -> None:
+        """Everybody hears that it is over, or has had the time to."""
+        at = self._at
+        deadline = time.monotonic() + _LEAVING_S
+        while time.monotonic() < deadline:
+            with at.lock:
+                if not at.members.trainers() and not at.members.pservers():
+                    return
+            time.sleep(_TICK_S)
+
+
+def _data_event(split: str, files: int, stats: Stats) -> dict[str, Any]:
+    return {"split": split, "files": files, "rows": stats.samples, "bad_lines": stats.bad}

@@ -1,0 +1,149 @@
+"""The house kept while the director waits: who fell silent, standbys, the group of sync and hybrid."""
+
+from __future__ import annotations
+
+import time
+
+from elasticctr.errors import ElasticCTRError, Unavailable
+from elasticctr.ps.coordinator import GROUPED, Coordinator
+from elasticctr.ps.fleet import Fleet
+from elasticctr.ps.membership import Member
+
+_GROUP_AGAIN_S = 1.0
+_FOLLOW_AGAIN_S = 1.0
+
+
+class ServerLost(Exception):
+    """A shard is served by nobody, and no standby can take over."""
+
+    def __init__(self, shard: int, reason: str) -> None:
+        self.shard = shard
+        super().__init__(reason)
+
+
+class Upkeep:
+    def __init__(self, coordinator: Coordinator, fleet: Fleet) -> None:
+        self._at = coordinator
+        self._fleet = fleet
+        self._group: tuple[tuple[int, ...], tuple[int, ...]] | None = None  # who is in it, who was told
+        self._group_again_s = 0.0
+        self._following: dict[int, tuple[int, int]] = {}  # standby -> (primary, era)
+        self._follow_again_s = 0.0
+
+    def run(self, *, is_serving: bool) -> None:
+        """`is_serving`: every shard is supposed to be served. Raises ServerLost if one is not."""
+        self._drop_silent()
+        if not is_serving:
+            return
+        self._check_suspects()
+        self._check_shards()
+        self._follow()
+        self._set_group()
+
+    def count_all_in(self) -> None:
+        """Every trainer there is belongs to the group from its first step on. REQUIRES: the lock."""
+        for member in self._at.members.trainers():
+            member.is_asking = True
+
+    def _drop_silent(self) -> None:
+        at = self._at
+        with at.lock:
+            for member in at.members.silent(at.cluster.lease_s, at.cluster.pserver_wait_s):
+                limit = at.cluster.lease_s if member.role == "trainer" else at.cluster.pserver_wait_s
+                at.drop(member, f"silent for {limit:g} s", "lost")
+
+    def _check_suspects(self) -> None:
+        """A pserver that trainers cannot reach is asked itself; only one that refuses the connection is given up."""
+        at = self._at
+        with at.lock:
+            shards, at.suspects = sorted(at.suspects), set()
+            asked = [m for m in (at.members.primary(s) for s in shards if s < at.members.shards) if m is not None]
+        for member in asked:
+            try:
+                self._fleet.ask(member, {"op": "stats"}, 2.0)
+            except Unavailable as e:
+                with at.lock:
+                    at.drop(member, str(e), "lost")
+            except ElasticCTRError:
+                continue
+
+    def _check_shards(self) -> None:
+        at = self._at
+        for shard in range(at.members.shards):
+            with at.lock:
+                primary, standby = at.members.primary(shard), at.members.standby(shard)
+                is_served = primary is not None and primary.era == at.era
+            if is_served:
+                continue
+            if primary is not None:
+                raise ServerLost(shard, f"{primary.name} was started again and holds nothing")
+            if standby is None or not self._promote(standby):
+                raise ServerLost(shard, f"nobody serves shard {shard}")
+
+    def _promote(self, standby: Member) -> bool:
+        """The standby takes over, if it has everything its primary acknowledged."""
+        at = self._at
+        if standby.era != at.era:
+            return False
+        try:
+            answer = self._fleet.ask(standby, {"op": "promote"})
+        except ElasticCTRError as e:
+            with at.lock:
+                at.drop(standby, f"could not take over: {e}", "lost")
+            return False
+        with at.lock:
+            at.journal.append("promote", {"id": standby.id, "shard": standby.shard})
+            standby.role, standby.phase = "pserver", "ready"
+            at.generation += 1
+            at.note("promote", {"name": standby.name, "shard": standby.shard, "step": answer.get("step")})
+        self._group = None
+        return True
+
+    def _follow(self) -> None:
+        """Standbys are told whom to follow, again after every load, and are good for promotion once they caught up."""
+        at = self._at
+        now = time.monotonic()
+        if now < self._follow_again_s:
+            return
+        with at.lock:
+            standbys = [m for m in at.members.pservers() if m.role == "standby"]
+            pairs = [(m, at.members.primary(m.shard)) for m in standbys if m.shard is not None]
+        for standby, primary in pairs:
+            if primary is None or standby.era == at.era:
+                continue
+            self._follow_again_s = now + _FOLLOW_AGAIN_S
+            try:
+                if self._following.get(standby.id) != (primary.id, at.era):
+                    self._fleet.ask(standby, {"op": "follow", "primary": primary.address})
+                    self._following[standby.id] = (primary.id, at.era)
+                if self._fleet.ask(standby, {"op": "stats"}).get("is_caught_up"):
+                    with at.lock:
+                        standby.era, standby.phase = at.era, "ready"
+                        at.generation += 1
+                        at.note("standby_ready", {"name": standby.name, "shard": standby.shard})
+            except ElasticCTRError as e:
+                at.note("warning", {"text": f"{standby.name} does not follow yet: {e}"})
+                self._following.pop(standby.id, None)
+
+    def _set_group(self) -> None:
+        """Tells every pserver who steps together, before any newcomer is given work."""
+        at = self._at
+        if at.cluster.strategy not in GROUPED:
+            return
+        with at.lock:
+            trainers = at.members.trainers()
+            wanting = [m for m in trainers if m.is_counted or (m.is_asking and m.era == at.era)]
+            group = tuple(sorted(m.id for m in wanting))
+            servers = at.members.primaries()
+        told = (group, tuple(m.id for m in servers))
+        is_told = told == self._group and all(m.is_counted for m in wanting)
+        if is_told or time.monotonic() < self._group_again_s:
+            return
+        failed = self._fleet.set_group(servers, group)
+        if failed:
+            self._group_again_s = time.monotonic() + _GROUP_AGAIN_S
+            return
+        self._group = told
+        with at.lock:
+            for member in wanting:
+                member.is_counted = member.is_alive
