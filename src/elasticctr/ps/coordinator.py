@@ -136,6 +136,7 @@ class Coordinator:
 
     def _order(self, member: Member) -> str:
         if self.is_over or not member.is_alive:
+            member.was_told_end = True
             return "stop"
         if member.role != "trainer":
             return "go"

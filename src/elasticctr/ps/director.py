@@ -38,6 +38,7 @@ from elasticctr.train.run_directory import RunDirectory
 
 _TICK_S = 0.05
 _LEAVING_S = 10.0
+_GONE_S = 3.0  # roles beat every second or so
 _MOST_ATTEMPTS = 20
 # What a pserver that cannot load says: the files are bad; this job cannot have them; anything else is its own trouble.
 _DAMAGED = (Corruption, NotFound, DataError)
@@ -75,6 +76,7 @@ class Director:
         self._began_s = time.monotonic()
         self._is_stop_heard = True
         self._may_save = True
+        self._warnings: list[str] = []
 
     def run(self) -> bool:
         """Returns whether the run is finished; False: it was stopped, and can be resumed."""
@@ -126,6 +128,9 @@ class Director:
             bad = next((e for e in failed.values() if isinstance(e, _DAMAGED)), None)
             if not failed:
                 self._may_save = True
+                for text in self._warnings:
+                    self._keeping.event("warning", {"text": text})
+                self._warnings = []
                 return
             attempts += 1
             if fatal is not None or attempts > _MOST_ATTEMPTS or (bad is not None and target is None):
@@ -339,7 +344,9 @@ class Director:
             self._at.phase = phase
 
     def _tell(self, text: str) -> None:
-        self._keeping.event("warning", {"text": text})
+        """Said once pservers are up: going back cuts off the log."""
+        if text not in self._warnings:
+            self._warnings.append(text)
 
     def _wait(self, is_so: Callable[[], bool]) -> None:
         while True:
@@ -392,12 +399,14 @@ class Director:
             raise InternalError("no sample was trained on; check data.train")
 
     def _await_leaving(self) -> None:
-        """Everybody hears that it is over, or has had the time to."""
+        """Everybody who can be heard of hears that it is over."""
         at = self._at
         deadline = time.monotonic() + _LEAVING_S
         while time.monotonic() < deadline:
             with at.lock:
-                if not at.members.trainers() and not at.members.pservers():
+                now = time.monotonic()
+                there = [*at.members.trainers(), *at.members.pservers()]
+                if all(m.was_told_end or now - m.seen_s > _GONE_S for m in there):
                     return
             time.sleep(_TICK_S)
 

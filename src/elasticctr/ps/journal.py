@@ -92,9 +92,9 @@ def read_journal(path: Path) -> tuple[list[Line], bytes]:
     while (end := data.find(b"\n", start)) >= 0:
         text = data[start:end]
         line = _parse(text)
+        if line is None and end + 1 == len(data):
+            break
         if line is None or line["c"] != crc or line["n"] != len(lines) + 1:
-            if end + 1 == len(data):
-                break
             raise Corruption(
                 f"{path}:{len(lines) + 1}: damaged; remove the ledger directory to go on from the newest checkpoint"
             )

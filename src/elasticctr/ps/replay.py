@@ -48,7 +48,7 @@ def replay(coordinator: Coordinator, lines: Sequence[Line], run: RunDirectory, p
 
 def is_under_way(lines: Sequence[Line]) -> bool:
     """Whether the journal is of a run that has begun and not ended."""
-    return bool(lines) and lines[-1]["event"] != "end"
+    return next((line["event"] for line in reversed(lines) if line["event"] in ("begin", "end")), "end") == "begin"
 
 
 def _apply_member(at: Coordinator, line: Line) -> None:

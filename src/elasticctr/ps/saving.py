@@ -21,6 +21,7 @@ from elasticctr.train.events import plain
 from elasticctr.train.run_directory import RunDirectory
 
 _AGAIN_S = 10.0
+_SOON_S = 1.0  # where nothing else can be done meanwhile
 _PUBLISH_TIMEOUT_S = 3600.0
 
 
@@ -39,14 +40,14 @@ class Saving:
         self._newest: tuple[int, Path] | None = None
         self._saved_step = coordinator.course.step
         self._saved_s = time.monotonic()
-        self._again_s = 0.0
+        self._again_s = self._failed_s = 0.0
         self._publishing: threading.Thread | None = None
 
     def note_loaded(self, step: int | None, path: Path | None) -> None:
         """The run stands where this checkpoint was written."""
         self._newest = (step, path) if step is not None and path is not None else None
         self._saved_step = self._at.course.step
-        self._saved_s = time.monotonic()
+        self._saved_s, self._again_s = time.monotonic(), 0.0
 
     def save_if_due(self) -> None:
         """Begins a checkpoint, or sees to the one that was begun."""
@@ -80,7 +81,7 @@ class Saving:
                     f"{self._run.checkpoints}: no checkpoint could be written for "
                     f"{self._at.cluster.coordinator_wait_s:g} s; see the warnings in events.jsonl, make room and resume"
                 )
-            if time.monotonic() >= self._again_s:
+            if time.monotonic() >= min(self._again_s, self._failed_s + _SOON_S):
                 self._begin()
             else:
                 tick()
@@ -150,7 +151,8 @@ class Saving:
         try:
             path = future.result()
         except ElasticCTRError as e:
-            self._again_s = time.monotonic() + _AGAIN_S
+            self._failed_s = time.monotonic()
+            self._again_s = self._failed_s + _AGAIN_S
             self._at.checkpoint = {**self._at.checkpoint, "failed": str(e)}
             self._keeping.event("checkpoint_failed", {"reason": str(e), "again_in_s": _AGAIN_S})
             return

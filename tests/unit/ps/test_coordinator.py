@@ -1,0 +1,286 @@
+"""The coordinator's course with fake pservers and trainers: what the journal, the checkpoints and the reports say."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.unit.ps.conftest import LINES, make_job
+
+from elasticctr.errors import AlreadyExists, DataError, FailedPrecondition
+from elasticctr.ps.journal import read_journal
+from elasticctr.train.checkpoint import list_checkpoints, open_checkpoint
+from elasticctr.train.events import read_events
+
+
+def done_chunks(run: Path) -> list[int]:
+    """Chunks done since the last rollback, with those a checkpoint had."""
+    done: list[int] = []
+    for line in read_journal(run / "ledger" / "journal.jsonl")[0]:
+        if line["event"] == "done":
+            done.append(int(line["chunk"]))
+    return done
+
+
+def events(run: Path, kind: str) -> list[dict[str, Any]]:
+    return read_events(run / "events.jsonl", kind)
+
+
+def test_a_run_from_start_to_end(tmp_path: Path, world: Any) -> None:
+    valid = {"data": {"valid": {"path": str(tmp_path / "valid"), "prefetch": 0}}}
+    job = make_job(tmp_path, train={"epochs": 2}, **valid)
+    w = world(job)
+    w.start()
+    for shard in range(2):
+        w.add_pserver(shard)
+    w.add_trainer("a")
+    w.wait_for(lambda: w.status()["phase"] == "waiting for trainers")
+    w.add_trainer("b")
+    assert w.result() is True
+    run = tmp_path / "run"
+    done = done_chunks(run)
+    assert len(done) == len(set(done)) and {chunk >> 32 for chunk in done} == {0, 1}
+    end = events(run, "end")[-1]
+    assert (end["reason"], end["samples"], end["step"] * 100 >= end["samples"]) == ("finished", 2 * LINES, True)
+    metrics = json.loads((run / "metrics.json").read_text())
+    assert metrics["valid"]["samples"] == 500 and metrics["train"]["samples"] == LINES
+    assert metrics["train"]["auc"] > 0.6 and metrics["valid"]["roc"]
+    assert (run / "report.html").exists()
+    data = {(e["split"], e["rows"], e["files"], e["bad_lines"]) for e in events(run, "data")}
+    assert data == {("train", LINES, 3, 0), ("valid", 500, 1, 0)}
+    assert len(events(run, "eval")) == 2 and events(run, "train")
+    newest = open_checkpoint(run)
+    assert newest.trainer["epoch"] == 2 and newest.trainer["data"] is None and newest.trainer["samples"] == 2 * LINES
+    assert newest.trainer["identity"] == {"schema": "s", "model": "lr", "options": {}}
+    assert {p.name for p in newest.path.iterdir()} >= {
+        "pserver.0.json",
+        "pserver.1.json",
+        "main.1.table",
+        "metrics.bin",
+    }
+    assert all(fake.forgotten == 2 << 32 for fake in w.servers)
+    with pytest.raises(AlreadyExists, match="--resume"):
+        world(job).start()
+
+
+def test_work_of_a_trainer_that_dies_is_done_by_others_once(tmp_path: Path, world: Any) -> None:
+    w = world(make_job(tmp_path))
+    w.start()
+    for shard in range(2):
+        w.add_pserver(shard)
+    w.add_trainer("a", dies_after=3)
+    w.add_trainer("b", dies_after=7)
+    w.wait_for(lambda: w.status()["chunks"].get("leased", 0) >= 2)
+    w.add_trainer("c")
+    assert w.result() is True
+    assert events(tmp_path / "run", "end")[-1]["samples"] == LINES
+    assert {e["name"] for e in events(tmp_path / "run", "gone")} >= {"a", "b"}
+    done = done_chunks(tmp_path / "run")
+    assert len(done) == len(set(done))
+
+
+def test_a_pserver_lost_without_standby_takes_the_run_back_to_the_checkpoint(tmp_path: Path, world: Any) -> None:
+    w = world(make_job(tmp_path, train={"checkpoint_every": 5}))
+    w.trainer_pause_s = 0.15
+    w.start()
+    first, second = w.add_pserver(0), w.add_pserver(1)
+    w.add_trainer("a")
+    w.add_trainer("b")
+    run = tmp_path / "run"
+    w.wait_for(lambda: list_checkpoints(run / "checkpoints") and w.status()["step"] > 7)
+    w.kill(second)
+    w.wait_for(lambda: w.status()["phase"] == "waiting for pservers")
+    w.trainer_pause_s = 0
+    saved = open_checkpoint(run)
+    again = w.add_pserver(1)
+    assert w.result() is True
+    back = events(run, "rollback")
+    assert [e["path"] for e in back] == [f"checkpoints/{saved.path.name}"]
+    assert {"op": "load", "directory": str(saved.path)} in again.orders
+    assert {"op": "load", "directory": str(saved.path)} in first.orders
+    assert events(run, "end")[-1]["samples"] == LINES
+
+
+def test_a_damaged_newest_checkpoint_is_said_and_the_one_before_taken(tmp_path: Path, world: Any) -> None:
+    w = world(make_job(tmp_path, train={"checkpoint_every": 4, "keep_checkpoints": 50}))
+    w.trainer_pause_s = 0.15
+    w.start()
+    first, second = w.add_pserver(0), w.add_pserver(1)
+    w.add_trainer("a")
+    w.add_trainer("b")
+    run = tmp_path / "run"
+    w.wait_for(lambda: len(list_checkpoints(run / "checkpoints")) >= 3)
+    w.kill(second)
+    w.wait_for(lambda: w.status()["phase"] == "waiting for pservers")
+    w.trainer_pause_s = 0
+    *_, third, other, newest = [None, *list_checkpoints(run / "checkpoints")]
+    (newest / "metrics.bin").write_bytes(b"x")  # found by its checksum
+    first.damaged.add(other.name)  # found by the pserver that loads it
+    w.add_pserver(1)
+    assert w.result() is True
+    assert [e["path"] for e in events(run, "rollback")][-1] == f"checkpoints/{third.name}"
+    told = " ".join(e["text"] for e in events(run, "warning"))
+    assert f"{newest.name} cannot be used" in told and f"{other.name} cannot be loaded" in told
+    assert events(run, "end")[-1]["samples"] == LINES
+
+
+def test_a_pserver_that_was_only_slow_goes_on_without_going_back(tmp_path: Path, world: Any) -> None:
+    w = world(make_job(tmp_path))
+    w.trainer_pause_s = 0.15
+    w.start()
+    w.add_pserver(0)
+    slow = w.add_pserver(1)
+    w.add_trainer("a")
+    w.add_trainer("b")
+    w.wait_for(lambda: w.status()["step"] > 3)
+    slow.is_silent = True
+    w.wait_for(lambda: w.status()["phase"] == "waiting for pservers")
+    w.trainer_pause_s = 0
+    slow.is_silent = False
+    w._spawn(lambda: w._beat(slow))
+    assert w.result() is True
+    assert events(tmp_path / "run", "rollback") == []
+    assert [o["op"] for o in slow.orders].count("load") == 1
+    assert events(tmp_path / "run", "end")[-1]["samples"] == LINES
+
+
+def test_a_standby_takes_over_and_a_new_one_follows(tmp_path: Path, world: Any) -> None:
+    w = world(make_job(tmp_path, cluster={"pservers": 1, "standby": True}))
+    w.trainer_pause_s = 0.15
+    w.start()
+    primary = w.add_pserver(0)
+    standby = w.add_pserver(0, role="standby")
+    w.add_trainer("a")
+    w.add_trainer("b")
+    w.wait_for(lambda: w.status()["step"] > 3 and {"op": "follow", "primary": primary.address} in standby.orders)
+    w.wait_for(lambda: [r["state"] for r in w.status()["roles"] if r["name"] == "standby-0"] == ["ready"])
+    w.kill(primary)
+    w.trainer_pause_s = 0.05
+    again = w.add_pserver(0)  # started again by its engine under its name, before anybody noticed
+    assert w.result() is True
+    run = tmp_path / "run"
+    assert [o for o in standby.orders if o["op"] == "promote"] == [{"op": "promote"}]
+    assert {"op": "follow", "primary": standby.address} in again.orders
+    assert events(run, "rollback") == [] and [e["name"] for e in events(run, "promote")] == ["standby-0"]
+    assert events(run, "end")[-1]["samples"] == LINES
+
+
+def test_a_disk_that_is_full_stops_no_training(tmp_path: Path, world: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("elasticctr.ps.saving._AGAIN_S", 0.2)
+    w = world(make_job(tmp_path, train={"checkpoint_every": 5}))
+    w.trainer_pause_s = 0.15
+    w.start()
+    _, second = w.add_pserver(0), w.add_pserver(1)
+    w.add_trainer("a")
+    w.add_trainer("b")
+    run = tmp_path / "run"
+    w.wait_for(lambda: list_checkpoints(run / "checkpoints"))
+    kept = list_checkpoints(run / "checkpoints")
+    second.fail_save = "main.1.table: the disk is full"
+    step = w.status()["step"]
+    w.wait_for(lambda: events(run, "checkpoint_failed") and w.status()["step"] > step + 3)
+    w.trainer_pause_s = 0
+    assert list_checkpoints(run / "checkpoints") == kept
+    assert not list((run / "checkpoints").glob(".writing-*"))
+    assert "the disk is full" in w.status()["checkpoint"]["failed"]
+    second.fail_save = None
+    assert w.result() is True
+    assert open_checkpoint(run).trainer["samples"] == LINES
+
+
+def test_stopping_writes_a_checkpoint_and_resuming_goes_on_from_it(tmp_path: Path, world: Any) -> None:
+    job = make_job(tmp_path)
+    w = world(job)
+    w.trainer_pause_s = 0.03
+    w.start()
+    for shard in range(2):
+        w.add_pserver(shard)
+    w.add_trainer("a")
+    w.add_trainer("b")
+    w.wait_for(lambda: w.status()["step"] > 6)
+    w.stop()
+    assert w.result() is False
+    run = tmp_path / "run"
+    assert events(run, "end")[-1]["reason"] == "interrupted"
+    saved = open_checkpoint(run).trainer
+    assert 0 < saved["samples"] < LINES and saved["data"] == {"ledger": "ledger.json"}
+    with pytest.raises(AlreadyExists, match="--resume"):
+        world(job).start()
+    # With another number of pservers.
+    more = make_job(tmp_path, cluster={"pservers": 3})
+    w = world(more)
+    w.start(resume=True)
+    for shard in range(3):
+        w.add_pserver(shard)
+    w.add_trainer("a")
+    w.add_trainer("b")
+    assert w.result() is True
+    end = events(run, "end")[-1]
+    assert (end["reason"], end["samples"]) == ("finished", LINES)
+    done = done_chunks(run)
+    assert len(done) == len(set(done))
+
+
+def test_steps_end_a_run_and_the_journal_says_why(tmp_path: Path, world: Any) -> None:
+    w = world(make_job(tmp_path, train={"steps": 12, "epochs": 5}))
+    w.start()
+    for shard in range(2):
+        w.add_pserver(shard)
+    w.add_trainer("a")
+    w.add_trainer("b")
+    assert w.result() is True
+    end = events(tmp_path / "run", "end")[-1]
+    assert end["reason"] == "finished" and 12 <= end["step"] < 30
+
+
+def test_the_best_state_is_loaded_for_the_test(tmp_path: Path, world: Any) -> None:
+    data = {name: {"path": str(tmp_path / "valid"), "prefetch": 0} for name in ("valid", "test")}
+    # The fakes' scores never change: the first epoch is the best, and patience runs out after the second.
+    job = make_job(tmp_path, train={"epochs": 9, "early_stopping": {"patience": 1}}, data=data)
+    w = world(job)
+    w.start()
+    for shard in range(2):
+        w.add_pserver(shard)
+    w.add_trainer("a")
+    w.add_trainer("b")
+    assert w.result() is True
+    run = tmp_path / "run"
+    assert events(run, "end")[-1]["reason"] == "early stopping"
+    assert json.loads((run / "metrics.json").read_text())["test"]["samples"] == 500
+    best = json.loads((run / "checkpoints" / "best.json").read_text())["checkpoint"]
+    loads = [Path(o["directory"]).name for o in w.servers[0].orders if o["op"] == "load" and o["directory"]]
+    assert loads == [best] and open_checkpoint(run / "checkpoints" / best).trainer["epoch"] == 1
+
+
+def test_too_many_bad_lines_end_the_run(tmp_path: Path, world: Any) -> None:
+    job = make_job(tmp_path)
+    (tmp_path / "logs" / "part-1").write_text("rubbish\n" * 4000)
+    w = world(job)
+    w.start()
+    for shard in range(2):
+        w.add_pserver(shard)
+    w.add_trainer("a")
+    w.add_trainer("b")
+    with pytest.raises(DataError, match=r"lines are bad, more than max_bad_fraction.*part-1"):
+        w.result()
+
+
+def test_those_of_another_job_or_build_and_one_pserver_too_many_are_refused(tmp_path: Path, world: Any) -> None:
+    job = make_job(tmp_path)
+    w = world(job)
+    w.start()
+    for shard in range(2):
+        w.add_pserver(shard)
+    with pytest.raises(FailedPrecondition, match=r"no place for this pserver: the job has 2 pservers"):
+        w.join("pserver", "third", address="127.0.0.1:1")
+    with pytest.raises(FailedPrecondition, match=r"is of build 0\.0, the coordinator of"):
+        w.client().join("trainer", "old", build="0.0", identity="", host="", pid=1)
+    other = world(make_job(tmp_path, train={"batch_size": 7}))
+    with pytest.raises(FailedPrecondition, match=r"another job; .*batch_size: 100 and 7"):
+        other.join("trainer", "other")
+    with pytest.raises(AlreadyExists, match="a coordinator is at work on this run already"):
+        world(job).start()
+    w.stop()
+    assert w.result() is False
