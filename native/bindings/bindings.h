@@ -19,6 +19,7 @@ void BindCubeFiles(nanobind::module_& m);
 void BindCube(nanobind::module_& m);
 void BindCubeClient(nanobind::module_& m);
 void BindCubeServer(nanobind::module_& m);
+void BindPsServer(nanobind::module_& m);
 void BindServeEngine(nanobind::module_& m);
 void BindServeRequestLog(nanobind::module_& m);
 void BindServeServer(nanobind::module_& m);

@@ -47,6 +47,7 @@ NB_MODULE(_native, m) {
   elasticctr::BindCube(m);
   elasticctr::BindCubeClient(m);
   elasticctr::BindCubeServer(m);
+  elasticctr::BindPsServer(m);
   elasticctr::BindServeEngine(m);
   elasticctr::BindServeRequestLog(m);
   elasticctr::BindServeServer(m);

@@ -27,24 +27,33 @@ class DensePart {
 
   size_t size() const { return values_.size(); }
   bool has_values() const { return version_ != 0; }
-  uint64_t version() const { return version_; }  // moves with every change
+  // Moves with every change, and to numbers never used before with every life of the process. 0: no values yet.
+  uint64_t version() const { return version_; }
   std::span<const float> values() const { return values_; }
   uint64_t steps() const { return steps_; }
 
   void Set(std::span<const float> values);
   void Step(std::span<const float> gradient, float rate_scale);
   void Add(std::span<const float> delta);
+  // The same for some of the floats, from `first` on, within the step that CountStep or Step counted last.
+  void CountStep() { ++steps_; }
+  void StepRange(size_t first, std::span<const float> gradient, float rate_scale);
+  void AddRange(size_t first, std::span<const float> delta);
 
   // Optimizer state: `state_floats()` per value, one array after the other, as dense.bin holds them
   // (docs/formats/checkpoint.md): Adam: first moments, second moments; Adagrad: sums.
   size_t state_arrays() const;
   std::span<const float> state(size_t array) const;
   void Restore(std::span<const float> values, const std::vector<std::vector<float>>& state, uint64_t steps);
+  void Reset();  // no values, step 0
 
  private:
+  void Touch();
+
   DenseOptimizerSettings settings_;
   std::vector<float> values_;
   std::vector<std::vector<float>> state_;
+  std::vector<float> clipped_;  // scratch
   uint64_t steps_ = 0;
   uint64_t version_ = 0;
 };

@@ -62,6 +62,29 @@ ELASTICCTR_CLONES void DecodeBytes(const uint8_t* bytes, size_t count, size_t di
   }
 }
 
+constexpr float kLargest = 1e18f;
+
+ELASTICCTR_CLONES bool AreFloatsFinite(const uint8_t* bytes, size_t count) {
+  const uint32_t largest = std::bit_cast<uint32_t>(kLargest);
+  uint32_t bad = 0;
+  for (size_t i = 0; i < count; ++i) {
+    uint32_t bits;
+    std::memcpy(&bits, bytes + 4 * i, sizeof bits);
+    bad |= static_cast<uint32_t>((bits & 0x7FFFFFFFu) > largest);
+  }
+  return bad == 0;
+}
+
+ELASTICCTR_CLONES bool AreHalvesFinite(const uint8_t* bytes, size_t count) {
+  uint32_t bad = 0;
+  for (size_t i = 0; i < count; ++i) {
+    uint16_t bits;
+    std::memcpy(&bits, bytes + 2 * i, sizeof bits);
+    bad |= static_cast<uint32_t>((bits & 0x7C00u) == 0x7C00u);
+  }
+  return bad == 0;
+}
+
 }  // namespace
 
 size_t EncodedBytes(Encoding encoding, size_t dim) {
@@ -89,6 +112,18 @@ void DecodeRows(Encoding encoding, const uint8_t* bytes, size_t count, size_t di
     case Encoding::kInt8: return DecodeBytes(bytes, count, dim, out);
     case Encoding::kFp32: std::memcpy(out, bytes, count * dim * sizeof(float)); return;
   }
+}
+
+bool AreFinite(Encoding encoding, const uint8_t* bytes, size_t count, size_t dim) {
+  if (encoding == Encoding::kFp32) return AreFloatsFinite(bytes, count * dim);
+  if (encoding == Encoding::kFp16) return AreHalvesFinite(bytes, count * dim);
+  const size_t stride = EncodedBytes(encoding, dim);
+  for (size_t i = 0; i < count; ++i) {
+    float scale;
+    std::memcpy(&scale, bytes + i * stride, sizeof scale);
+    if (!(scale <= kLargest / 128.0f && scale >= -kLargest / 128.0f)) return false;
+  }
+  return true;
 }
 
 }  // namespace elasticctr::ps

@@ -161,6 +161,7 @@ void WritePull(const PullRequest& pull, std::span<const TableShape> shapes, uint
 PushRequest ReadPush(std::span<const uint8_t> body, std::span<const TableShape> shapes) {
   Taker taker(body);
   PushRequest push;
+  push.body = body;
   push.trainer = taker.U64();
   push.chunk = taker.U64();
   push.from = taker.U32();

@@ -51,6 +51,8 @@ size_t EncodedBytes(Encoding encoding, size_t dim);
 // with one scale per row. NaN and infinity survive every encoding as NaN, so that a receiver can refuse them.
 void EncodeRows(Encoding encoding, const float* rows, size_t count, size_t dim, uint8_t* out);
 void DecodeRows(Encoding encoding, const uint8_t* bytes, size_t count, size_t dim, float* out);
+// No NaN and no infinity among them, and nothing above 1e18, whose square would be infinite in an optimizer's state.
+bool AreFinite(Encoding encoding, const uint8_t* bytes, size_t count, size_t dim);
 // How the dense part stands in a push: one row of all its floats in this encoding.
 Encoding DenseEncoding(Encoding encoding);
 
@@ -105,6 +107,7 @@ struct PushRequest {
   std::vector<PushTable> tables;  // by ascending number
   uint32_t dense_floats = 0;
   const uint8_t* dense = nullptr;  // f32, or fp16 unless the encoding is kFp32
+  std::span<const uint8_t> body;   // what it was read from
 };
 
 enum class PushOutcome : uint8_t { kApplied = 0, kBefore = 1, kNotFinite = 2 };

@@ -1,21 +1,24 @@
 // One pserver's state and all it does, without sockets: tables, a part of the dense vector, a cursor per chunk, the
-// group. A deterministic state machine: the same changes (Insert, Push, SetGroup, Control's lifecycle) in the same
-// order make the same state, which is what a standby is.
+// group. A deterministic state machine: the same changes in the same order make the same state, bit for bit, which is
+// what a standby is.
 //
 // Threads: every function may be called from any thread. Pulls of existing rows run side by side; changes are ordered
 // by one lock, and what `Observer` sees is that order.
 #pragma once
 
 #include <cstdint>
+#include <exception>
 #include <functional>
 #include <memory>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "ps/cursor_error.h"
 #include "ps/dense.h"
 #include "ps/frames.h"
 #include "table/settings.h"
+#include "table/table.h"
 
 namespace elasticctr::ps {
 
@@ -30,8 +33,25 @@ struct ShardSettings {
 };
 
 struct ShardStats {
-  uint64_t rows = 0, row_bytes = 0, pulls = 0, pushes = 0, pulled_rows = 0, pushed_rows = 0;
-  uint64_t applied_before = 0, not_finite = 0, refused = 0, steps = 0, dense_version = 0, waiting = 0, group = 0;
+  uint64_t rows = 0, row_bytes = 0, table_bytes = 0, pending = 0;
+  uint64_t pulls = 0, pushes = 0, pulled_rows = 0, pushed_rows = 0, inserted = 0;
+  uint64_t applied_before = 0, not_finite = 0, refused = 0, late = 0;
+  uint64_t steps = 0, dense_version = 0, waiting = 0, group = 0, chunks = 0;
+  bool has_dense = false;
+};
+
+// A change as it is told to a standby: the body of that opcode. kPush: a push as it arrived; kGroup; kSetDense;
+// kInsert: rows made or counted in a pull; kControl: JSON of what has no frame of its own.
+struct Change {
+  Opcode opcode;
+  std::span<const uint8_t> body;
+};
+
+// Called under the shard's lock with every change, in order. Returns its place in that order.
+class Observer {
+ public:
+  virtual ~Observer() = default;
+  virtual uint64_t OnChange(const Change& change) = 0;
 };
 
 // How a push ended: written into the answer.
@@ -39,7 +59,15 @@ struct PushResult {
   PushOutcome outcome = PushOutcome::kApplied;
   uint64_t step = 0;
   uint64_t dense_version = 0;
+  uint64_t place = 0;  // of the last change it is part of; 0: it changed nothing, or nobody observes
 };
+
+struct PullResult {
+  size_t bytes = 0;
+  uint64_t place = 0;
+};
+
+using PushDone = std::function<void(const PushResult*, const std::exception*)>;
 
 class Shard {
  public:
@@ -50,28 +78,50 @@ class Shard {
   std::span<const TableShape> shapes() const;
   const Share& share() const;
 
-  // Appends the answer's body to `out`. Throws kFailedPrecondition (wrong shard), kUnavailable (not loaded yet).
-  void Pull(const PullRequest& request, std::string* out);
+  // At most this many bytes answer the pull.
+  size_t PullAnswerBytes(const PullRequest& request) const;
+  // Writes the answer's body. Throws kFailedPrecondition (a feasign of another shard).
+  PullResult Pull(const PullRequest& request, uint8_t* out);
+
   // Applies the push or lets it wait for its group; `done` is called exactly once, here or later on the thread that
   // completes the group, with the result or the error. The body must stay until then (the caller keeps it in `done`).
   // Throws what is wrong with the request itself, CursorError above all, without calling `done`.
-  void Push(const PushRequest& request, std::function<void(const PushResult*, const std::exception*)> done);
+  void Push(const PushRequest& request, PushDone done);
+  // Whether it would be kept after Push has returned.
+  static bool Waits(const PushRequest& request) { return request.group != GroupMode::kNone; }
+
   std::vector<uint32_t> Cursors(std::span<const uint64_t> chunks) const;
-  // Chunks below this number are over for good: their cursors are dropped.
+  // Chunks below this number are over for good: their cursors are dropped, and pushes of them count as applied before.
   void ForgetChunks(uint64_t below);
-  void SetGroup(uint64_t incarnation, std::vector<uint64_t> members);
-  // False: there are values already.
+  void SetGroup(std::vector<uint64_t> members);
+  // Floats [first, first + values) of the job's vector, which must be all of this part. False: there are values
+  // already.
   bool SetDense(uint64_t first, std::span<const float> values);
-  uint64_t CopyDense(std::vector<float>* out) const;  // its version
+  // The dense part's version; with `out`, its values too.
+  uint64_t CopyDense(float* out) const;
+  uint64_t step() const;
 
   void Decay(float rate);
-  uint64_t Evict(const struct EvictRule& rule);
+  uint64_t Evict(const EvictRule& rule);
 
-  // Writes `<table>.<shard>.table`, `dense.<shard>.bin` and `pserver.<shard>.json` (cursors, step, CRCs) into an
+  // Writes `<table>.<shard>.table`, `dense.<shard>.bin` and `pserver.<shard>.json` (docs/formats/checkpoint.md) into an
   // existing directory, all of one moment. Returns what the JSON file holds.
   std::string Save(const std::string& directory) const;
   // Takes from all parts of a saved job, of any number of pservers, what this shard owns. Replaces everything.
   void Load(const std::string& directory);
+  // As new.
+  void Reset();
+
+  // At most one; null: none.
+  void SetObserver(Observer* observer);
+  // A standby: does what its primary did. Pushes that wait there wait here, for as long.
+  void Replay(Opcode opcode, std::span<const uint8_t> body);
+  // For a standby that begins: as Save, but of pushes that wait, too, which Save leaves out. `at_moment` is called
+  // under the lock.
+  void SaveForStandby(const std::string& directory, const std::function<void()>& at_moment) const;
+  void LoadFromPrimary(const std::string& directory);
+  // The primary is gone: what waits for a group now waits for at most the group's time.
+  void BecomePrimary();
 
   ShardStats GetStats() const;
 

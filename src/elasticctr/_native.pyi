@@ -950,6 +950,87 @@ class CubeServer:
     def status(self) -> str:
         """What GET /v1/status answers."""
 
+class TableSettings:
+    """What a table of a pserver is made with."""
+
+    def __init__(
+        self,
+        name: str,
+        seed: int,
+        counters: bool,
+        segments: Sequence[SegmentSettings],
+        admission_count: int = 1,
+        admission_probability: float = 1.0,
+    ) -> None: ...
+
+class DenseOptimizerKind(enum.Enum):
+    sgd = 0
+
+    adam = 1
+
+    adamw = 2
+
+    adagrad = 3
+
+class DenseOptimizerSettings:
+    def __init__(
+        self,
+        kind: DenseOptimizerKind,
+        learning_rate: float,
+        weight_decay: float = 0.0,
+        clip_norm: float = 0.0,
+        beta1: float = 0.8999999761581421,
+        beta2: float = 0.9990000128746033,
+        epsilon: float = 9.99999993922529e-09,
+    ) -> None: ...
+
+class PServer:
+    """
+    A parameter server in this process: tables and a part of the dense vector.
+    """
+
+    def __init__(
+        self,
+        shard: int,
+        shards: int,
+        tables: Sequence[TableSettings],
+        dense_floats: int,
+        dense_on_first: bool,
+        dense_optimizer: DenseOptimizerSettings,
+        host: str,
+        port: int,
+        unix_path: str,
+        token: str,
+        job: int,
+        identity: str,
+        digest: str,
+        build: str,
+        strategy: str,
+        is_standby: bool,
+        threads: int,
+        group_timeout_ms: int,
+        max_buffered_bytes: int,
+        request_timeout_s: int,
+    ) -> None: ...
+    def start(self) -> None: ...
+    def stop(self, drain_s: float) -> None: ...
+    def load(self, directory: str) -> None:
+        """
+        Replaces everything by a checkpoint's part, or, given an empty text, by nothing; then it is ready.
+        """
+
+    def set_ready(self) -> None: ...
+    @property
+    def port(self) -> int: ...
+    @property
+    def is_ready(self) -> bool: ...
+    @property
+    def is_primary(self) -> bool: ...
+    @property
+    def is_stop_asked(self) -> bool: ...
+    def stats(self) -> str:
+        """JSON."""
+
 class ServeSlot:
     def __init__(
         self,

@@ -11,6 +11,7 @@ from elasticctr.cli.coordinator import coordinator
 from elasticctr.cli.demo import demo
 from elasticctr.cli.doctor import doctor
 from elasticctr.cli.output import CommandGroup
+from elasticctr.cli.pserver import pserver
 from elasticctr.cli.serve import serve
 from elasticctr.cli.trainer import trainer
 
@@ -46,6 +47,7 @@ app.command("eval")(train.evaluate)
 app.command()(train.predict)
 app.command()(train.report)
 app.command()(coordinator)
+app.command()(pserver)
 app.command()(publish.publish)
 app.command()(publish.versions)
 app.command()(publish.verify)

@@ -87,12 +87,7 @@ class Table:
             name=settings.name,
             seed=settings.seed,
             counters=settings.counters,
-            segments=[
-                _native.SegmentSettings(
-                    segment.name, segment.dim, _to_optimizer(segment.optimizer), _to_initializer(segment.initializer)
-                )
-                for segment in settings.segments
-            ],
+            segments=_to_segments(settings),
             admission_count=settings.admission.count,
             admission_probability=settings.admission.probability,
         )
@@ -259,6 +254,27 @@ def make_layout(settings: TableSettings, slots: Sequence[SlotTarget]) -> Layout:
         ],
         [segment.dim for segment in settings.segments],
     )
+
+
+def to_native(settings: TableSettings) -> _native.TableSettings:
+    """For native code that makes tables itself: a pserver."""
+    return _native.TableSettings(
+        name=settings.name,
+        seed=settings.seed,
+        counters=settings.counters,
+        segments=_to_segments(settings),
+        admission_count=settings.admission.count,
+        admission_probability=settings.admission.probability,
+    )
+
+
+def _to_segments(settings: TableSettings) -> list[_native.SegmentSettings]:
+    return [
+        _native.SegmentSettings(
+            segment.name, segment.dim, _to_optimizer(segment.optimizer), _to_initializer(segment.initializer)
+        )
+        for segment in settings.segments
+    ]
 
 
 def _to_optimizer(settings: OptimizerSettings) -> _native.OptimizerSettings:

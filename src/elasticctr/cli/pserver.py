@@ -1,0 +1,102 @@
+"""`elasticctr pserver`."""
+
+from __future__ import annotations
+
+import os
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from elasticctr.cli.output import JsonOption, print_json
+from elasticctr.cluster.environment import read_environment
+from elasticctr.control.web import read_token
+from elasticctr.errors import ConfigError
+from elasticctr.ps.pserver import Listening, PServerOptions, run
+from elasticctr.train.job import load_job
+
+
+def pserver(
+    job: Annotated[Path, typer.Option(help="The job file, the same for every role.")],
+    coordinator: Annotated[
+        str | None,
+        typer.Option(help="URL of the coordinator, or the run directory in which it says it. Without: by itself."),
+    ] = None,
+    name: Annotated[str | None, typer.Option(help="Name among the roles; the same after a restart.")] = None,
+    shard: Annotated[
+        int | None, typer.Option(help="Which of the pservers this is, from 0; else the coordinator says.", min=0)
+    ] = None,
+    shards: Annotated[
+        int | None, typer.Option(help="How many pservers there are; default: cluster.pservers.", min=1, max=4096)
+    ] = None,
+    standby: Annotated[bool, typer.Option("--standby", help="A copy of the shard that can take over.")] = False,
+    host: Annotated[str | None, typer.Option(help="Address to listen on; 0.0.0.0: all.")] = None,
+    port: Annotated[int, typer.Option(help="Port to listen on; 0: any free one.", min=0, max=65535)] = 0,
+    unix: Annotated[Path | None, typer.Option(help="Listen on this Unix socket too.")] = None,
+    token_file: Annotated[
+        Path | None, typer.Option(help="File with the secret of the job.", envvar="ELASTICCTR_TOKEN_FILE")
+    ] = None,
+    load: Annotated[
+        Path | None, typer.Option(help="Checkpoint to begin with; with a coordinator, that one says.")
+    ] = None,
+    threads: Annotated[int, typer.Option(help="Event loops: requests answered side by side.", min=1, max=256)] = 2,
+    step_threads: Annotated[
+        int, typer.Option(help="Threads one push is spread over; more than 1 pays for large batches.", min=1, max=256)
+    ] = 1,
+    max_buffered: Annotated[
+        int, typer.Option(help="MiB of half requests and unread answers; above, answers are 'overloaded'.", min=1)
+    ] = 2048,
+    json: JsonOption = False,
+) -> None:
+    """Hold a part of a job's tables and dense parameters for trainers.
+
+    Prints one line when it can be asked, then serves until SIGTERM or until the coordinator ends the job. What is not
+    given is taken from the variables of older systems: PADDLE_PSERVERS_IP_PORT_LIST, POD_IP, PADDLE_PORT and others.
+
+    Example: `elasticctr pserver --job job.yaml --coordinator http://10.0.0.1:9000 --shard 0 --host 0.0.0.0`
+    """
+    settings = load_job(job)
+    assigned = read_environment(os.environ)
+    if assigned is not None and assigned.role == "pserver":
+        assigned_host, assigned_port = assigned.endpoint
+        shard = assigned.index if shard is None else shard
+        shards = shards or len(assigned.pservers)
+        host, port = host or assigned_host, port or assigned_port
+        coordinator, name = coordinator or assigned.coordinator or None, name or assigned.name
+    if standby and coordinator is None:
+        raise ConfigError("a standby follows what the coordinator tells it to; give --coordinator")
+    if load is not None and coordinator is not None:
+        raise ConfigError("--load is for a pserver by itself; the coordinator says what to load")
+    host = host or (settings.cluster.host if settings.cluster is not None else "127.0.0.1")
+    token = read_token(token_file) or ""
+    if not token and host not in ("127.0.0.1", "::1", "localhost"):
+        typer.echo(f"pserver: no --token-file: whoever reaches {host} may read and change everything", err=True)
+    options = PServerOptions(
+        job=settings,
+        shard=shard,
+        shards=shards,
+        host=host,
+        port=port,
+        unix=unix,
+        name=name,
+        coordinator=coordinator,
+        is_standby=standby,
+        token=token,
+        threads=threads,
+        step_threads=step_threads,
+        load=load,
+        max_buffered_mib=max_buffered,
+    )
+
+    def announce(listening: Listening) -> None:
+        if json:
+            print_json(asdict(listening))
+        else:
+            state = "ready" if listening.is_ready else "waits for the coordinator"
+            place = f"{listening.role} of shard {listening.shard} of {listening.shards}"
+            typer.echo(f"{listening.name} {listening.pid} on {listening.address}, {place}: {state}")
+        sys.stdout.flush()
+
+    run(options, announce)
