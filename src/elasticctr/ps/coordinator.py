@@ -276,8 +276,9 @@ class Coordinator:
             what, detail = str(body.get("what")), body.get("detail")
             self.reports[what] = self.reports.get(what, 0) + 1
             self.note("report", {"name": member.name, "what": what, "detail": detail})
-            if what == "pserver_unreachable" and isinstance(detail, str | int) and str(detail).isdigit():
-                self.suspects.add(int(detail))
+            if what == "pserver_unreachable":
+                named = [m.shard for m in self.members.primaries() if m.address in str(detail)]
+                self.suspects |= {s for s in named or range(self.members.shards) if s is not None}
             if what == "data":  # no other trainer could read it either
                 self.failure = self.failure or DataError(str(detail))
             return {}

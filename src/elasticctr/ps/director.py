@@ -26,9 +26,10 @@ from elasticctr.errors import (
 from elasticctr.ps.claim import Claim
 from elasticctr.ps.coordinator import Coordinator, Evaluation
 from elasticctr.ps.course import Course
+from elasticctr.ps.dense_start import convert, has_parts
 from elasticctr.ps.fleet import Fleet
 from elasticctr.ps.job_checkpoint import find_good
-from elasticctr.ps.keeping import Keeping
+from elasticctr.ps.keeping import LEDGER_DIRECTORY, Keeping
 from elasticctr.ps.ledger import Ledger
 from elasticctr.ps.plan import Plan, digest_of
 from elasticctr.ps.saving import Saving
@@ -183,7 +184,11 @@ class Director:
                 self._keeping.go_back(at.course.step)
                 self._keeping.event("resume" if is_resuming else "rollback", values)
         self._saving.note_loaded(found.checkpoint.step if found else None, found.path if found else None)
-        return path
+        if found is None or has_parts(found.path):
+            return path
+        target = self._run.path.absolute() / LEDGER_DIRECTORY / "start"
+        convert(self._job, found.path, target)
+        return str(target)
 
     # The course
 

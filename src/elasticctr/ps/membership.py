@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from elasticctr.errors import ConfigError, DataError, FailedPrecondition
+from elasticctr.errors import ConfigError, DataError, FailedPrecondition, NotFound
 
 Role = Literal["pserver", "standby", "trainer"]
 Phase = Literal["joined", "ready", "lost", "left"]
@@ -103,7 +103,7 @@ class Membership:
     def get(self, member_id: object) -> Member:
         found = self._members.get(_number(member_id))
         if found is None:
-            raise FailedPrecondition(f"nobody with the id {member_id!r} is known here; join again")
+            raise NotFound(f"nobody with the id {member_id!r} is known here; join again")
         return found
 
     def primary(self, shard: int) -> Member | None:

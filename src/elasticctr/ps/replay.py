@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
-from elasticctr.errors import Corruption, DataError, FailedPrecondition
+from elasticctr.errors import Corruption, DataError, FailedPrecondition, NotFound
 from elasticctr.ps.coordinator import Coordinator
 from elasticctr.ps.identity import job_identity
 from elasticctr.ps.journal import Line
@@ -34,7 +34,7 @@ def replay(coordinator: Coordinator, lines: Sequence[Line], run: RunDirectory, p
                 take_up_state(coordinator, run, plan, str(line["state"]))
             elif number > kept:
                 _apply_work(coordinator, line, plan)
-    except (KeyError, TypeError, ValueError, AssertionError, DataError) as e:
+    except (KeyError, TypeError, ValueError, AssertionError, DataError, NotFound) as e:
         raise Corruption(
             f"{run.path}/ledger: the journal contradicts itself ({type(e).__name__}: {e}); "
             "remove the ledger directory to go on from the newest checkpoint"

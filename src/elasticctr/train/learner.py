@@ -26,6 +26,7 @@ from elasticctr.models.losses import Loss
 from elasticctr.models.model import Model
 from elasticctr.table import Lookup
 from elasticctr.train.checkpoint import Checkpoint
+from elasticctr.train.dense_parts import OPTIMIZERS, DenseVector, read_dense_parts
 from elasticctr.train.input_plan import InputPlan, make_input_spec
 from elasticctr.train.job import Job
 from elasticctr.train.metrics import Metrics
@@ -57,6 +58,7 @@ class Learner:
         self._parameters = list(self.model.parameters())
         self._tower = _make_tower_step(self.model, job)
         self._optimizer = make_optimizer(self._parameters, job.dense)
+        self._dense_settings = job.dense
         self._clip_norm = job.dense.clip_norm
         self._learning_rate = job.dense.learning_rate
         self._lr_scale = 1.0
@@ -183,6 +185,9 @@ class Learner:
         self.sparse.load(checkpoint)
 
     def load_dense(self, checkpoint: Checkpoint) -> None:
+        if not checkpoint.dense.exists():
+            self._load_dense_vector(read_dense_parts(checkpoint.path, self.dense_floats), checkpoint.path)
+            return
         try:
             dense = torch.load(checkpoint.dense, weights_only=True)
             load_dense(self.model, dense["model"], str(checkpoint.dense))
@@ -192,6 +197,41 @@ class Learner:
         except (RuntimeError, ValueError, KeyError, EOFError, pickle.UnpicklingError) as e:
             raise Corruption(f"{checkpoint.dense}: cannot be read back: {e}") from e
 
+    def _load_dense_vector(self, vector: DenseVector, path: Path) -> None:
+        if vector.optimizer != self._dense_settings.optimizer:
+            raise FailedPrecondition(
+                f"{path}: its dense parameters were trained with {vector.optimizer}, this job has "
+                f"{self._dense_settings.optimizer}; use the job it was trained with"
+            )
+        if not vector.has_values:
+            return  # saved before the first trainer came: as they were made here
+        self.set_flat_dense(torch.from_numpy(vector.values))
+        first = 0
+        for parameter in self._parameters:
+            last = first + parameter.numel()
+            state = {name: _slice(array, first, last, parameter) for name, array in vector.state.items()}
+            if state:
+                # A parameter that lies on two pservers has the steps of the one it begins on.
+                state["step"] = torch.tensor(float(vector.steps[first]) if last > first else 0.0)
+                self._optimizer.state[parameter] = state
+            first = last
+        self._set_lr_scale(1.0)
+
+    def dense_vector(self) -> DenseVector:
+        """The dense parameters and their optimizer's state, as pservers save them."""
+        names = dict(OPTIMIZERS)[self._dense_settings.optimizer]
+        states = [self._optimizer.state.get(parameter, {}) for parameter in self._parameters]
+        pairs = list(zip(self._parameters, states, strict=True))
+        arrays = {
+            name: np.concatenate([_flat(s.get(name), p) for p, s in pairs] or [np.zeros(0, np.float32)])
+            for name in names
+        }
+        steps = np.concatenate(
+            [np.full(p.numel(), int(s.get("step", 0)), np.int64) for p, s in pairs] or [np.zeros(0, np.int64)]
+        )
+        values = self.flat_dense().detach().numpy().copy()
+        return DenseVector(self._dense_settings.optimizer, values, arrays, steps, True)
+
     def check_identity(self, checkpoint: Checkpoint) -> None:
         found = checkpoint.trainer.get("identity", {})
         for what, own in self.identity.items():
@@ -200,6 +240,17 @@ class Learner:
                     f"{checkpoint.path}: was trained with {what} {found.get(what)!r}, this job has {own!r}; "
                     "use the job it was trained with, or start a new run in another directory"
                 )
+
+
+def _slice(array: NDArray[np.float32], first: int, last: int, parameter: Tensor) -> Tensor:
+    return torch.from_numpy(array[first:last].copy()).reshape(parameter.shape)
+
+
+def _flat(tensor: Tensor | None, parameter: Tensor) -> NDArray[np.float32]:
+    if tensor is None:  # not stepped yet
+        return np.zeros(parameter.numel(), np.float32)
+    flat: NDArray[np.float32] = tensor.detach().reshape(-1).numpy()
+    return flat
 
 
 def _make_tower_step(model: Model, job: Job) -> TowerStep | None:

@@ -263,6 +263,11 @@ class Trainer:
 
     def _restore(self, checkpoint: Checkpoint) -> None:
         state = checkpoint.trainer
+        if state["data"] is not None and "ledger" in state["data"]:
+            raise FailedPrecondition(
+                f"{checkpoint.path}: was written in the middle of epoch {state['epoch']} by a run with pservers, whose "
+                "position is in chunks; go on with `--on local --resume`, or name an earlier checkpoint's run"
+            )
         self._learner.load(checkpoint)
         self._schedule.restore(state["schedule"])
         if state["valid"] is not None:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import json
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -11,11 +14,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+import yaml
 from tests.unit.ps.fake_pserver import FakePserver
 
 from elasticctr.control.peer import Peer
 from elasticctr.data.chunks import Chunk, read_chunk
 from elasticctr.errors import ElasticCTRError
+from elasticctr.ps.addresses import find_coordinator
 from elasticctr.ps.coordinator_client import CoordinatorClient, pack_metrics
 from elasticctr.ps.coordinator_process import run_coordinator
 from elasticctr.ps.identity import build, job_identity
@@ -24,6 +29,13 @@ from elasticctr.train.job import Job
 from elasticctr.train.metrics import Metrics
 
 LINES = 3000
+
+
+def find_url(run_dir: str) -> str:
+    try:
+        return find_coordinator(run_dir)
+    except ElasticCTRError:
+        return ""
 
 
 def make_job(root: Path, **sections: Any) -> Job:
@@ -61,6 +73,7 @@ class World:
         self._thread: threading.Thread | None = None
         self._over = threading.Event()
         self._threads: list[threading.Thread] = []
+        self._processes: list[subprocess.Popen[bytes]] = []
         self.trainer_pause_s = 0.0
         self.applied: dict[int, list[dict[tuple[int, int], int]]] = {}
 
@@ -89,6 +102,22 @@ class World:
             raise self.error or AssertionError("the coordinator did not start")
         self.url = url[0]
         return url[0]
+
+    def start_process(self) -> subprocess.Popen[bytes]:
+        """The coordinator as a process of its own, which can be killed."""
+        job_file = Path(self.job.run_dir).parent / "job.yaml"
+        job_file.write_text(yaml.safe_dump(self.job.model_dump(mode="json", by_alias=True)))
+        Path(self.job.run_dir).mkdir(exist_ok=True)
+        shape = JobShape((), 0, {"schema": "s", "model": "lr", "options": {}}).dump()
+        kept = Path(self.job.run_dir) / f"shape-{job_identity(self.job).digest[:16]}.json"
+        kept.write_text(json.dumps(shape))  # no torch for it
+        before = find_url(self.job.run_dir)
+        command = [sys.executable, "-m", "elasticctr", "coordinator", "--job", str(job_file), "--port", "0"]
+        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+        self._processes.append(process)
+        self.wait_for(lambda: process.poll() is not None or find_url(self.job.run_dir) != before, 30)
+        self.url = find_url(self.job.run_dir)
+        return process
 
     def client(self) -> CoordinatorClient:
         return CoordinatorClient(self.job.run_dir)
@@ -223,6 +252,9 @@ class World:
         self._over.set()
         for thread in self._threads:
             thread.join(5)
+        for process in self._processes:
+            process.kill()
+            process.communicate()
         for fake in self.servers:
             fake.close()
 

@@ -1,0 +1,108 @@
+"""A coordinator that is killed, stopped or doubled, as a real process: the run goes on from the journal."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.unit.ps.conftest import LINES, make_job
+from tests.unit.ps.test_coordinator import done_chunks
+
+from elasticctr.errors import FailedPrecondition
+from elasticctr.ps.journal import Journal
+from elasticctr.train.checkpoint import list_checkpoints
+from elasticctr.train.events import read_events
+
+
+def start_roles(w: Any) -> None:
+    for shard in range(2):
+        w.add_pserver(shard)
+    w.add_trainer("a")
+    w.add_trainer("b")
+
+
+def test_killed_and_started_again_it_goes_on(tmp_path: Path, world: Any) -> None:
+    w = world(make_job(tmp_path, cluster={"lease_s": 10, "pserver_wait_s": 10}, train={"checkpoint_every": 10}))
+    w.trainer_pause_s = 0.1
+    first = w.start_process()
+    start_roles(w)
+    w.wait_for(lambda: w.status()["step"] > 5, 30)
+    for _ in range(2):
+        before = len(done_chunks(tmp_path / "run"))
+        first.kill()
+        first.wait()
+        first = w.start_process()
+        w.wait_for(lambda before=before: len(done_chunks(tmp_path / "run")) > before)
+    assert w.status()["incarnation"] == 3
+    w.trainer_pause_s = 0
+    assert first.wait(60) == 0
+    run = tmp_path / "run"
+    assert read_events(run / "events.jsonl", "rollback") == []
+    assert [o["op"] for o in w.servers[0].orders].count("load") == 1  # pservers noticed nothing
+    assert w.servers[0].incarnation == 3
+    done = done_chunks(run)
+    assert len(done) == len(set(done))
+    end = read_events(run / "events.jsonl", "end")
+    assert [(e["reason"], e["samples"]) for e in end] == [("finished", LINES)]
+    assert list_checkpoints(run / "checkpoints")
+
+
+def test_a_second_one_is_refused_while_the_first_works(tmp_path: Path, world: Any) -> None:
+    w = world(make_job(tmp_path))
+    w.trainer_pause_s = 0.1
+    first = w.start_process()
+    start_roles(w)
+    second = w.start_process()
+    _, said = second.communicate(timeout=30)
+    assert second.returncode == 13
+    assert f"a coordinator is at work on this run already (incarnation 1, process {first.pid}" in said.decode()
+    w.trainer_pause_s = 0
+    assert first.wait(60) == 0
+
+
+def test_a_stopped_one_is_taken_over_and_ends_when_it_wakes_up(tmp_path: Path, world: Any) -> None:
+    w = world(make_job(tmp_path, cluster={"lease_s": 30, "pserver_wait_s": 30}))
+    w.trainer_pause_s = 0.2
+    first = w.start_process()
+    start_roles(w)
+    w.wait_for(lambda: w.status()["step"] > 2, 30)
+    os.kill(first.pid, signal.SIGSTOP)
+    second = w.start_process()  # waits until the first is provably silent
+    assert w.status()["incarnation"] == 2
+    os.kill(first.pid, signal.SIGCONT)
+    _, said = first.communicate(timeout=30)
+    assert first.returncode == 15 and "has taken this run over" in said.decode()
+    w.trainer_pause_s = 0
+    assert second.wait(60) == 0
+    run = tmp_path / "run"
+    assert read_events(run / "events.jsonl", "end")[-1]["samples"] == LINES
+    done = done_chunks(run)
+    assert len(done) == len(set(done))
+
+
+def test_sigterm_writes_a_checkpoint(tmp_path: Path, world: Any) -> None:
+    w = world(make_job(tmp_path))
+    w.trainer_pause_s = 0.1
+    first = w.start_process()
+    start_roles(w)
+    w.wait_for(lambda: w.status()["step"] > 3, 30)
+    began = time.monotonic()
+    first.send_signal(signal.SIGTERM)
+    _, said = first.communicate(timeout=30)
+    assert first.returncode == 0 and "go on with --resume" in said.decode()
+    assert time.monotonic() - began < 20
+    assert list_checkpoints(tmp_path / "run" / "checkpoints")
+
+
+def test_the_journal_of_another_job_is_refused(tmp_path: Path, world: Any) -> None:
+    job = make_job(tmp_path)
+    (tmp_path / "run" / "ledger").mkdir(parents=True)
+    journal, _ = Journal.take_over(tmp_path / "run" / "ledger" / "journal.jsonl")
+    journal.append("begin", {"incarnation": 1, "identity": "other"})
+    journal.close()
+    with pytest.raises(FailedPrecondition, match="was begun with another job"):
+        world(job).start()
