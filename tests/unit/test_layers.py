@@ -20,3 +20,8 @@ def test_listing_versions_needs_no_torch(tmp_path: Path) -> None:
         "sys.exit(sum(name in sys.modules for name in ('torch', 's3fs')))"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_a_coordinator_starts_without_torch() -> None:
+    code = "import sys, elasticctr.ps.coordinator_process; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
