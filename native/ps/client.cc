@@ -46,10 +46,10 @@ void PushBook::Acknowledge(Ticket& ticket) {
   End(ticket);
 }
 
-void PushBook::Fail(Ticket& ticket, std::exception_ptr error) {
+void PushBook::Fail(Ticket& ticket, Failure failure) {
   std::lock_guard lock(mutex_);
-  if (ticket.generation == generation_ && !error_) {
-    error_ = std::move(error);
+  if (ticket.generation == generation_ && !failure_) {
+    failure_ = std::move(failure);
     changed_.notify_all();
   }
   End(ticket);
@@ -57,8 +57,9 @@ void PushBook::Fail(Ticket& ticket, std::exception_ptr error) {
 
 bool PushBook::Wait(size_t outstanding, uint32_t timeout_ms) {
   std::unique_lock lock(mutex_);
-  changed_.wait_for(lock, std::chrono::milliseconds(timeout_ms), [&] { return error_ || outstanding_ <= outstanding; });
-  if (error_) std::rethrow_exception(error_);
+  changed_.wait_for(lock, std::chrono::milliseconds(timeout_ms),
+                    [&] { return failure_ || outstanding_ <= outstanding; });
+  if (failure_) failure_->Throw();
   return outstanding_ <= outstanding;
 }
 
@@ -70,7 +71,7 @@ size_t PushBook::outstanding() const {
 uint64_t PushBook::Drop() {
   std::lock_guard lock(mutex_);
   outstanding_ = 0;
-  error_ = nullptr;
+  failure_.reset();
   changed_.notify_all();
   return generation_++;
 }

@@ -48,7 +48,7 @@ Link::Link(const ClientOptions& options, uint32_t shard, int epoll, LinkCounters
 Link::~Link() = default;
 
 void Link::Submit(std::shared_ptr<Request> request, uint64_t now) {
-  if (phase_ == Phase::kRefused && request->deadline_ns != 0) return request->OnError(refusal_);
+  if (phase_ == Phase::kRefused && request->deadline_ns != 0) return request->OnError(*refusal_);
   request->SetHeader(next_id_++, incarnation_, options_.job);
   if (queue_.empty()) heard_ns_ = now;
   queue_.push_back(std::move(request));
@@ -66,7 +66,7 @@ void Link::SetAddress(const std::string& address, uint64_t incarnation, uint64_t
   if (address == address_ && phase_ != Phase::kRefused) return;
   address_ = address;
   pause_ms_ = 0;
-  refusal_ = nullptr;
+  refusal_.reset();
   HangUp("it moved to " + address, now);
   resume_ns_ = now;
 }
@@ -125,13 +125,13 @@ void Link::Forget() {
 }
 
 // A pserver that will not have this client: asking again would not change its mind. Pushes stay until SetAddress.
-void Link::Refuse(std::exception_ptr error, const std::string& why) {
+void Link::Refuse(Code code, const std::string& why) {
   Forget();
   sent_ = offset_ = 0;
-  refusal_ = std::move(error);
+  refusal_ = Failure{code, Name() + ": " + why, {}, 0, 0};
   SetState(Phase::kRefused, why);
   std::erase_if(queue_, [this](const auto& request) {
-    if (!request->is_abandoned && request->deadline_ns != 0) request->OnError(refusal_);
+    if (!request->is_abandoned && request->deadline_ns != 0) request->OnError(*refusal_);
     return request->is_abandoned || request->deadline_ns != 0;
   });
 }
@@ -192,8 +192,8 @@ void Link::OnEvents(uint32_t events, uint64_t now) {
     if (error.code() == Code::kCorruption && !greeting_ && sent_ > 0 && queue_.front()->deadline_ns != 0) {
       const auto request = queue_.front();
       if (!request->is_abandoned) {
-        request->OnError(std::make_exception_ptr(
-            Error(Code::kCorruption, Name() + ": " + error.what() + "; is that address a pserver of this build?")));
+        request->OnError(
+            {Code::kCorruption, Name() + ": " + error.what() + "; is that address a pserver of this build?", {}, 0, 0});
       }
       request->is_abandoned = true;
     }
@@ -275,15 +275,14 @@ void Link::TakeAnswer(uint64_t now) {
 }
 
 void Link::TakeRefusal(uint64_t now) {
-  const std::string message = Name() + ": " + text_;
   if (IsPassing(header_)) return HangUp(text_, now);
   if (greeting_) {
-    return Refuse(std::make_exception_ptr(Error(static_cast<Code>(header_.status), message)), text_);
+    return Refuse(static_cast<Code>(header_.status), text_);
   }
   const std::shared_ptr<Request> request = queue_.front();
   queue_.pop_front();
   --sent_;
-  if (!request->is_abandoned) request->OnError(request->ToError(header_, message));
+  if (!request->is_abandoned) request->OnError(request->ToFailure(header_, Name() + ": " + text_));
 }
 
 void Link::TakeGreeting(uint64_t now) {
@@ -295,7 +294,7 @@ void Link::TakeGreeting(uint64_t now) {
       CheckAttached(greeting->answer());
     } catch (const Error& error) {
       if (error.code() != Code::kFailedPrecondition) throw Error(Code::kCorruption, error.what());
-      return Refuse(std::current_exception(), error.what());
+      return Refuse(error.code(), error.what());
     }
   }
   if (was_ready_) counters_->reconnects.fetch_add(1, std::memory_order_relaxed);
@@ -323,14 +322,14 @@ void Link::CheckAttached(const std::string& text) const {
   }
   reader.End();
   if (shard != shard_ || shards != options_.addresses.size()) {
-    throw Error(Code::kFailedPrecondition, Name() + ": it is pserver " + std::to_string(shard) + " of " +
-                                               std::to_string(shards) + ", not " + std::to_string(shard_) + " of " +
+    throw Error(Code::kFailedPrecondition, "it is pserver " + std::to_string(shard) + " of " + std::to_string(shards) +
+                                               ", not " + std::to_string(shard_) + " of " +
                                                std::to_string(options_.addresses.size()) +
                                                "; ask the coordinator for the list of pservers");
   }
   if (dense_floats != options_.dense_floats) {
     throw Error(Code::kFailedPrecondition,
-                Name() + ": its job has " + std::to_string(dense_floats) + " dense parameters, this one has " +
+                "its job has " + std::to_string(dense_floats) + " dense parameters, this one has " +
                     std::to_string(options_.dense_floats) + "; start every role from the same job file");
   }
 }
@@ -353,14 +352,20 @@ void Link::Expire(uint64_t now) {
   }
 }
 
-std::exception_ptr Link::Unreached() const {
+Failure Link::Unreached() const {
   if (phase_ == Phase::kReady) {
-    return std::make_exception_ptr(Error(
-        Code::kDeadlineExceeded, Name() + " did not answer in time; it is overloaded or stopped: look at its log"));
+    return {Code::kDeadlineExceeded,
+            Name() + " did not answer in time; it is overloaded or stopped: look at its log",
+            {},
+            0,
+            0};
   }
-  return std::make_exception_ptr(
-      Error(Code::kUnavailable, Name() + " could not be asked in time: " + trouble_ +
-                                    "; the coordinator replaces a lost pserver, `elasticctr status` shows them"));
+  return {Code::kUnavailable,
+          Name() + " could not be asked in time: " + trouble_ +
+              "; the coordinator replaces a lost pserver, `elasticctr status` shows them",
+          {},
+          0,
+          0};
 }
 
 // When a pserver that was sent requests and does not say a word is given up. One with a deadline waits for that.
@@ -392,7 +397,7 @@ void Link::Close() {
   Forget();
   for (const auto& request : queue_) {
     if (!request->is_abandoned) {
-      request->OnError(std::make_exception_ptr(Error(Code::kUnavailable, Name() + ": the client was closed")));
+      request->OnError({Code::kUnavailable, Name() + ": the client was closed", {}, 0, 0});
     }
   }
   queue_.clear();

@@ -47,7 +47,7 @@ class Link {
 
   void Connect(uint64_t now);
   void HangUp(const std::string& why, uint64_t now);
-  void Refuse(std::exception_ptr error, const std::string& why);
+  void Refuse(Code code, const std::string& why);
   void Greet(Opcode opcode, const std::string& body);
   void Transmit();
   void Receive(bool is_ending, uint64_t now);
@@ -59,7 +59,7 @@ class Link {
   void Expire(uint64_t now);
   uint64_t StuckAt() const;
   void Forget();
-  std::exception_ptr Unreached() const;
+  Failure Unreached() const;
   std::string Name() const;
   void SetState(Phase phase, const std::string& trouble);
 
@@ -79,7 +79,7 @@ class Link {
   uint64_t next_id_ = 1;
   bool was_ready_ = false;
   std::string trouble_;
-  std::exception_ptr refusal_;  // kRefused
+  std::optional<Failure> refusal_;  // kRefused
 
   std::deque<std::shared_ptr<Request>> queue_;  // the first is the oldest without an answer
   size_t sent_ = 0;                             // of these, whole

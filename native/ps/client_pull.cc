@@ -77,7 +77,7 @@ class PullPart : public Request {
     fetched_->gate.Arrive();
   }
 
-  void OnError(std::exception_ptr error) override { fetched_->gate.Fail(std::move(error)); }
+  void OnError(Failure failure) override { fetched_->gate.Fail(std::move(failure)); }
 
   // Whoever answers now counts versions of its own.
   void OnResend() override { EncodeFixed64(body() + 8, 0); }

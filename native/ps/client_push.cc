@@ -51,12 +51,11 @@ class PushPart : public Request {
     book_->Acknowledge(*ticket_);
   }
 
-  void OnError(std::exception_ptr error) override { book_->Fail(*ticket_, std::move(error)); }
+  void OnError(Failure failure) override { book_->Fail(*ticket_, std::move(failure)); }
 
-  std::exception_ptr ToError(const net::wire::Header& header, const std::string& message) const override {
-    if (header.detail != static_cast<uint16_t>(Detail::kCursor)) return Request::ToError(header, message);
-    const auto cursor = static_cast<uint32_t>(header.version);
-    return std::make_exception_ptr(CursorError(message, chunk_, shard_, cursor));
+  Failure ToFailure(const net::wire::Header& header, std::string message) const override {
+    if (header.detail != static_cast<uint16_t>(Detail::kCursor)) return Request::ToFailure(header, std::move(message));
+    return {Code::kFailedPrecondition, std::move(message), chunk_, shard_, static_cast<uint32_t>(header.version)};
   }
 
   uint64_t generation() const override { return ticket_->generation; }

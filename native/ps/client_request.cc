@@ -3,7 +3,7 @@
 #include <chrono>
 #include <cstring>
 
-#include "util/status.h"
+#include "ps/cursor_error.h"
 
 namespace elasticctr::ps {
 namespace {
@@ -11,6 +11,11 @@ namespace {
 constexpr uint32_t kMaxTextBytes = 16u << 20;
 
 }  // namespace
+
+void Failure::Throw() const {
+  if (chunk) throw CursorError(message, *chunk, shard, cursor);
+  throw Error(code, message);
+}
 
 Request::Request(Opcode opcode, size_t body_bytes) : opcode_(opcode), body_bytes_(body_bytes) {
   if (body_bytes > kMaxBodyBytes) {
@@ -32,24 +37,24 @@ void Request::SetHeader(uint64_t id, uint64_t incarnation, uint64_t job) {
   net::wire::EncodeHeader(frame_.data(), header);
 }
 
-std::exception_ptr Request::ToError(const net::wire::Header& header, const std::string& message) const {
-  return std::make_exception_ptr(Error(static_cast<Code>(header.status), message));
+Failure Request::ToFailure(const net::wire::Header& header, std::string message) const {
+  return {static_cast<Code>(header.status), std::move(message), {}, 0, 0};
 }
 
-void Gate::Arrive() { End(nullptr); }
+void Gate::Arrive() { End({}); }
 
-void Gate::Fail(std::exception_ptr error) { End(std::move(error)); }
+void Gate::Fail(Failure failure) { End(std::move(failure)); }
 
-void Gate::End(std::exception_ptr error) {
+void Gate::End(std::optional<Failure> failure) {
   std::lock_guard lock(mutex_);
-  if (error && !error_) error_ = std::move(error);
+  if (failure && !failure_) failure_ = std::move(failure);
   if (--left_ == 0) done_.notify_all();
 }
 
 bool Gate::Wait(uint32_t timeout_ms) {
   std::unique_lock lock(mutex_);
   if (!done_.wait_for(lock, std::chrono::milliseconds(timeout_ms), [this] { return left_ == 0; })) return false;
-  if (error_) std::rethrow_exception(error_);
+  if (failure_) failure_->Throw();
   return true;
 }
 
@@ -71,6 +76,6 @@ void TextRequest::Place(const net::wire::Header& header, std::vector<iovec>* pla
 
 void TextRequest::OnAnswer(const net::wire::Header&) { gate_->Arrive(); }
 
-void TextRequest::OnError(std::exception_ptr error) { gate_->Fail(std::move(error)); }
+void TextRequest::OnError(Failure failure) { gate_->Fail(std::move(failure)); }
 
 }  // namespace elasticctr::ps

@@ -5,9 +5,9 @@
 
 #include <condition_variable>
 #include <cstdint>
-#include <exception>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -15,8 +15,19 @@
 #include "net/wire.h"
 #include "ps/frames.h"
 #include "table/buffer.h"
+#include "util/status.h"
 
 namespace elasticctr::ps {
+
+// How a request failed; thrown anew by every thread that is told.
+struct Failure {
+  Code code;
+  std::string message;            // names the pserver
+  std::optional<uint64_t> chunk;  // of a push refused for its cursor
+  uint32_t shard = 0, cursor = 0;
+
+  [[noreturn]] void Throw() const;
+};
 
 class Request {
  public:
@@ -40,9 +51,9 @@ class Request {
   // The body is where Place said. Throws Corruption.
   virtual void OnAnswer(const net::wire::Header& header) = 0;
   // Told once, unless OnAnswer was: a refusal, or nobody to ask.
-  virtual void OnError(std::exception_ptr error) = 0;
-  // A refusal of this request: what to throw. `message` names the pserver.
-  virtual std::exception_ptr ToError(const net::wire::Header& header, const std::string& message) const;
+  virtual void OnError(Failure failure) = 0;
+  // A refusal of this request as a failure. `message` names the pserver.
+  virtual Failure ToFailure(const net::wire::Header& header, std::string message) const;
   // About to be sent to a pserver that was connected to anew.
   virtual void OnResend() {}
   // Of a push: dropped together with those of its generation and before.
@@ -62,19 +73,19 @@ class Gate {
  public:
   explicit Gate(size_t parts) : left_(parts) {}
   void Arrive();
-  void Fail(std::exception_ptr error);
+  void Fail(Failure failure);
   // Throws the first failure once all parts ended. False: they did not within the time.
   bool Wait(uint32_t timeout_ms);
   // As Wait, for as long as it takes. REQUIRES: every part has a deadline.
   void WaitAll();
 
  private:
-  void End(std::exception_ptr error);
+  void End(std::optional<Failure> failure);
 
   std::mutex mutex_;
   std::condition_variable done_;
   size_t left_;
-  std::exception_ptr error_;
+  std::optional<Failure> failure_;
 };
 
 // A request whose answer is text or a few numbers.
@@ -85,7 +96,7 @@ class TextRequest : public Request {
 
   void Place(const net::wire::Header& header, std::vector<iovec>* places) override;
   void OnAnswer(const net::wire::Header& header) override;
-  void OnError(std::exception_ptr error) override;
+  void OnError(Failure failure) override;
 
  private:
   std::shared_ptr<Gate> gate_;

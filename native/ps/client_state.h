@@ -4,10 +4,10 @@
 #include <atomic>
 #include <condition_variable>
 #include <cstdint>
-#include <exception>
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -29,7 +29,7 @@ class PushBook {
 
   std::shared_ptr<Ticket> Open(size_t parts);
   void Acknowledge(Ticket& ticket);
-  void Fail(Ticket& ticket, std::exception_ptr error);
+  void Fail(Ticket& ticket, Failure failure);
   // True: no more than `outstanding` are left. Throws the first refusal.
   bool Wait(size_t outstanding, uint32_t timeout_ms);
   size_t outstanding() const;
@@ -44,7 +44,7 @@ class PushBook {
   uint64_t last_ = 0;
   uint64_t generation_ = 1;
   size_t outstanding_ = 0;
-  std::exception_ptr error_;
+  std::optional<Failure> failure_;
 };
 
 struct ClientCounters {
