@@ -27,6 +27,8 @@ INSTALLS: dict[str, list[list[str]]] = {
         ["pandas", "pyvers"],
     ],
     "paddle": [["paddlepaddle==3.3.1", "setuptools"]],
+    # The last release whose wheel holds the parameter server; it needs NumPy 1 and no newer protobuf.
+    "paddle_ps": [["paddlepaddle==2.6.2", "numpy==1.26.4", "protobuf==5.29.6", "setuptools"]],
     "deepctr": [
         [*TORCH, "pandas", "scikit-learn", "tqdm", "tensorboard", "requests"],
         ["--no-deps", "deepctr-torch==0.3.0", "keras_preprocessing"],

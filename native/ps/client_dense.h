@@ -1,4 +1,5 @@
-// The dense vector as a client last received it, part by part. Any thread.
+// The dense vector as a client last received it, part by part: each part stays in the memory it was received in, and
+// that of the part before is received into next. Any thread.
 #pragma once
 
 #include <algorithm>
@@ -10,25 +11,40 @@
 
 #include "ps/client.h"
 #include "ps/frames.h"
+#include "table/buffer.h"
 
 namespace elasticctr::ps {
 
 class DenseStore {
  public:
-  explicit DenseStore(const ClientOptions& options) : values_(options.dense_floats) {
+  explicit DenseStore(const ClientOptions& options) {
     const auto shards = static_cast<uint32_t>(options.addresses.size());
     for (uint32_t s = 0; s < shards; ++s) {
       shares_.push_back(ShareOf(s, shards, options.dense_floats, options.dense_on_first));
     }
     versions_.resize(shards);
+    parts_.resize(shards);
+    spares_.resize(shards);
+    for (uint32_t s = 0; s < shards; ++s) std::fill_n(parts_[s].Reserve(floats(s)), floats(s), 0.0f);
   }
 
   const Share& share(uint32_t shard) const { return shares_[shard]; }
   size_t floats(uint32_t shard) const { return shares_[shard].last_float - shares_[shard].first_float; }
 
-  void Set(uint32_t shard, uint64_t version, const float* values) {
+  // Room for one part.
+  Buffer<float> Take(uint32_t shard) {
+    Buffer<float> room;
+    {
+      std::lock_guard lock(mutex_);
+      std::swap(room, spares_[shard]);
+    }
+    room.Reserve(floats(shard));
+    return room;
+  }
+  void Set(uint32_t shard, uint64_t version, Buffer<float> received) {
     std::lock_guard lock(mutex_);
-    std::copy_n(values, floats(shard), values_.begin() + static_cast<ptrdiff_t>(shares_[shard].first_float));
+    spares_[shard] = std::move(parts_[shard]);
+    parts_[shard] = std::move(received);
     versions_[shard] = version;
   }
   // Versions of another pserver, or of one that was set back, cannot be compared with these.
@@ -47,14 +63,16 @@ class DenseStore {
   // REQUIRES: out.size() is that of the vector.
   uint64_t Copy(std::span<float> out) const {
     std::lock_guard lock(mutex_);
-    std::copy(values_.begin(), values_.end(), out.begin());
+    for (uint32_t s = 0; s < parts_.size(); ++s) {
+      std::copy_n(parts_[s].data(), floats(s), out.begin() + static_cast<ptrdiff_t>(shares_[s].first_float));
+    }
     return std::accumulate(versions_.begin(), versions_.end(), uint64_t{0});
   }
 
  private:
   std::vector<Share> shares_;
   mutable std::mutex mutex_;  // guards what follows
-  std::vector<float> values_;
+  std::vector<Buffer<float>> parts_, spares_;
   std::vector<uint64_t> versions_;
 };
 

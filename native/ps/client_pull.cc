@@ -58,7 +58,9 @@ class PullPart : public Request {
       throw Error(Code::kCorruption, "an answer to a pull of " + std::to_string(header.body_bytes) + " bytes, not " +
                                          std::to_string(without));
     }
-    if (has_dense_) places->push_back({floats_.Reserve(dense_->floats(shard_)), dense_bytes});
+    if (!has_dense_) return;
+    if (floats_.data() == nullptr) floats_ = dense_->Take(shard_);
+    places->push_back({floats_.data(), dense_bytes});
   }
 
   void OnAnswer(const net::wire::Header&) override {
@@ -73,7 +75,7 @@ class PullPart : public Request {
       from += EncodedBytes(encoding_, table.dim) * count;
     }
     fetched_->steps[shard_] = DecodeFixed64(head_);
-    if (has_dense_) dense_->Set(shard_, DecodeFixed64(head_ + 8), floats_.data());
+    if (has_dense_) dense_->Set(shard_, DecodeFixed64(head_ + 8), std::move(floats_));
     fetched_->gate.Arrive();
   }
 

@@ -36,7 +36,9 @@ class PushPart : public Request {
       throw Error(Code::kCorruption, "an answer to a push of " + std::to_string(header.body_bytes) + " bytes");
     }
     places->push_back({head_, sizeof head_});
-    if (has_dense_) places->push_back({floats_.Reserve(dense_->floats(shard_)), dense_bytes});
+    if (!has_dense_) return;
+    if (floats_.data() == nullptr) floats_ = dense_->Take(shard_);
+    places->push_back({floats_.data(), dense_bytes});
   }
 
   void OnAnswer(const net::wire::Header&) override {
@@ -44,7 +46,7 @@ class PushPart : public Request {
         DecodeFixed32(head_ + 24) != (has_dense_ ? dense_->floats(shard_) : 0)) {
       throw Error(Code::kCorruption, "an answer to a push that contradicts itself");
     }
-    if (has_dense_) dense_->Set(shard_, DecodeFixed64(head_ + 16), floats_.data());
+    if (has_dense_) dense_->Set(shard_, DecodeFixed64(head_ + 16), std::move(floats_));
     const auto outcome = static_cast<PushOutcome>(head_[0]);
     if (outcome == PushOutcome::kBefore) counters_->applied_before.fetch_add(1, std::memory_order_relaxed);
     if (outcome == PushOutcome::kNotFinite) counters_->not_finite.fetch_add(1, std::memory_order_relaxed);
