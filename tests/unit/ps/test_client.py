@@ -342,7 +342,12 @@ def test_a_merger_makes_one_batch_of_several(pservers: LocalPservers, tables: li
         gradient = rng.normal(size=(weight, 1 + DIM)).astype(np.float32)
         dense_gradient = rng.normal(size=50).astype(np.float32)
         assert merger.add(
-            [lookup, nothing], [layout, other], [[gradient], []], dense_gradient, np.ones(weight, np.float32), weight=weight
+            [lookup, nothing],
+            [layout, other],
+            [[gradient], []],
+            dense_gradient,
+            np.ones(weight, np.float32),
+            weight=weight,
         )
         share = weight / sum(weights) if is_mean else 1.0
         dense += share * dense_gradient
@@ -380,9 +385,7 @@ def test_one_merged_batch_is_that_batch(pservers: LocalPservers, tables: list[Ta
     for t, table in enumerate(tables):
         table.find(batch.lookups[t], insert=True)
         table.push(batch.lookups[t], model.layouts[t], batch.gradients[t], batch.clicks, batch.shows)
-    assert merger.add(
-        batch.lookups, model.layouts, batch.gradients, None, batch.clicks, batch.shows, weight=SAMPLES
-    )
+    assert merger.add(batch.lookups, model.layouts, batch.gradients, None, batch.clicks, batch.shows, weight=SAMPLES)
     client.push_merged(PushHead(chunk=9, from_batch=0, to_batch=1, weight=SAMPLES), merger)
     client.wait_pushes()
     check_rows(client, model, tables, range(1))
