@@ -6,21 +6,33 @@ from it. The run directory must be the same for all ranks: a shared file system 
 
 from __future__ import annotations
 
+import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from elasticctr.errors import ElasticCTRError, InternalError
+from elasticctr.control.files import read_json
+from elasticctr.data.chunks import Chunk
+from elasticctr.errors import ElasticCTRError, FailedPrecondition, InternalError
 from elasticctr.ps.collective_group import Group
 from elasticctr.ps.collective_learner import CollectiveLearner
-from elasticctr.train.checkpoint import rotate, write_checkpoint
+from elasticctr.ps.collective_work import EpochLedger
+from elasticctr.ps.course import LEDGER
+from elasticctr.ps.job_checkpoint import METRICS, PART
+from elasticctr.train.checkpoint import Checkpoint, rotate, write_checkpoint
 
 _News = tuple[Literal["write", "done", "failed"], str]
 
 
 def save(
-    group: Group, learner: CollectiveLearner, directory: Path, step: int, trainer: dict[str, Any], keep: int
+    group: Group,
+    learner: CollectiveLearner,
+    directory: Path,
+    trainer: dict[str, Any],
+    ledger: dict[str, Any] | None,
+    keep: int,
 ) -> Path:
-    """Writes the checkpoint of `step`. Every rank calls it, and it fails on all of them or on none."""
+    """Writes a checkpoint; `ledger` is None between epochs. Every rank calls it, and it fails on all or on none."""
     learner.agree()
     metrics = learner.merged_metrics()
     if not group.is_first:
@@ -30,16 +42,33 @@ def save(
         group.tell(("write", str(temporary)))
         _write_part(group, learner, temporary)
         learner.save_dense(temporary)
-        (temporary / "metrics.bin").write_bytes(metrics.state())
+        (temporary / METRICS).write_bytes(metrics.state())
+        if ledger is not None:
+            (temporary / LEDGER).write_text(json.dumps(ledger), encoding="utf-8")
 
     try:
-        path = write_checkpoint(directory, step, trainer, write_files)
+        path = write_checkpoint(directory, trainer["step"], trainer, write_files)
         rotate(directory, keep)
     except ElasticCTRError as e:
         group.tell(("failed", str(e)))
         raise
     group.tell(("done", str(path)))
     return path
+
+
+def read_ledger(checkpoint: Checkpoint, chunks: Sequence[Chunk]) -> EpochLedger:
+    """How far the epoch was. Refuses a position that ranks cannot take up."""
+    if not (checkpoint.path / LEDGER).exists():
+        raise FailedPrecondition(
+            f"{checkpoint.path}: was written by one process in the middle of epoch {checkpoint.trainer['epoch']}, and "
+            "its position cannot be taken up by several; finish the epoch with elasticctr train --resume, without --on"
+        )
+    if list(checkpoint.path.glob(PART.format(shard="*"))):
+        raise FailedPrecondition(
+            f"{checkpoint.path}: was written by pservers in the middle of an epoch, and each has its own position; "
+            "finish the epoch with the strategy it was begun with"
+        )
+    return EpochLedger.restore(read_json(checkpoint.path / LEDGER), chunks)
 
 
 def _follow(group: Group, learner: CollectiveLearner) -> Path:

@@ -22,6 +22,7 @@ class Place:
     step: int = 0
     samples: int = 0
     epoch_samples: int = 0
+    epoch_steps: int = 0
     refused: int = 0  # samples left out because their gradients were not finite
 
 

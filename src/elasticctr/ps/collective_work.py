@@ -7,7 +7,7 @@ anew, and a chunk that was begun goes on at the batch after the last one a check
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any
@@ -17,7 +17,8 @@ from elasticctr.data.chunks import Chunk, read_chunk
 from elasticctr.data.pipeline import Stats
 from elasticctr.data.schema import Schema
 from elasticctr.data.settings import ReadOptions
-from elasticctr.errors import Corruption
+from elasticctr.errors import Corruption, FailedPrecondition
+from elasticctr.ps.plan import digest_of
 from elasticctr.table import Lookup
 from elasticctr.train.reading import Item, ahead
 
@@ -89,22 +90,34 @@ class EpochLedger:
             examples=self.examples,
         )
 
-    def state(self) -> dict[str, Any]:
-        """For JSON."""
-        notes = {
-            str(number): [note.batches, note.samples, int(note.is_done), note.lines, note.bad]
-            for number, note in sorted(self.notes.items())
+    def state(self, chunks: Sequence[Chunk]) -> dict[str, Any]:
+        """For ledger.json, as the coordinator writes it (docs/formats/checkpoint.md)."""
+        notes = sorted(self.notes.items())
+        done = [[number, n.batches, n.samples, n.lines, n.bad] for number, n in notes if n.is_done]
+        begun = [[number, n.batches, n.samples] for number, n in notes if not n.is_done and n.batches]
+        return {
+            "format": 1,
+            "plan": digest_of(chunks),
+            "epoch": self.epoch,
+            "chunks": len(chunks),
+            "done": done,
+            "begun": begun,
+            "examples": list(self.examples),
         }
-        return {"epoch": self.epoch, "chunks": notes, "examples": list(self.examples)}
 
     @staticmethod
-    def restore(state: dict[str, Any]) -> EpochLedger:
+    def restore(state: Mapping[str, Any], chunks: Sequence[Chunk]) -> EpochLedger:
+        """Raises Corruption, and FailedPrecondition if the data was cut into other chunks then."""
         try:
-            notes = {
-                int(number): ChunkNote(int(batches), int(samples), bool(is_done), int(lines), int(bad))
-                for number, (batches, samples, is_done, lines, bad) in state["chunks"].items()
-            }
-            return EpochLedger(int(state["epoch"]), notes, tuple(str(text) for text in state["examples"]))
+            if state["plan"] != digest_of(chunks):
+                raise FailedPrecondition(
+                    "the checkpoint is in the middle of an epoch of other data or other chunks; restore the files and "
+                    "cluster.chunk_mib it was made with, or start a new run"
+                )
+            notes = {int(number): ChunkNote(int(batches), int(samples)) for number, batches, samples in state["begun"]}
+            for number, batches, samples, lines, bad in state["done"]:
+                notes[int(number)] = ChunkNote(int(batches), int(samples), True, int(lines), int(bad))
+            return EpochLedger(int(state["epoch"]), notes, tuple(str(text) for text in state.get("examples", ())))
         except (KeyError, TypeError, ValueError, AttributeError) as e:
             raise Corruption(f"the ledger of a checkpoint cannot be read ({type(e).__name__}: {e})") from None
 

@@ -7,6 +7,7 @@ torchrun starts the group again, with as many ranks as there are then, and it go
 
 from __future__ import annotations
 
+import shutil
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,7 +16,6 @@ from typing import Any
 import numpy as np
 
 from elasticctr.data.chunks import Chunk
-from elasticctr.data.cutting import cut_data, order_chunks
 from elasticctr.data.pipeline import Judge, Stats
 from elasticctr.data.settings import DataSettings
 from elasticctr.errors import ConfigError, FailedPrecondition
@@ -26,6 +26,8 @@ from elasticctr.ps.collective_group import Group
 from elasticctr.ps.collective_learner import CollectiveLearner, StepNews
 from elasticctr.ps.collective_record import Place, Record
 from elasticctr.ps.collective_work import EpochLedger, Piece, deal, read_pieces
+from elasticctr.ps.course import LEDGER
+from elasticctr.ps.plan import Plan
 from elasticctr.train.checkpoint import Checkpoint, best_checkpoint, list_checkpoints, note_best, open_checkpoint
 from elasticctr.train.cluster_settings import ClusterSettings
 from elasticctr.train.interrupt import Interrupt
@@ -76,7 +78,8 @@ class _Run:
         self._evaluations: dict[str, Any] = {}
         self._newest: tuple[int, Path] | None = None
         self._saved_at = time.monotonic()
-        self._chunks: dict[str, tuple[Chunk, ...]] = {}
+        self._plan = Plan(self._run.path / "ledger", job)
+        self._chunks: dict[int, list[Chunk]] = {}  # by epoch
 
     def run(self, *, resume: bool) -> Result:
         began = time.monotonic()
@@ -104,20 +107,20 @@ class _Run:
 
     def _begin(self, resume: bool) -> Path | None:
         """Rank 0: the checkpoint to go on from."""
-        checkpoints = list_checkpoints(self._run.checkpoints)
+        has_checkpoint = bool(list_checkpoints(self._run.checkpoints))
         self._run.begin(self._job, resume=resume)
-        return open_checkpoint(self._run.path).path if resume and checkpoints else None
+        plans = self._run.path / "ledger"
+        if not has_checkpoint:
+            shutil.rmtree(plans, ignore_errors=True)  # of a start that did not get far; the data may be another's now
+        plans.mkdir(exist_ok=True)
+        return open_checkpoint(self._run.path).path if resume and has_checkpoint else None
 
     def _run_epoch(self) -> bool:
         """False: interrupted, with a checkpoint written."""
-        settings = self._job.data.train
         if not self._ledger.notes:
             self._learner.local.metrics = Metrics()
-            self._at.epoch_samples = 0
-        chunks = order_chunks(
-            self._cut("train", settings), self._at.epoch, self._job.train.seed, is_shuffled=settings.shuffle_rows > 0
-        )
-        for work in deal(chunks, self._ledger, self._group.rank, self._group.size):
+            self._at.epoch_samples = self._at.epoch_steps = 0
+        for work in deal(self._epoch_chunks(), self._ledger, self._group.rank, self._group.size):
             if not self._run_round(work):
                 return False
             if self._is_over:
@@ -170,14 +173,14 @@ class _Run:
         if news.batches == 0:
             return
         at.step += 1
+        at.epoch_steps += 1
         at.samples += news.samples + news.refused
         at.epoch_samples += news.samples + news.refused
         self._trained += news.samples
         self._record.step(at, news.samples, news.loss_sum, self._learner.local.metrics, scale)
 
     def _end_epoch(self) -> None:
-        joined = self._join_ledgers()
-        self._note_data("train", joined.stats)
+        self._note_data("train", self._epoch_chunks(), self._join_ledgers().stats)
         if not self._is_over:
             self._at.epoch += 1
             self._ledger = EpochLedger(self._at.epoch)
@@ -195,15 +198,14 @@ class _Run:
         steps = self._job.train.steps
         return (steps is not None and self._at.step >= steps) or self._schedule.should_stop
 
-    def _cut(self, split: str, settings: DataSettings) -> tuple[Chunk, ...]:
-        """Rank 0 looks for the files, so that all ranks have the same in the same order."""
-        if split not in self._chunks:
-            size = int(self._cluster.chunk_mib * 2**20)
-            self._chunks[split] = self._group.first(lambda: cut_data(settings, self._job.samples, size).chunks)
-        return self._chunks[split]
+    def _epoch_chunks(self) -> list[Chunk]:
+        """Rank 0 looks for the files and keeps the plan, so that all ranks have the same chunks in the same order."""
+        if self._at.epoch not in self._chunks:
+            self._chunks = {self._at.epoch: self._group.first(lambda: self._plan.epoch(self._at.epoch))}
+        return self._chunks[self._at.epoch]
 
-    def _note_data(self, split: str, stats: Stats) -> None:
-        files = len({chunk.path for chunk in self._chunks[split]})
+    def _note_data(self, split: str, chunks: Sequence[Chunk], stats: Stats) -> None:
+        files = len({chunk.path for chunk in chunks})
         values = {"split": split, "files": files, "rows": stats.samples, "bad_lines": stats.bad}
         self._record.write("data", self._at, values)
 
@@ -228,10 +230,10 @@ class _Run:
         self._evaluate("test", settings)
 
     def _evaluate(self, split: str, settings: DataSettings) -> dict[str, Any]:
-        chunks = order_chunks(self._cut(split, settings), 0, 0, is_shuffled=False)
+        chunks = self._group.first(lambda: self._plan.evaluation(split, 0)[0])
         result, stats = evaluate(self._job, self._group, self._learner, chunks, settings)
         self._evaluations[split] = result
-        self._note_data(split, stats)
+        self._note_data(split, chunks, stats)
         metrics = {k: v for k, v in result.items() if not isinstance(v, (list, dict))}
         self._record.write("eval", self._at, {"split": split, **metrics})
         auc = "-" if metrics["auc"] is None else f"{metrics['auc']:.5f}"
@@ -243,20 +245,23 @@ class _Run:
         at = self._at
         if self._newest is not None and self._newest[0] == at.step:
             return self._newest[1]
+        joined = self._join_ledgers()
         trainer = {
             "epoch": at.epoch,
             "step": at.step,
             "samples": at.samples,
             "epoch_samples": at.epoch_samples,
-            "data": None,
+            "epoch_steps": at.epoch_steps,
+            "data": {"ledger": LEDGER} if joined.notes else None,
             "schedule": self._schedule.state(),
             "valid": self._evaluations.get("valid"),
             "identity": self._learner.local.identity,
             "refused": at.refused,
-            "ledger": self._join_ledgers().state(),
         }
-        keep = self._job.train.keep_checkpoints
-        path = collective_checkpoint.save(self._group, self._learner, self._run.checkpoints, at.step, trainer, keep)
+        ledger = joined.state(self._epoch_chunks()) if joined.notes else None
+        path = collective_checkpoint.save(
+            self._group, self._learner, self._run.checkpoints, trainer, ledger, self._job.train.keep_checkpoints
+        )
         self._newest, self._saved_at = (at.step, path), time.monotonic()
         self._record.write("checkpoint", at, {"path": f"checkpoints/{path.name}"})
         return path
@@ -268,9 +273,16 @@ class _Run:
         if state["valid"] is not None:
             self._evaluations["valid"] = state["valid"]
         self._at = Place(
-            state["epoch"], state["step"], state["samples"], state["epoch_samples"], state.get("refused", 0)
+            state["epoch"],
+            state["step"],
+            state["samples"],
+            state["epoch_samples"],
+            state.get("epoch_steps", 0),
+            state.get("refused", 0),
         )
-        self._ledger = EpochLedger.restore(state["ledger"])
+        self._ledger = EpochLedger(self._at.epoch)
+        if state["data"] is not None:
+            self._ledger = collective_checkpoint.read_ledger(checkpoint, self._epoch_chunks())
         self._newest = (self._at.step, checkpoint.path)
         self._learner.seed(self._job.train.seed + self._at.step)
 
