@@ -11,7 +11,7 @@ import os
 import secrets
 import socket
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO
 
@@ -152,16 +152,21 @@ def make_trainer(index: int, shared: Sequence[str], finding: Sequence[str]) -> R
 def share_threads(job: Job, roles: Sequence[RoleSpec]) -> list[RoleSpec]:
     """The same roles, the trainers of one machine with an even share of its CPUs unless the job says how many."""
     trainers = sum(role.kind == "trainer" for role in roles)
-    if job.train.threads is not None or trainers == 0:
-        return list(roles)
     usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    share = {"ELASTICCTR__TRAIN__THREADS": str(max(1, usable // trainers))}
+    threads = job.train.threads or max(1, usable // max(trainers, 1))
+    return [_with_threads(role, threads) if role.kind == "trainer" else role for role in roles]
+
+
+def one_thread_per_cpu(job: Job, roles: Sequence[RoleSpec]) -> list[RoleSpec]:
+    """The same roles for a cluster that hands out CPUs: a trainer asks for as many as it has threads."""
+    threads = job.train.threads or 1
     return [
-        RoleSpec(r.kind, r.index, r.arguments, {**r.environment, **share}, r.cpus, r.memory_mib, r.restart)
-        if r.kind == "trainer"
-        else r
-        for r in roles
+        replace(_with_threads(role, threads), cpus=float(threads)) if role.kind == "trainer" else role for role in roles
     ]
+
+
+def _with_threads(role: RoleSpec, threads: int) -> RoleSpec:
+    return replace(role, environment={**role.environment, "ELASTICCTR__TRAIN__THREADS": str(threads)})
 
 
 def find_free_port(host: str) -> int:

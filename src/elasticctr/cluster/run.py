@@ -16,7 +16,7 @@ from pathlib import Path
 from elasticctr import errors
 from elasticctr.cluster.engine import Engine, RoleState
 from elasticctr.cluster.feed import EventTail, StatusFeed
-from elasticctr.cluster.launch import Launch, begin, cluster_of, share_threads
+from elasticctr.cluster.launch import Launch, begin, check_job, cluster_of, one_thread_per_cpu, share_threads
 from elasticctr.cluster.local import LocalEngine
 from elasticctr.cluster.summary import Summary, read_summary
 from elasticctr.cluster.supervised import last_words
@@ -65,7 +65,21 @@ def train_on(job: Job, engine: str, *, resume: bool, quiet: bool, options: Engin
         from elasticctr.cluster.mpi_run import train_on_mpi
 
         return train_on_mpi(job, resume=resume, quiet=quiet, hostfile=options.hostfile)
+    if engine == "ray":
+        check_job(job)
+        ray = make_ray_engine(options.ray_address, cluster_of(job).host)
+        launch = begin(job, resume=resume, is_one_machine=False)
+        launch = replace(launch, roles=one_thread_per_cpu(launch.job, launch.roles))
+        return run_job(launch, ray, resume=resume, quiet=quiet)
     raise FailedPrecondition(f"this build does not know the engine {engine!r}; use --on local")
+
+
+def make_ray_engine(address: str | None, host: str) -> Engine:
+    try:
+        from elasticctr.cluster.ray import RayEngine
+    except ImportError as e:
+        raise FailedPrecondition(f"Ray is not installed ({e}); pip install 'elasticctr[ray]'") from None
+    return RayEngine(address, host=host)
 
 
 def run_job(launch: Launch, engine: Engine, *, resume: bool, quiet: bool = False) -> Summary:

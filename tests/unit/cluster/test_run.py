@@ -18,7 +18,7 @@ from tests.unit.cluster.jobs import FAKE, make_job
 from tests.unit.cluster.processes import is_alive, read_pid, until
 
 from elasticctr.cluster.feed import ask_status
-from elasticctr.cluster.launch import begin, share_threads
+from elasticctr.cluster.launch import begin, one_thread_per_cpu, share_threads
 from elasticctr.cluster.local import LocalEngine
 from elasticctr.cluster.run import run_job
 from elasticctr.errors import AlreadyExists, ConfigError, FailedPrecondition, InternalError, NotFound, Unavailable
@@ -137,7 +137,8 @@ def test_trainers_share_the_cpus_unless_the_job_says_how_many(tmp_path: Path) ->
     threads = [r.environment.get("ELASTICCTR__TRAIN__THREADS") for r in share_threads(launch.job, launch.roles)]
     assert threads == [None] * 3 + [str(max(1, len(os.sched_getaffinity(0)) // 2))] * 2
     job = launch.job.model_copy(update={"train": launch.job.train.model_copy(update={"threads": 3})})
-    assert share_threads(job, launch.roles) == list(launch.roles)
+    assert share_threads(job, launch.roles)[-1].environment["ELASTICCTR__TRAIN__THREADS"] == "3"
+    assert [role.cpus for role in one_thread_per_cpu(job, launch.roles)] == [0.5, 1, 1, 3, 3]
 
 
 COMMAND = """
