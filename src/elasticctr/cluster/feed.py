@@ -92,3 +92,21 @@ class EventTail:
             if isinstance(event, dict) and isinstance(event.get("event"), str):
                 events.append(event)
         return events
+
+
+class EventNews:
+    """What an event log says of a job that has no coordinator, in the coordinator's words."""
+
+    def __init__(self, tail: EventTail) -> None:
+        self._tail = tail
+        self.status: dict[str, Any] = {}
+
+    def read(self) -> list[dict[str, Any]]:
+        events = self._tail.read()
+        for event in events:
+            if event["event"] == "train":
+                self.status = {
+                    "phase": "training",
+                    **{key: event[key] for key in event if key not in ("event", "time")},
+                }
+        return events

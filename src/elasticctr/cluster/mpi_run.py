@@ -20,8 +20,6 @@ from elasticctr.train.job import Job
 def train_on_mpi(job: Job, *, resume: bool, quiet: bool, hostfile: Path | None) -> Summary:
     check_job(job)
     settings = cluster_of(job)
-    if settings.strategy == "collective":
-        raise ConfigError("the strategy collective is started by torchrun; use --on torchrun")
     place = rank_of(os.environ)
     directory = Path(job.run_dir).absolute() / "cluster"
     if place is None:

@@ -250,9 +250,7 @@ def _check_reachable(address: str) -> None:
     """Ray itself would try for minutes."""
     host, colon, port = address.rpartition(":")
     if "://" in address:
-        raise ConfigError(
-            f"{address!r}: give the host:port of the cluster itself, not of a Ray client server"
-        )
+        raise ConfigError(f"{address!r}: give the host:port of the cluster itself, not of a Ray client server")
     if not colon or not port.isdigit():
         if address != "auto":
             raise ConfigError(f"{address!r} is not the host:port of a Ray cluster, nor 'auto'")

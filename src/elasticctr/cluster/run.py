@@ -12,17 +12,18 @@ from collections.abc import Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import Protocol, runtime_checkable
 
 from elasticctr import errors
-from elasticctr.cluster.engine import Engine, RoleState
-from elasticctr.cluster.feed import EventTail, StatusFeed
+from elasticctr.cluster.engine import Engine, RoleSpec, RoleState
+from elasticctr.cluster.feed import EventNews, EventTail, StatusFeed
 from elasticctr.cluster.launch import Launch, begin, check_job, cluster_of, one_thread_per_cpu, share_threads
 from elasticctr.cluster.local import LocalEngine
 from elasticctr.cluster.summary import Summary, read_summary
 from elasticctr.cluster.supervised import last_words
 from elasticctr.cluster.view import View
 from elasticctr.control.peer import Peer
-from elasticctr.errors import ElasticCTRError, FailedPrecondition, InternalError
+from elasticctr.errors import ConfigError, ElasticCTRError, FailedPrecondition, InternalError
 from elasticctr.ps.addresses import find_coordinator
 from elasticctr.train.interrupt import Interrupt
 from elasticctr.train.job import Job
@@ -47,6 +48,13 @@ _BY_STATUS = {
 }
 
 
+@runtime_checkable
+class Interruptible(Protocol):
+    """An engine whose roles stop by themselves, with a checkpoint, when it asks them: those without a coordinator."""
+
+    def interrupt(self) -> None: ...
+
+
 @dataclass(frozen=True, slots=True)
 class EngineOptions:
     """What single engines want to know besides the job."""
@@ -57,6 +65,11 @@ class EngineOptions:
 
 def train_on(job: Job, engine: str, *, resume: bool, quiet: bool, options: EngineOptions) -> Summary:
     """Trains a job on the engine of that name. `quiet`: no table, no lines."""
+    is_collective = cluster_of(job).strategy == "collective"
+    if engine == "torchrun" or (engine == "local" and is_collective):
+        return _train_on_torchrun(job, resume=resume, quiet=quiet)
+    if is_collective:
+        raise ConfigError(f"the strategy collective is started by torchrun; use --on torchrun instead of --on {engine}")
     if engine == "local":
         launch = begin(job, resume=resume)
         launch = replace(launch, roles=share_threads(launch.job, launch.roles))
@@ -65,13 +78,24 @@ def train_on(job: Job, engine: str, *, resume: bool, quiet: bool, options: Engin
         from elasticctr.cluster.mpi_run import train_on_mpi
 
         return train_on_mpi(job, resume=resume, quiet=quiet, hostfile=options.hostfile)
-    if engine == "ray":
-        check_job(job)
-        ray = make_ray_engine(options.ray_address, cluster_of(job).host)
-        launch = begin(job, resume=resume, is_one_machine=False)
-        launch = replace(launch, roles=one_thread_per_cpu(launch.job, launch.roles))
-        return run_job(launch, ray, resume=resume, quiet=quiet)
-    raise FailedPrecondition(f"this build does not know the engine {engine!r}; use --on local")
+    check_job(job)
+    ray = make_ray_engine(options.ray_address, cluster_of(job).host)
+    launch = begin(job, resume=resume, is_one_machine=False)
+    launch = replace(launch, roles=one_thread_per_cpu(launch.job, launch.roles))
+    return run_job(launch, ray, resume=resume, quiet=quiet)
+
+
+def _train_on_torchrun(job: Job, *, resume: bool, quiet: bool) -> Summary:
+    from elasticctr.cluster.torchrun import TorchrunEngine
+
+    settings = cluster_of(job)
+    if settings.strategy != "collective":
+        raise ConfigError(f"torchrun starts the strategy collective, and this is {settings.strategy}; use --on local")
+    launch = begin(job, resume=resume)
+    arguments = ["trainer", "--job", str(launch.run.job), *(["--resume"] if resume else [])]
+    roles = [RoleSpec("trainer", index, arguments) for index in range(settings.trainers)]
+    launch = replace(launch, roles=share_threads(launch.job, roles))
+    return run_job(launch, TorchrunEngine(launch.run.path / "cluster"), resume=resume, quiet=quiet)
 
 
 def make_ray_engine(address: str | None, host: str) -> Engine:
@@ -88,7 +112,7 @@ def run_job(launch: Launch, engine: Engine, *, resume: bool, quiet: bool = False
     cluster = cluster_of(launch.job)
     with ExitStack() as stack:
         interrupt = stack.enter_context(Interrupt())
-        events = EventTail(launch.run.events, skip=resume)
+        events = EventNews(EventTail(launch.run.events, skip=resume))
         view = stack.enter_context(View(str(launch.run.path), quiet=quiet))
         feed = None
         if launch.coordinator is not None:
@@ -100,14 +124,19 @@ def run_job(launch: Launch, engine: Engine, *, resume: bool, quiet: bool = False
             states = engine.states()
             for event in events.read():
                 view.tell_event(event)
-            view.show(feed.latest if feed is not None else {}, states)
+            view.show(feed.latest if feed is not None else events.status, states)
             watch.note_states(states)
             if interrupt.is_set and not watch.is_stopping:
                 view.note("stopping: a checkpoint is written first; once more to stop at once")
                 watch.ask_to_stop()
             return watch.is_over(states)
 
-        states = engine.wait(is_over)
+        try:
+            states = engine.wait(is_over)
+        except KeyboardInterrupt:
+            going_on = "go on from the last checkpoint with --resume" if launch.run.is_used else "nothing is kept"
+            view.note(f"stopped at once; {going_on}")
+            raise
         failed = [state for state in states if state.phase == "failed"]
         if not failed:
             deadline_s = time.monotonic() + END_S
@@ -162,6 +191,8 @@ class _Watch:
         self.is_stopping = True
         self._stop_by_s = time.monotonic() + STOP_S
         if self._launch.coordinator is None:
+            if isinstance(self._engine, Interruptible):
+                self._engine.interrupt()
             return
         threading.Thread(target=self._post_stop, args=(self._launch.coordinator,), daemon=True).start()
 

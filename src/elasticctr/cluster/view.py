@@ -113,7 +113,7 @@ class View:
         if kind == "eval":
             auc = "-" if event.get("auc") is None else f"{event['auc']:.5f}"
             loss = "-" if event.get("logloss") is None else f"{event['logloss']:.5f}"
-            self.note(f"{event.get('split')}: auc {auc}  logloss {loss}  after {_count(event.get('samples'))} samples")
+            self.note(f"{event.get('split')}: auc {auc}  logloss {loss}  after step {_count(event.get('step'))}")
         elif kind == "checkpoint":
             self.note(f"checkpoint: {event.get('path')}")
         elif kind == "rollback":

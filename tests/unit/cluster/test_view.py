@@ -11,7 +11,7 @@ from rich.console import Console
 
 from elasticctr.cluster import view as views
 from elasticctr.cluster.engine import RoleState
-from elasticctr.cluster.feed import EventTail
+from elasticctr.cluster.feed import EventNews, EventTail
 from elasticctr.cluster.view import COLUMNS, View, headline, make_rows
 
 STATUS = {
@@ -78,11 +78,11 @@ def test_plain_lines_elsewhere_than_on_a_terminal(monkeypatch: pytest.MonkeyPatc
     with View("run", console=Console(file=out)) as view:
         view.show(STATUS, STATES)
         view.show(STATUS, STATES)
-        view.tell_event({"event": "eval", "split": "valid", "auc": 0.5, "logloss": None, "samples": 10})
+        view.tell_event({"event": "eval", "split": "valid", "auc": 0.5, "logloss": None, "step": 10})
     lines = out.getvalue().splitlines()
     assert lines.count("trainer-2 was killed by SIGKILL; it is started again") == 1
     assert any("[1 coordinator, 1 pserver, 1 trainer, 3 restarts]" in line for line in lines)
-    assert lines[-1] == "valid: auc 0.50000  logloss -  after 10 samples"
+    assert lines[-1] == "valid: auc 0.50000  logloss -  after step 10"
 
 
 def test_a_terminal_gets_the_table(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -91,6 +91,14 @@ def test_a_terminal_gets_the_table(monkeypatch: pytest.MonkeyPatch) -> None:
         view._drawn_s = 0.0
         view.show(STATUS, STATES)
     assert "pulls/s" in out.getvalue() and "trainer-10" in out.getvalue()
+
+
+def test_without_a_coordinator_the_event_log_says_where_the_job_is(tmp_path: Path) -> None:
+    news = EventNews(EventTail(tmp_path / "events.jsonl", skip=False))
+    assert news.status == {}
+    (tmp_path / "events.jsonl").write_text('{"event": "train", "step": 7, "samples": 70, "epoch": 0, "auc": null}\n')
+    assert [event["step"] for event in news.read()] == [7]
+    assert headline(news.status) == "training  epoch 1  step 7  70 samples"
 
 
 def test_quiet_says_nothing() -> None:
