@@ -62,6 +62,6 @@ def trainer(
     else:
         typer.echo(
             f"trainer {role.name}: {summary.samples:,} samples of {summary.chunks} chunks "
-            f"in {summary.seconds:.1f} s; {summary.reason}"
+            f"in {summary.seconds:.1f} s, {summary.wire_bytes:,} bytes on the wire; {summary.reason}"
         )
     sys.stdout.flush()

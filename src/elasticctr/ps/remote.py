@@ -46,7 +46,7 @@ class Failover(Protocol):
 class NoFailover:
     """Every failure is final: for tests and tools."""
 
-    def __init__(self, wait_s: float = 60.0) -> None:
+    def __init__(self, wait_s: float = 120.0) -> None:
         self._wait_s = wait_s
 
     def retry(self, call: Callable[[], T]) -> T:

@@ -53,7 +53,7 @@ class Tally:
                 self._reported = time.monotonic()
 
     def report(self, reporter: Reporter, lease: Lease) -> None:
-        if lease.kind == "train" and self._batches:
+        if lease.kind == "train" and lease is self._lease:
             reporter.progress(lease, self._body(), self._take_metrics())
 
     def report_done(self, reporter: Reporter, end: ChunkEnd) -> None:

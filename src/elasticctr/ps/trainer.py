@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from elasticctr.errors import ConfigError, ElasticCTRError, Unavailable
+from elasticctr.errors import ConfigError, DeadlineExceeded, ElasticCTRError, Unavailable
 from elasticctr.ps.client import CursorError, PsClient
 from elasticctr.ps.coordinator_client import CoordinatorClient, patiently
 from elasticctr.ps.failover import CoordinatedFailover, Interrupted
@@ -40,6 +40,7 @@ class Summary:
     batches: int
     chunks: int
     seconds: float
+    wire_bytes: int  # sent and received
     reason: str
 
 
@@ -78,6 +79,7 @@ class TrainerRole:
         self._id = int(joined["id"])
         self._tally = Tally(self._learner, self._job.train.batch_size)
         self._client: PsClient | None = None
+        self._is_member = False  # of the group, if the strategy has one: from the first lease on
         self._reporter = Reporter(self._coordinator, self._id, self._stats, wait_s=wait_s)
         reason = "failed"
         try:
@@ -96,11 +98,13 @@ class TrainerRole:
                 self._strategy.close()
         except ElasticCTRError as e:
             reason = f"{e.code}: {e}"
-            raise
+            if not (self._is_ending and isinstance(e, (Unavailable, DeadlineExceeded))):
+                raise
         finally:
             self._leave(reason)
-        tally = self._tally
-        return Summary(tally.all_samples, tally.all_batches, tally.chunks, time.monotonic() - began, reason)
+        tally, stats = self._tally, self._stats()
+        wire = stats.get("sent_bytes", 0) + stats.get("received_bytes", 0)
+        return Summary(tally.all_samples, tally.all_batches, tally.chunks, time.monotonic() - began, wire, reason)
 
     def _join(self) -> dict[str, Any]:
         return self._coordinator.join(
@@ -204,7 +208,7 @@ class TrainerRole:
 
     def _follow(self, stream: WorkStream) -> str:
         ahead: Prepared | None = None
-        is_idle = is_member = False
+        is_idle = False
         while True:
             self._failover.check()
             if self._is_ending:
@@ -213,7 +217,7 @@ class TrainerRole:
             event = stream.get(0.0 if ahead is not None else _IDLE_S)
             if isinstance(event, Work):
                 is_idle = False
-                is_member = is_member or event.lease.kind == "train"
+                self._is_member = self._is_member or event.lease.kind == "train"
                 prepared = None if event.lease.is_lost else self._prepare(event)
                 self._step(ahead)
                 ahead = prepared
@@ -226,7 +230,7 @@ class TrainerRole:
                 return "no more work"
             elif isinstance(event, NoWork):
                 is_idle = True
-            if is_idle and is_member:
+            if is_idle and self._is_member:
                 self._failover.retry(lambda: self._strategy.idle(_IDLE_S))
 
     def _prepare(self, work: Work) -> Prepared:
@@ -254,11 +258,12 @@ class TrainerRole:
         names = [s.name for s in self._job.samples.sparse]
         groups = None if slot is None else group_ids(*batch.slot(names.index(slot)))
         self._tally.add_scores(work, logits, groups)
-        if self._strategy.is_grouped:
+        if self._is_member:
             self._strategy.idle(0.0)
 
     def _end_chunk(self, end: ChunkEnd) -> None:
         if end.lease.is_lost:
+            self._strategy.drop()
             self._tally.forget()
             return
         if end.lease.kind == "train":

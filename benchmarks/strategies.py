@@ -1,0 +1,144 @@
+"""Strategies and encodings against one process on the same data: AUC on held-out samples over several seeds, samples
+per second and bytes on the wire per sample, with 2 trainers and 2 pservers on this machine."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import statistics
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+import measure
+
+PAIRS = ["sync", "hybrid", "async", "half_async", "geo"]
+ONE = "one process"
+
+
+@dataclass
+class Contestant:
+    """One way to train, and what came of it with each seed."""
+
+    name: str
+    settings: dict[str, str]
+    aucs: list[float] = field(default_factory=list)
+    rates: list[float] = field(default_factory=list)
+    bytes_per_sample: list[float] = field(default_factory=list)
+
+    @property
+    def auc(self) -> float:
+        return statistics.fmean(self.aucs)
+
+    @property
+    def noise(self) -> float:
+        return statistics.stdev(self.aucs) if len(self.aucs) > 1 else 0.0
+
+
+def make_contestants(trainers: int, pservers: int) -> list[Contestant]:
+    counts = {"cluster.trainers": str(trainers), "cluster.pservers": str(pservers)}
+    found = [Contestant(ONE, {})]
+    found += [Contestant(name, {**counts, "cluster.strategy": name}) for name in PAIRS]
+    for encoding in ("fp16", "int8"):
+        short = {"cluster.rows_as": encoding, "cluster.gradients_as": encoding}
+        found.append(Contestant(f"async {encoding}", {**counts, "cluster.strategy": "async", **short}))
+    return found
+
+
+def make_data(folder: Path, rows: int) -> dict[str, Any]:
+    """A made-up log of the usual shape and the job that learns from it. A tenth is held out."""
+    log = folder / "log"
+    command = ["data", "synth", str(log), "--rows", str(rows), "--files", "4", "--max-cardinality", "20000", "--json"]
+    truth = json.loads(run_elasticctr(command))
+    print(f"{rows:,} samples of a made-up log; best attainable AUC {truth.get('auc', float('nan')):.4f}", flush=True)
+    return {
+        "schema": str(log / "schema.yaml"),
+        "data": {
+            "train": {"path": str(log / "part-*"), "fraction": [0.0, 0.9]},
+            "test": {"path": str(log / "part-*"), "fraction": [0.9, 1.0]},
+        },
+        "model": {"name": "deepfm", "dim": 8, "hidden": [64, 32]},
+        "train": {"batch_size": 512, "threads": 1},
+        "cluster": {"chunk_mib": 2.0, "every": 20, "merge": 4},
+    }
+
+
+def run_elasticctr(arguments: list[str], timeout_s: float = 1800.0) -> str:
+    done = subprocess.run(
+        [sys.executable, "-m", "elasticctr", *arguments], capture_output=True, text=True, timeout=timeout_s
+    )
+    if done.returncode != 0:
+        raise SystemExit(f"elasticctr {' '.join(arguments)}\n{done.stdout[-2000:]}{done.stderr[-2000:]}")
+    return done.stdout
+
+
+def run_once(contestant: Contestant, job: Path, run: Path, seed: int) -> None:
+    arguments = ["train", str(job), "--run-dir", str(run), "--json", "--set", f"train.seed={seed}"]
+    if contestant.name == ONE:
+        settings = {"cluster": "null"}
+    else:
+        settings = contestant.settings
+        arguments += ["--on", "local"]
+    for key, value in settings.items():
+        arguments += ["--set", f"{key}={value}"]
+    result = json.loads(run_elasticctr(arguments))
+    contestant.aucs.append(result["metrics"]["test"]["auc"])
+    contestant.rates.append(result["samples_per_s"])
+    told = [re.search(r"([\d,]+) bytes on the wire", path.read_text()) for path in run.rglob("*trainer*.log")]
+    wire = sum(int(found[1].replace(",", "")) for found in told if found)
+    contestant.bytes_per_sample.append(wire / max(result["samples"], 1))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="less data and fewer seeds")
+    parser.add_argument("--job", help="a job of your own with data.test, in place of the made-up log")
+    parser.add_argument("--seeds", type=int, help="runs of each; default 5, quick 2")
+    parser.add_argument("--rows", type=int, help="samples of the made-up log; default 600,000, quick 60,000")
+    parser.add_argument("--trainers", type=int, default=2)
+    parser.add_argument("--pservers", type=int, default=2)
+    parser.add_argument("--only", help="comma-separated names of contestants besides the one process")
+    options = parser.parse_args()
+    contestants = make_contestants(options.trainers, options.pservers)
+    if options.only:
+        wanted = {ONE, *options.only.split(",")}
+        contestants = [c for c in contestants if c.name in wanted]
+    seeds = options.seeds or (2 if options.quick else 5)
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    with tempfile.TemporaryDirectory(prefix="strategies-") as name:
+        folder = Path(name)
+        job = Path(options.job) if options.job else folder / "job.yaml"
+        if not options.job:
+            made = make_data(folder, options.rows or (60_000 if options.quick else 600_000))
+            job.write_text(yaml.safe_dump(made))
+        for seed in range(seeds):
+            for number, contestant in enumerate(contestants):
+                run_once(contestant, job, folder / f"run-{seed}-{number}", seed)
+                print(f"seed {seed} {contestant.name:>12}: AUC {contestant.aucs[-1]:.5f}", flush=True)
+    report(contestants)
+
+
+def report(contestants: list[Contestant]) -> None:
+    base = contestants[0]
+    result = {"auc_one_process": base.auc, "noise": base.noise, "seeds": float(len(base.aucs))}
+    print(f"\n{'':>14} {'AUC':>9} {'± seeds':>9} {'cost':>9} {'samples/s':>11} {'bytes/sample':>13}")
+    for c in contestants:
+        rate, wire = statistics.median(c.rates), statistics.median(c.bytes_per_sample)
+        cost = base.auc - c.auc
+        print(f"{c.name:>14} {c.auc:9.5f} {c.noise:9.5f} {cost:9.5f} {rate:11,.0f} {wire:13,.0f}")
+        key = c.name.replace(" ", "_")
+        if c is not base:
+            result |= {f"auc_cost_{key}": cost, f"bytes_{key}": wire}
+        result[f"samples_per_s_{key}"] = rate
+    measure.print_result(result)
+
+
+if __name__ == "__main__":
+    main()
