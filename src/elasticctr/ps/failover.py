@@ -31,7 +31,7 @@ class CoordinatedFailover:
         self._is_ending = is_ending
         self._generation = -1  # of the addresses the client knows
         self._asked = 0.0
-        self._is_reported = False  # that pservers are silent
+        self._told: set[int] = set()  # shards the coordinator knows to be silent
         self.client: PsClient | None = None  # told of new addresses; set once it is made
 
     def retry(self, call: Callable[[], T]) -> T:
@@ -41,24 +41,23 @@ class CoordinatedFailover:
         while True:
             try:
                 result = call()
-            except (Unavailable, DeadlineExceeded) as e:
-                self._trouble(str(e))
+            except (Unavailable, DeadlineExceeded):
                 time.sleep(_PAUSES_S[min(attempt, len(_PAUSES_S) - 1)])
                 attempt += 1
                 self.poll(time.monotonic() - began)
             else:
-                self._is_reported = False
+                self._told.clear()
                 return result
 
     def poll(self, waited_s: float) -> None:
         """Looks for new addresses. Raises Interrupted, or Unavailable when it took too long."""
         self.check()
+        silent = self._silent()
         if waited_s > (_ENDING_S if self._is_ending() else self._wait_s):
-            raise Unavailable(f"pservers were waited for {waited_s:.0f} s: {self._describe() or 'no answer'}")
-        trouble = self._describe()
-        if trouble:
-            self._trouble(trouble)
-        if trouble and time.monotonic() - self._asked > 0.5:
+            trouble = "; ".join(silent.values()) or "no answer"
+            raise Unavailable(f"pservers were waited for {waited_s:.0f} s: {trouble}")
+        self._tell(silent)
+        if silent and time.monotonic() - self._asked > 0.5:
             self._find()
 
     def follow(self) -> None:
@@ -73,16 +72,15 @@ class CoordinatedFailover:
         if self._reporter.is_reload:
             raise Interrupted
 
-    def _describe(self) -> str:
-        if self.client is None:
-            return ""
-        links = self.client.stats()["pservers"]
-        return "; ".join(f"{link['address']}: {link['trouble']}" for link in links if not link["is_ready"])
+    def _silent(self) -> dict[int, str]:
+        """Shards that cannot be reached, and why."""
+        links = [] if self.client is None else self.client.stats()["pservers"]
+        return {n: f"{link['address']}: {link['trouble']}" for n, link in enumerate(links) if not link["is_ready"]}
 
-    def _trouble(self, detail: str) -> None:
-        if not self._is_reported:
-            self._is_reported = True
-            self._reporter.report("pserver_unreachable", detail)
+    def _tell(self, silent: dict[int, str]) -> None:
+        for shard in silent.keys() - self._told:
+            self._reporter.report("pserver_unreachable", str(shard))
+        self._told = set(silent)
 
     def _find(self) -> None:
         generation = self._coordinator.generation

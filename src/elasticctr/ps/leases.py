@@ -16,13 +16,28 @@ from elasticctr.data.batch import Batch
 from elasticctr.data.chunks import Chunk, read_chunk
 from elasticctr.data.pipeline import Stats
 from elasticctr.data.settings import DataSettings
-from elasticctr.errors import ConfigError, DataError
+from elasticctr.errors import (
+    ConfigError,
+    Corruption,
+    DataError,
+    ElasticCTRError,
+    FailedPrecondition,
+    NotFound,
+)
 from elasticctr.table import Lookup
 from elasticctr.train.job import Job
 from elasticctr.train.reading import Item
 
 _DEPTH = 3  # hand-overs waiting
 _HANDED_OVER = 4096  # samples at a time: each hand-over has two threads wait for the interpreter lock
+
+
+class Unreadable(Exception):
+    """A chunk that no trainer can read."""
+
+    def __init__(self, error: ElasticCTRError) -> None:
+        self.error = error
+        super().__init__(str(error))
 
 
 @dataclass(slots=True, eq=False)
@@ -193,6 +208,12 @@ class WorkStream:
     def _read(self, lease: Lease) -> Iterator[Event]:
         if lease.kind == "train":
             lease.cursors = self._source.cursors(lease.id)
+        try:
+            yield from self._read_batches(lease)
+        except (DataError, NotFound, Corruption, FailedPrecondition) as e:
+            raise Unreadable(e) from e
+
+    def _read_batches(self, lease: Lease) -> Iterator[Event]:
         settings, batch_size = self._source.data(lease)
         batch = lease.first
         with read_chunk(lease.chunk, self._source.job.samples, settings, batch_size, first_batch=batch) as batches:

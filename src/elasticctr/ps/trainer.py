@@ -10,14 +10,14 @@ import socket
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from elasticctr.errors import ConfigError, DeadlineExceeded, ElasticCTRError, Unavailable
 from elasticctr.ps.client import CursorError, PsClient
 from elasticctr.ps.coordinator_client import CoordinatorClient, patiently
 from elasticctr.ps.failover import CoordinatedFailover, Interrupted
 from elasticctr.ps.identity import build, job_identity
-from elasticctr.ps.leases import ChunkEnd, End, Lease, NoWork, Source, Work, WorkStream
+from elasticctr.ps.leases import ChunkEnd, End, Lease, NoWork, Source, Unreadable, Work, WorkStream
 from elasticctr.ps.remote import Pulling, Remote
 from elasticctr.ps.reporting import Reporter
 from elasticctr.ps.strategies.choice import make_strategy
@@ -26,6 +26,8 @@ from elasticctr.ps.tally import Tally
 from elasticctr.train.job import Job
 from elasticctr.train.learner import Learner
 from elasticctr.train.metrics import group_ids
+
+T = TypeVar("T")
 
 _IDLE_S = 0.05
 _LEAVE_S = 10.0
@@ -68,6 +70,7 @@ class TrainerRole:
                 f"model {job.model.name!r} keeps values beside its parameters (batch norm does), which pservers do not "
                 "hold; switch that off, or train in one process"
             )
+        self._initial = self._learner.flat_dense().numpy()
         self._coordinator = CoordinatorClient(coordinator, token)
         self._identity = job_identity(job)
 
@@ -77,6 +80,9 @@ class TrainerRole:
         wait_s = self._settings.coordinator_wait_s
         joined = patiently(self._join, wait_s, self._is_interrupted)
         self._id = int(joined["id"])
+        if joined.get("order") == "stop":
+            self._coordinator.close()
+            return Summary(0, 0, 0, time.monotonic() - began, 0, "the job is ending")
         self._tally = Tally(self._learner, self._job.train.batch_size)
         self._client: PsClient | None = None
         self._is_member = False  # of the group, if the strategy has one: from the first lease on
@@ -86,11 +92,11 @@ class TrainerRole:
             self._failover = CoordinatedFailover(
                 self._coordinator, self._reporter, wait_s=wait_s, is_ending=lambda: self._is_ending
             )
-            self._client = self._connect()
+            self._client = self._undisturbed(self._connect)
             self._failover.client = self._client
             self._reporter.on_beat = self._failover.follow
             self._remote = Remote(self._learner, self._client, self._failover)
-            self._offer_dense()
+            self._undisturbed(self._offer_dense)
             self._strategy = make_strategy(self._remote, self._settings, self._rate_scale)
             try:
                 reason = self._work()
@@ -115,6 +121,14 @@ class TrainerRole:
             host=socket.gethostname(),
             pid=os.getpid(),
         )
+
+    def _undisturbed(self, call: Callable[[], T]) -> T:
+        """Of a call before the first lease: there is nothing yet that a reload could make void."""
+        while True:
+            try:
+                return call()
+            except Interrupted:
+                self._reporter.forget()
 
     def _connect(self) -> PsClient:
         """Waits for every pserver and attaches to it."""
@@ -150,10 +164,10 @@ class TrainerRole:
         return patiently(attach, settings.coordinator_wait_s, lambda: self._is_ending)
 
     def _offer_dense(self) -> None:
-        """The first trainer's initial parameters become the job's; everyone then takes those of the pservers."""
+        """Initial parameters, the same of every trainer, become those of pservers without any; theirs are taken up."""
         assert self._client is not None
-        client, values = self._client, self._learner.flat_dense().numpy()
-        self._failover.retry(lambda: client.set_dense(values))
+        client = self._client
+        self._failover.retry(lambda: client.set_dense(self._initial))
         self._remote.pull_dense()
 
     @property
@@ -169,25 +183,33 @@ class TrainerRole:
         held: list[Lease] = []
         while True:
             stream = WorkStream(self._source(held))
+            is_void = False
             try:
                 return self._follow(stream)
             except Interrupted:
-                self._void()
-                held = []
+                is_void = True
             except CursorError:
-                # Another trainer has this chunk too and was faster: the cursors say where to go on.
-                self._strategy.drop()
-                self._tally.forget()
-                held = stream.unfinished
+                held = stream.unfinished  # another trainer had one of them and was faster: the cursors tell
+            except Unreadable as e:
+                self._reporter.report("data", str(e))
+                raise e.error from None
             finally:
                 stream.close()
+            held = self._start_over([] if is_void else held, is_void=is_void)
 
-    def _void(self) -> None:
-        self._strategy.drop()
-        self._tally.forget()
-        self._reporter.forget()
-        # What this process has of the dense parameters is of the time before, and pservers count anew.
-        self._remote.pull_dense()
+    def _start_over(self, held: list[Lease], *, is_void: bool) -> list[Lease]:
+        """Forgets all that is not applied; after a reload, of the dense parameters and of leases too."""
+        while True:
+            try:
+                self._strategy.drop()
+                self._tally.forget()
+                if is_void:
+                    self._reporter.forget()
+                    self._offer_dense()
+                return held
+            except Interrupted:
+                held, is_void = [], True
+                self._reporter.forget()
 
     def _source(self, held: list[Lease]) -> Source:
         return Source(self._job, self._lease, self._cursors, self._learner.look_up, held)

@@ -41,7 +41,8 @@ class Geo(Strategy):
         super().__init__(remote, settings, rate_scale)
         self._tables = remote.learner.sparse.tables
         self._fetched = [Table(_weights_only(table.settings)) for table in self._tables]  # rows as they came
-        self._dense = remote.learner.flat_dense().numpy()
+        self._dense = np.empty(0, dtype=np.float32)  # the parameters a period began with
+        self._is_dropped = False  # the model's parameters are steps of nobody's
         self._period = 0
         self._works: list[Work] = []  # batches of this period
         self._sums: list[list[SummedGradients]] = []
@@ -51,7 +52,10 @@ class Geo(Strategy):
 
     def step(self, prepared: Prepared) -> Outcome:
         work, learner = prepared.work, self.remote.learner
-        if not self._works and self._period == 0:
+        if not self._works:
+            if self._is_dropped:
+                self.remote.pull_dense()
+                self._is_dropped = False
             self._dense = learner.flat_dense().numpy()
         self._take_rows(work, prepared.begun)
         inputs = learner.sparse.pull(work.item, train=True)
@@ -79,7 +83,7 @@ class Geo(Strategy):
         self.remote.client.drop()
         for table in self._tables:
             table.reset()
-        self.remote.pull_dense()
+        self._is_dropped = True
         self._begin_period()
 
     def _fetch(self, work: Work) -> _Missing:
@@ -134,7 +138,6 @@ class Geo(Strategy):
     def _begin_period(self) -> None:
         for fetched in self._fetched:
             fetched.reset()
-        self._dense = self.remote.learner.flat_dense().numpy()
         self._period += 1
         self._works, self._sums = [], []
 
