@@ -71,17 +71,19 @@ ELASTICCTR_CLONES void AddAll(const float* rows, size_t row_count, size_t stride
 }
 
 ELASTICCTR_CLONES float Dot(const float* x, const float* weights, size_t count, bool of_squares) {
-  Vector sums = {};
-  size_t k = 0;
-  for (; k + kLanes <= count; k += kLanes) {
-    Vector values, factors;
-    Load(x + k, &values);
-    Load(weights + k, &factors);
-    sums += (of_squares ? values * values : values) * factors;
-  }
   float sum = 0;
+  size_t k = 0;
+  if (count >= kLanes) {
+    Vector sums = {};
+    for (; k + kLanes <= count; k += kLanes) {
+      Vector values, factors;
+      Load(x + k, &values);
+      Load(weights + k, &factors);
+      sums += (of_squares ? values * values : values) * factors;
+    }
+    for (size_t j = 0; j < kLanes; ++j) sum += sums[j];
+  }
   for (; k < count; ++k) sum += (of_squares ? x[k] * x[k] : x[k]) * weights[k];
-  for (size_t j = 0; j < kLanes; ++j) sum += sums[j];
   return sum;
 }
 

@@ -1,5 +1,6 @@
 // The dense graph of a version in ONNX Runtime, called through the C interface of its shared library, which is loaded
-// when the first graph is opened and stays. The graph runs in the calling thread and starts none.
+// when the first graph is opened and stays. The graph runs in the calling thread and starts none, over some hundred
+// samples at a time.
 #pragma once
 
 #include <memory>

@@ -2,13 +2,14 @@
 
 #include <algorithm>
 #include <atomic>
+#include <bit>
 #include <cmath>
-#include <cstring>
 #include <random>
 
 #include "serve/column_products.h"
 #include "serve/onnx_runtime.h"
 #include "util/status.h"
+#include "util/target.h"
 
 namespace elasticctr::serve {
 namespace {
@@ -31,8 +32,9 @@ T* Room(std::vector<T>* buffer, size_t count) {
   return buffer->data();
 }
 
-DenseGraph::Input Matrix(const std::string& name, const float* data, size_t rows, size_t width) {
-  return {name.c_str(), data, false, 2, {static_cast<int64_t>(rows), static_cast<int64_t>(width)}};
+DenseGraph::Input Matrix(const std::string& name, const float* data, size_t rows, size_t width,
+                         bool is_of_all = false) {
+  return {name.c_str(), data, false, 2, {static_cast<int64_t>(rows), static_cast<int64_t>(width)}, is_of_all};
 }
 
 // Whether all samples of a request have the slot's values from the same place, or none.
@@ -45,12 +47,13 @@ bool IsShared(const Samples& samples, Samples::Range request, uint32_t slot) {
   return true;
 }
 
-// Clears what differs, bit for bit, among the rows of a request.
-void KeepEqual(const float* rows, size_t count, size_t width, uint8_t* is_shared) {
+// Sets the bits of `differs` in which the rows of a request differ.
+ELASTICCTR_CLONES void AddDifferences(const float* rows, size_t count, size_t width, uint32_t* differs) {
   for (size_t i = 1; i < count; ++i) {
     const float* row = rows + i * width;
-    if (std::memcmp(row, rows, width * sizeof(float)) == 0) continue;
-    for (size_t c = 0; c < width; ++c) is_shared[c] &= std::memcmp(row + c, rows + c, sizeof(float)) == 0;
+    for (size_t c = 0; c < width; ++c) {
+      differs[c] |= std::bit_cast<uint32_t>(row[c]) ^ std::bit_cast<uint32_t>(rows[c]);
+    }
   }
 }
 
@@ -93,10 +96,12 @@ bool SharedLayer::Choose(const Samples& samples, std::span<const PooledSlot> slo
     if (is_kept) continue;
     for (const Piece& piece : slots[s].pieces) std::fill_n(is_shared + piece.column, piece.dim, 0);
   }
-  for (size_t r = 0; dense_width_ > 0 && r < samples.requests(); ++r) {
+  scratch->differs.assign(dense_width_, 0);
+  for (size_t r = 0; r < samples.requests(); ++r) {
     const auto [first, count] = samples.request(r);
-    KeepEqual(dense + first * dense_width_, count, dense_width_, is_shared + pooled_width_);
+    AddDifferences(dense + first * dense_width_, count, dense_width_, scratch->differs.data());
   }
+  for (uint32_t c = 0; c < dense_width_; ++c) is_shared[pooled_width_ + c] = scratch->differs[c] == 0;
   const auto shared = static_cast<size_t>(std::count(is_shared, is_shared + column_count_, 1));
   if (shared * kMinShare < column_count_) return false;
   Choice& choice = scratch->choice;
@@ -209,10 +214,10 @@ void SharedLayer::Run(size_t samples, std::span<const DenseGraph::Input> others,
       scratch->inputs.push_back(Matrix(sum.tensor, scratch->outputs[s].data(), samples, sum.width));
       continue;
     }
-    scratch->inputs.push_back(Matrix(sum.weights_input, choice.sums[s].weights.data(), choice.width, sum.width));
+    scratch->inputs.push_back(Matrix(sum.weights_input, choice.sums[s].weights.data(), choice.width, sum.width, true));
     scratch->inputs.push_back(scratch->repeats_starts
                                   ? Matrix(sum.start_input, scratch->outputs[s].data(), samples, sum.width)
-                                  : Matrix(sum.start_input, scratch->starts[s].data(), 1, sum.width));
+                                  : Matrix(sum.start_input, scratch->starts[s].data(), 1, sum.width, true));
   }
   graph_->Run(scratch->inputs, samples, labels, scores);
 }

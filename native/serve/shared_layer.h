@@ -49,6 +49,7 @@ class SharedLayer {
   struct Scratch {
     Choice choice;
     std::vector<uint8_t> is_shared;
+    std::vector<uint32_t> differs;                  // by column of `dense`
     std::vector<uint32_t> shared_slots, own_slots;  // places in the list of pooled slots
     bool repeats_starts = false;                    // several requests: each sample needs its own
     std::vector<float> requests, row, columns;

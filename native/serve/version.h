@@ -54,6 +54,7 @@ class DenseGraph {
     bool is_int64;
     size_t rank;
     int64_t shape[3];
+    bool is_of_all = false;  // the same for every sample; else the first dimension is the samples
   };
   // Scores [n, labels] into `out`.
   virtual void Run(std::span<const Input> inputs, size_t n, size_t labels, float* out) const = 0;

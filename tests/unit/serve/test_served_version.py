@@ -47,7 +47,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
 
 
 @pytest.mark.parametrize(("encoding", "shards"), [("fp32", 1), ("fp16", 1), ("int8", 1), ("fp32", 3), ("int8", 2)])
-@pytest.mark.parametrize("count", [1, 257])
+@pytest.mark.parametrize("count", [1, 257, 900])
 def test_scores_are_those_of_the_reference(tmp_path: Path, encoding: Any, shards: int, count: int):
     made = Made(tmp_path, encoding, shards)
     served = serve(made)

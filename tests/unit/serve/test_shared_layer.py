@@ -167,6 +167,12 @@ def test_batches_in_turn_do_not_meet(tower: Version) -> None:
         tower.check([tower.request(seed + 50, 8, user), tower.request(seed + 70, 12, user)])
 
 
+def test_large_batches_go_through_the_graph_in_parts(tower: Version) -> None:
+    tower.check([tower.request(1, 901, "abc")])
+    tower.check([tower.request(seed, 150 + seed, "abc", own_dense=1) for seed in range(6)])
+    tower.check([tower.request(3, 901, "", own_dense=DENSE)], is_split=False)
+
+
 def test_too_little_in_common_is_scored_whole(tower: Version) -> None:
     tower.check([tower.request(1, 7, "abcdef"[:5])], is_split=False)
     tower.check([tower.request(1, 40, "", own_dense=DENSE)], is_split=False)
