@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from elasticctr.errors import ConfigError, DeadlineExceeded, ElasticCTRError, Unavailable
+from elasticctr.models.model import Model
 from elasticctr.ps.client import CursorError, PsClient
 from elasticctr.ps.coordinator_client import CoordinatorClient, patiently
 from elasticctr.ps.failover import CoordinatedFailover, Interrupted
@@ -65,11 +66,7 @@ class TrainerRole:
         self.name = name or f"trainer-{socket.gethostname()}-{os.getpid()}"
         self._is_interrupted = is_interrupted
         self._learner = Learner(job)
-        if any(True for _ in self._learner.model.buffers()):
-            raise ConfigError(
-                f"model {job.model.name!r} keeps values beside its parameters (batch norm does), which pservers do not "
-                "hold; switch that off, or train in one process"
-            )
+        _check_model(self._learner.model)
         self._initial = self._learner.flat_dense().numpy()
         self._coordinator = CoordinatorClient(coordinator, token)
         self._identity = job_identity(job)
@@ -318,3 +315,12 @@ class TrainerRole:
         finally:
             self._reporter.close()
             self._coordinator.close()
+
+
+def _check_model(model: Model) -> None:
+    kept = sorted(model.state_dict().keys() - {name for name, _ in model.named_parameters()})
+    if kept:
+        raise ConfigError(
+            f"model {model.name!r} keeps values beside its parameters ({kept[0]}; batch norm does so), which pservers "
+            "do not hold; switch that off, or train in one process"
+        )
