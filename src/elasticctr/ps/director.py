@@ -78,6 +78,8 @@ class Director:
         self._is_stop_heard = True
         self._may_save = True
         self._warnings: list[str] = []
+        self._was_served = False  # by this coordinator's doing
+        self._last_id = max((member.id for member in coordinator.members.everyone()), default=0)
 
     def run(self) -> bool:
         """Returns whether the run is finished; False: it was stopped, and can be resumed."""
@@ -112,6 +114,7 @@ class Director:
             with at.lock:
                 primaries = at.members.primaries()
                 if all(member.era == at.era for member in primaries):
+                    self._was_served = True
                     return  # all have what they had: a coordinator or a slow pserver is back
             self._phase("loading")
             self._saving.settle()
@@ -132,6 +135,7 @@ class Director:
                 for text in self._warnings:
                     self._keeping.event("warning", {"text": text})
                 self._warnings = []
+                self._was_served = True
                 return
             attempts += 1
             if fatal is not None or attempts > _MOST_ATTEMPTS or (bad is not None and target is None):
@@ -171,18 +175,23 @@ class Director:
                 at.course.restore(found.checkpoint.trainer, found.ledger, found.metrics)
             path = None if found is None else str(found.path.absolute())
             name = self._keeping.keep_state()
-            at.journal.append("rollback", {"era": at.era, "path": path, "state": name})
+            is_start = before == 0
+            at.journal.append("start" if is_start else "rollback", {"era": at.era, "path": path, "state": name})
+            if not self._was_served:
+                # Trainers that joined this coordinator before have nothing to reload.
+                for member in at.members.trainers():
+                    if member.id > self._last_id:
+                        member.era = at.era
             for member in at.members.everyone():
                 member.is_asking = member.is_counted = False
                 if member.role == "standby" and member.is_alive:
                     member.phase = "joined"
             if before or found is not None:
                 lost = max(before - at.course.samples, 0)
-                is_resuming = before == 0
-                at.rollbacks += not is_resuming
+                at.rollbacks += not is_start
                 values = {"path": f"checkpoints/{found.path.name}" if found else None, "samples_again": lost}
                 self._keeping.go_back(at.course.step)
-                self._keeping.event("resume" if is_resuming else "rollback", values)
+                self._keeping.event("resume" if is_start else "rollback", values)
         self._saving.note_loaded(found.checkpoint.step if found else None, found.path if found else None)
         if found is None or has_parts(found.path):
             return path
@@ -307,8 +316,8 @@ class Director:
         with at.lock:
             primaries = at.members.primaries()
             at.era += 1
-            # What they hold is not what a rollback would give: whoever restarts from the journal loads again.
-            at.journal.append("rollback", {"era": at.era, "path": str(path.absolute()), "state": None})
+            # What they hold is not what the course says: whoever restarts from the journal loads again.
+            at.journal.append("best", {"era": at.era, "path": str(path.absolute())})
         failed = self._fleet.load(primaries, str(path.absolute()))
         for error in failed.values():
             raise error

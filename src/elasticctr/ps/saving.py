@@ -42,6 +42,7 @@ class Saving:
         self._saved_s = time.monotonic()
         self._again_s = self._failed_s = 0.0
         self._publishing: threading.Thread | None = None
+        self._published_step = coordinator.course.step
 
     def note_loaded(self, step: int | None, path: Path | None) -> None:
         """The run stands where this checkpoint was written."""
@@ -52,8 +53,8 @@ class Saving:
     def save_if_due(self) -> None:
         """Begins a checkpoint, or sees to the one that was begun."""
         if self._future is not None:
-            if self._future.done():
-                self._settle_one()
+            if self._future.done() and self._settle_one() and self._is_version_due(self._saved_step):
+                self.publish()
             return
         at, now = self._at, time.monotonic()
         every, every_s = at.job.train.checkpoint_every, at.cluster.checkpoint_s
@@ -61,6 +62,7 @@ class Saving:
         is_due = at.wants_checkpoint.is_set()
         is_due |= every is not None and step // every > self._saved_step // every
         is_due |= every_s is not None and now - self._saved_s >= every_s
+        is_due |= self._is_version_due(step)
         if is_due and now >= self._again_s:
             at.wants_checkpoint.clear()
             if step != self._saved_step:
@@ -97,11 +99,18 @@ class Saving:
         is_busy = self._publishing is not None and self._publishing.is_alive()
         if settings is None or is_busy or self._newest is None:
             return
-        command = [sys.executable, "-m", "elasticctr", "publish", str(self._newest[1]), "--to", settings.to]
-        command += ["--model", settings.model] if settings.model else ["--model", self._run.path.absolute().name]
-        command += ["--encoding", settings.encoding]
+        self._published_step = self._newest[0]
+        command = [sys.executable, "-m", "elasticctr", "publish", str(self._run.path), "--to", settings.to, "--base"]
+        command += ["--checkpoint", str(self._newest[0]), "--encoding", settings.encoding]
+        command += ["--model", settings.model] if settings.model else []
+        command += ["--keep", str(settings.keep)] if settings.keep else []
         self._publishing = threading.Thread(target=self._publish, args=(command,), name="elasticctr-publish")
         self._publishing.start()
+
+    def _is_version_due(self, step: int) -> bool:
+        settings = self._at.job.publish
+        every = None if settings is None else settings.every_steps
+        return every is not None and step // every > self._published_step // every
 
     def close(self) -> None:
         if self._publishing is not None:
@@ -145,7 +154,8 @@ class Saving:
     _newest_state: dict[str, Any] | None = None
     _begun_state: dict[str, Any] | None = None
 
-    def _settle_one(self) -> None:
+    def _settle_one(self) -> bool:
+        """Sees to a checkpoint that is written, or failed: False."""
         assert self._future is not None
         future, self._future = self._future, None
         try:
@@ -155,13 +165,14 @@ class Saving:
             self._again_s = self._failed_s + _AGAIN_S
             self._at.checkpoint = {**self._at.checkpoint, "failed": str(e)}
             self._keeping.event("checkpoint_failed", {"reason": str(e), "again_in_s": _AGAIN_S})
-            return
+            return False
         self._newest, self._newest_state = (self._saving_step, path), self._begun_state
         self._saved_step, self._saved_s, self._again_s = self._saving_step, time.monotonic(), 0.0
         with self._at.lock:
             self._at.checkpoint = {"step": self._saving_step, "path": str(path), "at": time.time()}
             self._at.journal.append("checkpoint", {"step": self._saving_step, "path": path.name})
         self._keeping.event("checkpoint", {"path": f"checkpoints/{path.name}"})
+        return True
 
     def _publish(self, command: list[str]) -> None:
         try:

@@ -52,8 +52,8 @@ def test_killed_and_started_again_it_goes_on(tmp_path: Path, world: Any) -> None
 
 
 def test_a_second_one_is_refused_while_the_first_works(tmp_path: Path, world: Any) -> None:
-    w = world(make_job(tmp_path))
-    w.trainer_pause_s = 0.1
+    w = world(make_job(tmp_path, cluster={"lease_s": 30}))
+    w.trainer_pause_s = 2.0
     first = w.start_process()
     start_roles(w)
     second = w.start_process()
