@@ -6,9 +6,12 @@ the answer in the run directory afterwards. `python -m elasticctr.ps.shape < job
 
 from __future__ import annotations
 
+import fcntl
 import json
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -43,13 +46,34 @@ class JobShape:
 def shape_of(job: Job) -> JobShape:
     """The shape of a job, without importing torch here."""
     kept = Path(job.run_dir) / f"shape-{job_identity(job).digest[:16]}.json"
+    found = _find(kept)
+    if found is not None:
+        return found
+    # Roles that start together ask at the same time: one of them is enough.
+    with _alone(kept.with_suffix(".lock")):
+        shape = _find(kept)
+        if shape is None:
+            shape = JobShape.load(json.loads(_ask_child(job)))
+            _keep(kept, shape)
+        return shape
+
+
+def _find(kept: Path) -> JobShape | None:
     try:
         return JobShape.load(json.loads(kept.read_text(encoding="utf-8")))
     except (OSError, ValueError, KeyError, ConfigError):
-        pass
-    shape = JobShape.load(json.loads(_ask_child(job)))
-    _keep(kept, shape)
-    return shape
+        return None
+
+
+@contextmanager
+def _alone(path: Path) -> Iterator[None]:
+    """While this process has the lock, or cannot get it: on some file systems there is none."""
+    with ExitStack() as stack:
+        with suppress(OSError):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            lock = stack.enter_context(path.open("a"))
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 def measure(job: Job) -> JobShape:
