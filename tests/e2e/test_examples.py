@@ -22,7 +22,7 @@ def run(*command: str | Path, cwd: Path) -> str:
 
 
 @pytest.mark.timeout(300)
-def test_first_run_then_from_python_then_publish_and_serve(tmp_path: Path) -> None:
+def test_first_run_then_from_python_then_publish_and_serve_then_many_processes(tmp_path: Path) -> None:
     run(EXAMPLES / "01-first-run" / "run.sh", cwd=tmp_path)
     assert (tmp_path / "runs" / "first" / "report.html").exists()
     assert (tmp_path / "scores.parquet").exists()
@@ -32,6 +32,9 @@ def test_first_run_then_from_python_then_publish_and_serve(tmp_path: Path) -> No
     served = run(EXAMPLES / "05-serve" / "run.sh", cwd=tmp_path)
     assert "2000 scores, largest difference" in served
     assert "live       1" in served, "activated by hand"
+    many = run(EXAMPLES / "06-many-processes" / "run.sh", cwd=tmp_path)
+    assert "samples, each counted once" in many
+    assert "was killed by SIGKILL" in many and "restart 1" in many
 
 
 def test_own_model(tmp_path: Path) -> None:

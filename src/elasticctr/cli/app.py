@@ -13,6 +13,7 @@ from elasticctr.cli.doctor import doctor
 from elasticctr.cli.output import CommandGroup
 from elasticctr.cli.pserver import pserver
 from elasticctr.cli.serve import serve
+from elasticctr.cli.status import checkpoint, logs, status, stop
 from elasticctr.cli.trainer import trainer
 
 app = typer.Typer(
@@ -46,6 +47,10 @@ app.command()(train.train)
 app.command("eval")(train.evaluate)
 app.command()(train.predict)
 app.command()(train.report)
+app.command()(status)
+app.command()(logs)
+app.command()(checkpoint)
+app.command()(stop)
 app.command()(coordinator)
 app.command()(pserver)
 app.command()(publish.publish)

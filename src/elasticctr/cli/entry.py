@@ -3,9 +3,12 @@ without importing all the others, which take ten times as long to load and stay 
 
 from __future__ import annotations
 
+import importlib
 import sys
 
 import typer
+
+ROLES = ("coordinator", "pserver", "trainer")
 
 
 def main() -> None:
@@ -13,6 +16,8 @@ def main() -> None:
         app = make_server_app()
     elif sys.argv[1:2] == ["serve"]:
         app = make_serve_app()
+    elif sys.argv[1:2] and sys.argv[1] in ROLES:
+        app = make_role_app(sys.argv[1])
     else:
         app = _whole_app()
     app()
@@ -37,6 +42,13 @@ def make_serve_app() -> typer.Typer:
 
     app = _make_root()
     app.command("serve")(serve)
+    return app
+
+
+def make_role_app(name: str) -> typer.Typer:
+    """The command tree with one role of a distributed job alone in it."""
+    app = _make_root()
+    app.command(name)(getattr(importlib.import_module(f"elasticctr.cli.{name}"), name))
     return app
 
 

@@ -66,7 +66,8 @@ class MpiEngine:
         supervisor = [sys.executable, "-m", "elasticctr.cluster.ranks", str(self._directory), self._launch]
         arguments = [*where, "--bind-to", "none", "-n", str(len(ranks)), *supervisor]
         role = RoleSpec("coordinator", 0, arguments, restart=False)
-        self._mpirun = Supervised(role, log=prepare_log(log_dir, "mpirun"), max_restarts=0, command=mpirun)
+        log = prepare_log(log_dir, "mpirun")
+        self._mpirun = Supervised(role, log=log, max_restarts=0, command=mpirun, label="mpirun")
         self._mpirun.start()
 
     def states(self) -> list[RoleState]:

@@ -34,9 +34,17 @@ class Supervised:
     """Call `poll` often: it notices that the process ended and starts it again when its pause is over."""
 
     def __init__(
-        self, role: RoleSpec, *, log: Path, max_restarts: int, command: Sequence[str] = ELASTICCTR, restarts: int = 0
+        self,
+        role: RoleSpec,
+        *,
+        log: Path,
+        max_restarts: int,
+        command: Sequence[str] = ELASTICCTR,
+        restarts: int = 0,
+        label: str = "",
     ) -> None:
         self.role = role
+        self._label = label or role.name
         self._log = log
         self._command = [*command, *role.arguments]
         self._max_restarts = max_restarts
@@ -140,7 +148,7 @@ class Supervised:
         """A line of ours between those of the role."""
         stamp = datetime.now(UTC).strftime("%Y-%m-%d %H:%M:%S")
         with contextlib.suppress(OSError), self._log.open("ab") as log:
-            log.write(f"--- {stamp} {self.role.name} {text}\n".encode())
+            log.write(f"--- {stamp} {self._label} {text}\n".encode())
 
 
 def prepare_log(log_dir: str | Path, name: str) -> Path:

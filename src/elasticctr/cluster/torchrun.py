@@ -52,7 +52,7 @@ class TorchrunEngine:
         rank = ["-m", "elasticctr.cluster.torchrun", str(states), log_dir, json.dumps([*self._command])]
         launcher = RoleSpec("trainer", 0, [*flags, *rank, *roles[0].arguments], roles[0].environment, restart=False)
         command = (sys.executable, "-m", "torch.distributed.run")
-        self._torchrun = Supervised(launcher, log=log, max_restarts=0, command=command)
+        self._torchrun = Supervised(launcher, log=log, max_restarts=0, command=command, label="torchrun")
         self._torchrun.start()
 
     def states(self) -> list[RoleState]:
