@@ -42,7 +42,8 @@ void BindPsServer(nb::module_& m) {
              uint16_t port, const std::string& unix_path, const std::string& token, uint64_t job,
              const std::string& identity, const std::string& digest, const std::string& build,
              const std::string& strategy, bool is_standby, size_t threads, uint32_t group_timeout_ms,
-             uint64_t max_buffered_bytes, uint32_t request_timeout_s) {
+             uint64_t max_buffered_bytes, uint32_t request_timeout_s, const std::string& scratch,
+             uint32_t standby_timeout_ms, uint64_t standby_max_bytes, bool confirms_drops) {
             ps::ServiceOptions options;
             options.net.host = host;
             options.net.ports = {port};
@@ -59,11 +60,17 @@ void BindPsServer(nb::module_& m) {
             options.build = build;
             options.strategy = strategy;
             options.is_standby = is_standby;
+            options.scratch = scratch;
+            options.replica.timeout_ms = standby_timeout_ms;
+            options.replica.max_bytes = standby_max_bytes;
+            options.replica.confirms_itself = confirms_drops;
             new (self) Service(options);
           },
           "shard"_a, "shards"_a, "tables"_a, "dense_floats"_a, "dense_on_first"_a, "dense_optimizer"_a, "host"_a,
           "port"_a, "unix_path"_a, "token"_a, "job"_a, "identity"_a, "digest"_a, "build"_a, "strategy"_a,
-          "is_standby"_a, "threads"_a, "group_timeout_ms"_a, "max_buffered_bytes"_a, "request_timeout_s"_a)
+          "is_standby"_a, "threads"_a, "group_timeout_ms"_a, "max_buffered_bytes"_a, "request_timeout_s"_a,
+          "scratch"_a = "", "standby_timeout_ms"_a = 5'000, "standby_max_bytes"_a = uint64_t{512} << 20,
+          "confirms_drops"_a = true)
       .def("start", &Service::Start, nb::call_guard<nb::gil_scoped_release>())
       .def("stop", &Service::Stop, "drain_s"_a, nb::call_guard<nb::gil_scoped_release>())
       .def("load", &Service::Load, "directory"_a, nb::call_guard<nb::gil_scoped_release>(),
@@ -73,6 +80,8 @@ void BindPsServer(nb::module_& m) {
       .def_prop_ro("is_ready", &Service::is_ready)
       .def_prop_ro("is_primary", &Service::is_primary)
       .def_prop_ro("is_stop_asked", &Service::is_stop_asked)
+      .def_prop_ro("is_dropping", &Service::is_dropping, "The standby is given up; pushes are held until confirm_drop.")
+      .def("confirm_drop", &Service::ConfirmDrop, nb::call_guard<nb::gil_scoped_release>())
       .def("stats", &Service::stats, "JSON.", nb::call_guard<nb::gil_scoped_release>());
 }
 

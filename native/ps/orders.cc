@@ -73,6 +73,15 @@ std::string Service::Obey(std::string_view text) {
     Load(order.directory);
     return stats();
   }
+  if (order.op == "follow") {
+    if (order.primary.empty()) throw Error(Code::kConfig, "follow needs the address of a primary");
+    Follow(order.primary);
+    return stats();
+  }
+  if (order.op == "promote") {
+    Promote();
+    return stats();
+  }
   RequireServing();
   if (order.op == "save") {
     if (!order.has_directory) throw Error(Code::kConfig, "save needs a directory");

@@ -8,13 +8,17 @@ namespace elasticctr::ps {
 Service::Service(const ServiceOptions& options)
     : options_(options), secret_(options.token), is_primary_(!options.is_standby) {
   server_ = std::make_unique<net::Server>(options.net, this);
+  replica_ = std::make_unique<Replica>(options.replica);
   shard_ = std::make_unique<Shard>(options.shard);
+  shard_->SetObserver(replica_.get());
   control_ = std::make_unique<Control>();
 }
 
 Service::~Service() {
   server_->Stop(0);
   control_.reset();
+  follower_.reset();
+  shard_->SetObserver(nullptr);
 }
 
 void Service::Start() { server_->Start(); }
@@ -46,6 +50,7 @@ void Service::CheckIncarnation(uint64_t incarnation) {
 
 void Service::Load(const std::string& directory) {
   is_ready_.store(false);
+  replica_->Reset();
   if (directory.empty()) {
     shard_->Reset();
   } else {
@@ -89,6 +94,7 @@ std::string Service::stats() const {
   add("connections", server_->connections());
   add("buffered_bytes", server_->budget().used());
   add("incarnation", incarnation_.load());
+  AppendStandbyStats(&out);
   return out + "}";
 }
 

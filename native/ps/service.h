@@ -10,7 +10,10 @@
 
 #include "net/server.h"
 #include "ps/control.h"
+#include "ps/follower.h"
+#include "ps/replica.h"
 #include "ps/shard.h"
+#include "util/file.h"
 #include "util/secret.h"
 
 namespace elasticctr::ps {
@@ -25,6 +28,8 @@ struct ServiceOptions {
   std::string build;
   std::string strategy;
   bool is_standby = false;
+  ReplicaOptions replica;
+  std::string scratch;  // directory for copies of the state on their way to or from a standby; empty: the system's
 };
 
 class Service : public net::Application {
@@ -43,6 +48,9 @@ class Service : public net::Application {
   bool is_ready() const { return is_ready_.load(); }
   bool is_primary() const { return is_primary_.load(); }
   bool is_stop_asked() const { return is_stop_asked_.load(); }
+  // The standby is given up, and pushes are held until whoever decides who takes over was told.
+  bool is_dropping() const { return replica_->is_dropping(); }
+  void ConfirmDrop() { replica_->ConfirmDrop(); }
   std::string stats() const;  // JSON
 
   // For sessions and orders.
@@ -51,12 +59,19 @@ class Service : public net::Application {
   Shard& shard() { return *shard_; }
   net::Server& server() { return *server_; }
   Control& control() { return *control_; }
+  Replica& replica() { return *replica_; }
   // Throws a Refusal unless pulls and pushes are taken here and now.
   void RequireServing() const;
   // Throws a Refusal if a later coordinator has spoken; remembers the latest.
   void CheckIncarnation(uint64_t incarnation);
   // What an order does. Blocks: for the orders' thread. Returns JSON.
   std::string Obey(std::string_view order);
+  // Orders of a standby's life. Throw FailedPrecondition.
+  void Follow(const std::string& primary);
+  void Promote();
+  // A standby that begins, on the orders' thread: says what to copy; and a piece of it.
+  std::string BeginTransfer(std::atomic<uint64_t>* session);
+  std::string ReadTransfer(uint64_t session, uint32_t file, uint64_t offset) const;
 
   std::unique_ptr<net::Session> Open(net::Protocol protocol, net::ConnectionId id, int fd) override;
   void OnWake(size_t) override {}
@@ -64,12 +79,23 @@ class Service : public net::Application {
   uint32_t silent_limit_s() const override { return secret_.is_set() ? 60 : 0; }
 
  private:
+  struct Transfer {
+    uint64_t session = 0;
+    std::vector<File> files;  // unlinked: gone with the last who has them open
+  };
+  std::string scratch() const;
+  void AppendStandbyStats(std::string* out) const;
+
   const ServiceOptions options_;
   const Secret secret_;
   std::atomic<bool> is_ready_{false}, is_primary_, is_stop_asked_{false};
   std::atomic<uint64_t> incarnation_{0};
   std::unique_ptr<net::Server> server_;  // destroyed after the shard, whose last answers go to it
+  std::unique_ptr<Replica> replica_;
   std::unique_ptr<Shard> shard_;
+  mutable std::mutex standby_mutex_;  // of the two below
+  std::shared_ptr<const Transfer> transfer_;
+  std::unique_ptr<Follower> follower_;
   std::unique_ptr<Control> control_;
 };
 

@@ -23,6 +23,11 @@ Session::Session(Service* service, net::ConnectionId id)
       answers_(std::make_shared<Answers>(&service->server(), id)),
       is_trusted_(!service->secret().is_set()) {}
 
+Session::~Session() {
+  const uint64_t session = replica_session_->load();
+  if (session != 0) service_->replica().Leave(session);
+}
+
 net::Step Session::Consume(const uint8_t* data, size_t size, uint64_t, net::Buffer* out) {
   net::Step step;
   while (true) {
@@ -112,6 +117,7 @@ void Session::Dispatch(const Header& request, Body body, net::Buffer* out) {
     case Opcode::kGroup: return SetGroup(request, body, out);
     case Opcode::kSetDense: return SetDense(request, body, out);
     case Opcode::kControl: return Order(request, body);
+    case Opcode::kReplicate: return Replicate(request, body);
     default: Malformed("unknown opcode");
   }
 }
@@ -151,6 +157,7 @@ void Session::Attach(const Header& request, Body body, net::Buffer* out) {
   if (identity != options.identity && identity != options.digest) refuse("this pserver is of another job");
   if (strategy != options.strategy) refuse("strategy " + strategy + " at a pserver of " + options.strategy);
   if (role == "trainer") service_->RequireServing();
+  is_standby_ = role == "standby";
   const Shard& shard = service_->shard();
   std::string text = "{\"shard\": " + std::to_string(shard.settings().shard) +
                      ", \"shards\": " + std::to_string(shard.settings().shards) + ", \"tables\": [";
@@ -181,8 +188,8 @@ void Session::Pull(const Header& request, Body body, net::Buffer* out) {
     header.version = shard.step();
     header.body_bytes = static_cast<uint32_t>(result.bytes);
     net::wire::EncodeHeader(frame, header);
-    out->Commit(kHeaderBytes + result.bytes);
-    return;
+    if (result.place == 0 || service_->replica().IsHeld(result.place)) return out->Commit(kHeaderBytes + result.bytes);
+    return SendHeld(result.place, {reinterpret_cast<const char*>(frame), kHeaderBytes + result.bytes}, out);
   }
   std::string frame(kHeaderBytes + most, '\0');
   auto* const bytes = reinterpret_cast<uint8_t*>(frame.data());
@@ -191,7 +198,7 @@ void Session::Pull(const Header& request, Body body, net::Buffer* out) {
   header.body_bytes = static_cast<uint32_t>(result.bytes);
   net::wire::EncodeHeader(bytes, header);
   frame.resize(kHeaderBytes + result.bytes);
-  Send(std::move(frame), out);
+  SendHeld(result.place, std::move(frame), out);
 }
 
 void Session::Push(const Header& request, Body body, net::Buffer* out) {
@@ -202,7 +209,7 @@ void Session::Push(const Header& request, Body body, net::Buffer* out) {
   if (!Shard::Waits(push)) {
     PushResult result;
     shard->Push(push, [&result](const PushResult* ended, const std::exception*) { result = *ended; });
-    return Send(PushFrame(request, result, shard, with_dense), out);
+    return SendHeld(result.place, PushFrame(request, result, shard, with_dense), out);
   }
   // It may wait: the body stays with the answer, and later frames of this connection wait, too.
   auto owned = std::make_shared<std::vector<uint8_t>>(body.begin(), body.end());
@@ -210,10 +217,11 @@ void Session::Push(const Header& request, Body body, net::Buffer* out) {
   const uint64_t place = answers_->Open();
   answers_->Hold();
   ++owed_;
-  const auto done = [answers = answers_, owned, request, shard, with_dense, place](const PushResult* result,
-                                                                                   const std::exception* error) {
-    answers->Fill(place,
-                  error == nullptr ? PushFrame(request, *result, shard, with_dense) : ErrorFrame(request, *error));
+  const auto done = [answers = answers_, replica = &service_->replica(), owned, request, shard, with_dense, place](
+                        const PushResult* result, const std::exception* error) {
+    std::string frame = error == nullptr ? PushFrame(request, *result, shard, with_dense) : ErrorFrame(request, *error);
+    const uint64_t held = error == nullptr ? result->place : 0;
+    replica->WhenHeld(held, [answers, place, frame = std::move(frame)] { answers->Fill(place, frame); });
   };
   try {
     shard->Push(push, done);
@@ -242,7 +250,7 @@ void Session::SetGroup(const Header& request, Body body, net::Buffer* out) {
   std::vector<uint64_t> members(count);
   if (count != 0) std::memcpy(members.data(), body.data() + 8, count * sizeof(uint64_t));
   service_->shard().SetGroup(std::move(members));
-  SendText(request, "", out);
+  SendHeld(service_->replica().last_place(), AnswerFrame(request, service_->shard().step(), ""), out);
 }
 
 void Session::SetDense(const Header& request, Body body, net::Buffer* out) {
@@ -251,18 +259,50 @@ void Session::SetDense(const Header& request, Body body, net::Buffer* out) {
   std::vector<float> values((body.size() - 8) / sizeof(float));
   if (!values.empty()) std::memcpy(values.data(), body.data() + 8, values.size() * sizeof(float));
   const bool is_taken = service_->shard().SetDense(DecodeFixed64(body.data()), values);
-  SendText(request, std::string_view(is_taken ? "\1" : "\0", 1), out);
+  const std::string_view taken(is_taken ? "\1" : "\0", 1);
+  SendHeld(service_->replica().last_place(), AnswerFrame(request, service_->shard().step(), taken), out);
 }
 
 void Session::Order(const Header& request, Body body) {
   service_->CheckIncarnation(request.version);
+  const std::string order(reinterpret_cast<const char*>(body.data()), body.size());
+  SendLater(request, [service = service_, order] { return service->Obey(order); });
+}
+
+void Session::Replicate(const Header& request, Body body) {
+  if (!is_standby_) throw Error(Code::kFailedPrecondition, "attach as a standby first");
+  service_->RequireServing();
+  const auto verb = body.empty() ? uint8_t{UINT8_MAX} : body[0];
+  if (verb == static_cast<uint8_t>(ReplicaVerb::kBegin) && body.size() == 1) {
+    return SendLater(
+        request, [service = service_, session = replica_session_] { return service->BeginTransfer(session.get()); });
+  }
+  if (verb == static_cast<uint8_t>(ReplicaVerb::kRead) && body.size() == 21) {
+    const uint64_t session = DecodeFixed64(body.data() + 1), offset = DecodeFixed64(body.data() + 13);
+    const uint32_t file = DecodeFixed32(body.data() + 9);
+    return SendLater(request, [=, service = service_] { return service->ReadTransfer(session, file, offset); });
+  }
+  if (verb != static_cast<uint8_t>(ReplicaVerb::kLog) || body.size() != 17) Malformed("a malformed word of a standby");
+  const uint64_t session = DecodeFixed64(body.data() + 1), acked = DecodeFixed64(body.data() + 9);
   const uint64_t place = answers_->Open();
   answers_->Hold();
   ++owed_;
-  std::string order(reinterpret_cast<const char*>(body.data()), body.size());
-  const auto job = [answers = answers_, service = service_, request, place, order] {
+  try {
+    service_->replica().Fetch(session, acked, [answers = answers_, request, place](std::string changes) {
+      answers->Fill(place, AnswerFrame(request, 0, changes));
+    });
+  } catch (const std::exception& error) {
+    answers_->Fill(place, ErrorFrame(request, error));
+  }
+}
+
+void Session::SendLater(const Header& request, std::function<std::string()> make) {
+  const uint64_t place = answers_->Open();
+  answers_->Hold();
+  ++owed_;
+  const auto job = [answers = answers_, service = service_, request, place, make = std::move(make)] {
     try {
-      answers->Fill(place, AnswerFrame(request, service->shard().step(), service->Obey(order)));
+      answers->Fill(place, AnswerFrame(request, service->shard().step(), make()));
     } catch (const std::exception& error) {
       answers->Fill(place, ErrorFrame(request, error));
     }
@@ -275,6 +315,14 @@ void Session::Send(std::string answer, net::Buffer* out) {
   if (owed_ == 0) return out->Append(answer);
   ++owed_;
   answers_->Append(std::move(answer));
+}
+
+void Session::SendHeld(uint64_t held, std::string answer, net::Buffer* out) {
+  if (held == 0 || service_->replica().IsHeld(held)) return Send(std::move(answer), out);
+  const uint64_t place = answers_->Open();
+  ++owed_;
+  service_->replica().WhenHeld(
+      held, [answers = answers_, place, answer = std::move(answer)] { answers->Fill(place, answer); });
 }
 
 void Session::SendText(const Header& request, std::string_view text, net::Buffer* out) {

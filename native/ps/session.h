@@ -14,6 +14,7 @@ namespace elasticctr::ps {
 class Session : public net::Session {
  public:
   Session(Service* service, net::ConnectionId id);
+  ~Session() override;
 
   net::Step Consume(const uint8_t* data, size_t size, uint64_t received_ns, net::Buffer* out) override;
   uint32_t idle_limit_s() const override { return is_trusted_ ? 0 : kUntrustedIdleS; }
@@ -39,9 +40,14 @@ class Session : public net::Session {
   void SetGroup(const Header& request, Body body, net::Buffer* out);
   void SetDense(const Header& request, Body body, net::Buffer* out);
   void Order(const Header& request, Body body);
+  void Replicate(const Header& request, Body body);
+  // An answer made by `make` on the orders' thread; later frames of this connection wait for it.
+  void SendLater(const Header& request, std::function<std::string()> make);
 
   // A whole answer: at once, or behind those that are owed.
   void Send(std::string answer, net::Buffer* out);
+  // The same, once the standby has the change at `place`.
+  void SendHeld(uint64_t place, std::string answer, net::Buffer* out);
   void SendText(const Header& request, std::string_view text, net::Buffer* out);
   void Fail(const Header& request, const std::exception& error, net::Buffer* out);
 
@@ -50,6 +56,9 @@ class Session : public net::Session {
   size_t owed_ = 0;
   uint32_t skip_ = 0;  // bytes of a refused body still to come
   bool is_trusted_;
+  bool is_standby_ = false;
+  // Of the standby at the other end; 0: none. Shared with the thread that begins a copy for it.
+  const std::shared_ptr<std::atomic<uint64_t>> replica_session_ = std::make_shared<std::atomic<uint64_t>>(0);
 };
 
 // Whole frames of an answer.

@@ -132,7 +132,7 @@ PullResult Shard::Pull(const PullRequest& request, uint8_t* out) {
       {
         std::lock_guard lock(state_->order);
         rows.InsertRows(strangers, occurrences.data(), inserted);
-        if (state_->observer != nullptr) {
+        if (state_->IsWatched()) {
           result.place = state_->Log(Opcode::kInsert, InsertBody(table.number, strangers, occurrences));
         }
       }
@@ -196,6 +196,7 @@ bool Shard::SetDense(uint64_t first, std::span<const float> values) {
     if (state_->dense.has_values()) return false;
     state_->dense.Set(values);
   }
+  if (!state_->IsWatched()) return true;
   std::vector<uint8_t> body(8 + values.size_bytes());
   EncodeFixed64(body.data(), first);
   std::memcpy(body.data() + 8, values.data(), values.size_bytes());
@@ -242,7 +243,7 @@ void Shard::SetObserver(Observer* observer) {
 }
 
 uint64_t Shard::State::Log(Opcode opcode, std::span<const uint8_t> body) {
-  return observer == nullptr ? 0 : observer->OnChange({opcode, body});
+  return IsWatched() ? observer->OnChange({opcode, body}) : 0;
 }
 
 ShardStats Shard::GetStats() const {

@@ -51,6 +51,8 @@ struct Change {
 class Observer {
  public:
   virtual ~Observer() = default;
+  // False: changes need not be told.
+  virtual bool IsWatching() const = 0;
   virtual uint64_t OnChange(const Change& change) = 0;
 };
 

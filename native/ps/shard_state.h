@@ -45,6 +45,7 @@ struct Shard::State {
   void StepDense(DensePart* part, std::span<const Contribution> contributions) const;
   void AddDeltas(const PushRequest& request);
   void MoveCursor(const PushRequest& request);
+  bool IsWatched() const { return observer != nullptr && observer->IsWatching(); }
   uint64_t Log(Opcode opcode, std::span<const uint8_t> body);
 
   // shard_group.cc. All REQUIRE: order is held.

@@ -1011,6 +1011,10 @@ class PServer:
         group_timeout_ms: int,
         max_buffered_bytes: int,
         request_timeout_s: int,
+        scratch: str = "",
+        standby_timeout_ms: int = 5000,
+        standby_max_bytes: int = 536870912,
+        confirms_drops: bool = True,
     ) -> None: ...
     def start(self) -> None: ...
     def stop(self, drain_s: float) -> None: ...
@@ -1028,6 +1032,11 @@ class PServer:
     def is_primary(self) -> bool: ...
     @property
     def is_stop_asked(self) -> bool: ...
+    @property
+    def is_dropping(self) -> bool:
+        """The standby is given up; pushes are held until confirm_drop."""
+
+    def confirm_drop(self) -> None: ...
     def stats(self) -> str:
         """JSON."""
 

@@ -31,6 +31,9 @@ from elasticctr.train.job import DenseSettings, Job
 
 DRAIN_S = 5.0
 BEAT_S = 1.0
+STANDBY_TIMEOUT_MS = 5_000
+STANDBY_MAX_BYTES = 512 << 20
+_POLL_S = 0.05
 _ADAGRAD_EPSILON = 1e-10
 _STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
@@ -104,6 +107,11 @@ class PServer:
             group_timeout_ms=round(1000 * max(60.0, 3 * cluster.lease_s)),
             max_buffered_bytes=options.max_buffered_mib << 20,
             request_timeout_s=30,
+            scratch=_scratch(options.job),
+            standby_timeout_ms=STANDBY_TIMEOUT_MS,
+            standby_max_bytes=STANDBY_MAX_BYTES,
+            # A standby that was given up must not take over: the coordinator hears of it before anybody's push counts.
+            confirms_drops=options.coordinator is None,
         )
 
     def start(self) -> None:
@@ -127,6 +135,14 @@ class PServer:
     @property
     def is_stop_asked(self) -> bool:
         return self._native.is_stop_asked
+
+    @property
+    def is_dropping(self) -> bool:
+        """The standby is given up, and pushes are held until `confirm_drop`."""
+        return self._native.is_dropping
+
+    def confirm_drop(self) -> None:
+        self._native.confirm_drop()
 
     def stats(self) -> dict[str, Any]:
         stats: dict[str, Any] = json.loads(self._native.stats())
@@ -271,12 +287,15 @@ def _beat_until_over(
 ) -> None:
     rates = Rates()
     heard_s = time.monotonic()
-    while not stopped.wait(BEAT_S):
+    while not _rest(server, stopped):
         if server.is_stop_asked:
             return
         try:
-            order = membership.beat(rates.update(server.stats()))
+            stats = rates.update(server.stats())
+            order = membership.beat(stats)
             heard_s = time.monotonic()
+            if stats["standby"] == "dropping":
+                server.confirm_drop()
         except NotFound:
             order = str(membership.join(server.address, stopped.is_set).get("order", "go"))
         except (Unavailable, DeadlineExceeded) as e:
@@ -286,6 +305,22 @@ def _beat_until_over(
         if order == "stop":
             return
     membership.leave("told to stop")
+
+
+def _rest(server: PServer, stopped: threading.Event) -> bool:
+    """Waits for the next beat, which comes sooner where pushes wait for it. True: it is over."""
+    until_s = time.monotonic() + BEAT_S
+    while time.monotonic() < until_s and not server.is_dropping and not server.is_stop_asked:
+        if stopped.wait(_POLL_S):
+            return True
+    return stopped.is_set()
+
+
+def _scratch(job: Job) -> str:
+    """Where copies of the state for a standby stand for a moment."""
+    path = Path(job.run_dir) / "cluster" / "scratch"
+    path.mkdir(parents=True, exist_ok=True)
+    return str(path)
 
 
 def _find_port(host: str) -> int:
