@@ -39,6 +39,7 @@ DenseGraph::Input Matrix(const std::string& name, const float* data, size_t rows
 
 // Whether all samples of a request have the slot's values from the same place, or none.
 bool IsShared(const Samples& samples, Samples::Range request, uint32_t slot) {
+  if (request.count < 2) return true;
   const Samples::Bag one = samples.bags(request.first)[slot];
   for (size_t i = request.first + 1; i < request.first + request.count; ++i) {
     const Samples::Bag other = samples.bags(i)[slot];

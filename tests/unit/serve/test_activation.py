@@ -94,6 +94,7 @@ def test_bases_and_deltas_go_live_and_only_deltas_are_indexed(desk: Desk) -> Non
     status = desk.wait_live(3)
     assert desk.shares() == {"live": (3, 1.0, False)}
     assert [one["samples"] for one in status["ready"]] == [24] * len(status["ready"])
+    assert all(one["split"] and one["why_whole"] is None for one in status["ready"])
     assert (desk.root / "index" / "ctr" / "1" / "build.json").exists(), "what 3 stands on stays"
     desk.scored.base()
     desk.wait_live(4)
@@ -102,6 +103,16 @@ def test_bases_and_deltas_go_live_and_only_deltas_are_indexed(desk: Desk) -> Non
     desk.wait(lambda _: not (desk.root / "index" / "ctr" / "1").exists())
     assert [one["version"] for one in desk.status()["ready"]] == [4, 5]
     desk.wait(lambda _: set(desk.scored.repository.pinned("ctr")) == {4, 5})
+
+
+def test_a_version_is_served_whole_if_its_first_layer_cannot_be_shared(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("elasticctr.serve.loading.check_shared", lambda *given: "samples would differ")
+    desk.start()
+    desk.scored.base()
+    (ready,) = desk.wait_live(1)["ready"]
+    assert (ready["split"], ready["why_whole"]) == (False, "samples would differ")
 
 
 def test_bad_versions_are_refused_and_the_live_one_goes_on(desk: Desk) -> None:
