@@ -28,6 +28,9 @@ class Grouped(Strategy):
         self.remote.wait()
         return Outcome(gradients.loss, gradients.logits, gradients.is_finite)
 
+    def flush(self) -> None:
+        """Every step was waited for. An empty push that is under way may be left to itself."""
+
     def idle(self, wait_s: float) -> None:
         client = self.remote.client
         if client.outstanding == 0:
