@@ -250,8 +250,8 @@ class Training:
 
     @property
     def rollbacks(self) -> int:
-        """How often all pservers went back to a checkpoint. The first entry is the start from nothing."""
-        return len(self.journal("rollback")) - 1
+        """How often all pservers went back to a checkpoint."""
+        return len(self.journal("rollback"))
 
     def events(self, event: str) -> list[dict[str, Any]]:
         lines = (self.run_dir / "events.jsonl").read_text().splitlines()

@@ -192,30 +192,33 @@ class Coordinator:
                 return {"kind": "end", "order": "stop"}
             have = _ids(body.get("have"))
             if member.era < self.era and not (member.was_told and not have):
-                return self._wait(self._order(member))
+                return self._wait(member, self._order(member))
             if member.era < self.era:
                 member.era, member.was_told = self.era, False
             member.is_asking = True
             if not self.is_leasing or (self.cluster.strategy in GROUPED and not self._is_counted(member)):
-                return self._wait()
+                return self._wait(member)
             evaluating = self.evaluating
             ledger = self.course.ledger if evaluating is None else evaluating.ledger
             idle = sum(not ledger.held_by(t.id) for t in self.members.trainers()) if ledger else 0
             entry = None if ledger is None else ledger.lease(member.id, have, idle=idle)
             if ledger is None or entry is None:
-                return self._wait()
+                return self._wait(member)
             self._note_lease(ledger, entry, member)
             kind: dict[str, Any] = {"kind": "train"}
             if evaluating is not None:
                 kind = {"kind": "evaluate", "split": evaluating.split}
-            return {**kind, "chunk": entry.chunk.as_dict(), "lease": entry.lease, "rate_scale": self.course.rate_scale}
+            more = {"in_group": member.is_counted, "rate_scale": self.course.rate_scale}
+            return {**kind, "chunk": entry.chunk.as_dict(), "lease": entry.lease, **more}
 
     def _is_counted(self, member: Member) -> bool:
         # The director counts members in, and tells the pservers first. No group steps while evaluating.
         return member.is_counted or self.evaluating is not None
 
-    def _wait(self, order: str = "go") -> dict[str, Any]:
-        return {"kind": "wait", "retry_after_s": _WAIT_S, "order": order, "rate_scale": self.course.rate_scale}
+    def _wait(self, member: Member, order: str = "go") -> dict[str, Any]:
+        # One that is counted in without having work must know: the others wait for its empty pushes.
+        more = {"in_group": member.is_counted, "rate_scale": self.course.rate_scale}
+        return {"kind": "wait", "retry_after_s": _WAIT_S, "order": order, **more}
 
     def _note_lease(self, ledger: Ledger, entry: Entry, member: Member) -> None:
         try:

@@ -82,7 +82,7 @@ class TrainerRole:
             return Summary(0, 0, 0, time.monotonic() - began, 0, "the job is ending")
         self._tally = Tally(self._learner, self._job.train.batch_size)
         self._client: PsClient | None = None
-        self._is_member = False  # of the group, if the strategy has one: from the first lease on
+        self._is_member = False  # of the group, if the strategy has one: as the coordinator says, or from a lease on
         self._reporter = Reporter(self._coordinator, self._id, self._stats, wait_s=wait_s)
         reason = "failed"
         try:
@@ -217,6 +217,7 @@ class TrainerRole:
         )
         if have or answer.get("order") != "reload":
             self._reporter.take_answer(answer)
+        self._is_member = bool(answer.get("in_group", self._is_member))
         return answer
 
     def _cursors(self, chunk: int) -> list[int]:

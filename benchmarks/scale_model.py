@@ -1,0 +1,235 @@
+"""What 10, 100 and 1,000 trainers and a table of 1 TB would need, by a simulation fed with measured costs.
+
+Costs (CPU seconds of a trainer and of a pserver per batch, bytes on the wire, CPU seconds of the coordinator per chunk)
+are taken from real runs on this machine. The simulation knows machines with cores and network cards, queues in front of
+them, and the order in which a trainer does things; it is checked against the real runs with 1 to 4 trainers before it
+is asked about more. Prints tables, then one line of JSON: `error` is the largest relative error of those checks.
+"""
+
+from __future__ import annotations
+
+import heapq
+import os
+import tempfile
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import measure
+import scale_real
+from scale_real import Costs, Point
+
+# The machines of the cluster that is asked about.
+CORES = 32
+NIC_BYTES_PER_S = 25e9 / 8
+ROUND_TRIP_S = 100e-6
+PSERVER_GIB = 384.0  # of memory that rows may take
+DISK_BYTES_PER_S = 1e9
+TRAINER_CORES = 8.0  # a trainer's share of a machine: its step is that much faster than on one core, at best
+PARALLEL_PART = 0.9  # of a step
+
+CHUNK_MIB = 16.0  # the default of a job
+TABLE_BYTES = 1e12
+TRAINERS = (10, 100, 1000)
+_EFFICIENT = 0.9  # of what the same trainers would do if pservers took no time
+
+
+class Station:
+    """Servers with one queue, first come first served. Calls must come in the order of arrival."""
+
+    def __init__(self, servers: int) -> None:
+        self._free = [0.0] * servers
+        self.busy_s = 0.0
+
+    def serve(self, arrival_s: float, work_s: float) -> float:
+        """When it is done."""
+        at = min(range(len(self._free)), key=self._free.__getitem__)
+        done = max(arrival_s, self._free[at]) + work_s
+        self._free[at] = done
+        self.busy_s += work_s
+        return done
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """What is simulated. With `is_one_machine` all processes share `cores`; else each has machines of its own."""
+
+    trainers: int
+    pservers: int
+    costs: Costs
+    cores: int = CORES
+    is_one_machine: bool = False
+    staleness: int = 2
+
+
+@dataclass(frozen=True)
+class Outcome:
+    samples_per_s: float
+    pserver_busy: float  # of its cores
+    nic_busy: float  # of a pserver's network card
+    coordinator_busy: float  # of one core, with chunks of CHUNK_MIB
+
+
+class Simulation:
+    """Async training: a trainer fetches the next batch's rows while it computes, and waits for a push only when
+    `staleness` of them are under way.
+
+    Every trainer asks every pserver for each batch, so all pservers are alike: up to eight of them are simulated, each
+    with all of its load, and the slowest answer of the eight stands for the slowest of all.
+    """
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        costs = cluster.costs
+        self._shown = min(cluster.pservers, 8)
+        shared = Station(cluster.cores) if cluster.is_one_machine else None
+        self._pservers = [shared or Station(cluster.cores) for _ in range(self._shown)]
+        self._nics = [Station(1) for _ in range(self._shown)]
+        self._machine = shared
+        self._fetch_s = costs.pserver_s * costs.fetch_part / cluster.pservers + costs.request_s
+        self._push_s = costs.pserver_s * (1 - costs.fetch_part) / cluster.pservers + costs.request_s
+        self._bytes = costs.bytes_per_batch / cluster.pservers / 2
+        self._trip_s = 20e-6 if cluster.is_one_machine else ROUND_TRIP_S
+
+    def _ask(self, now_s: float, work_s: float) -> float:
+        """When the last pserver has answered."""
+        last = now_s
+        for pserver, nic in zip(self._pservers, self._nics, strict=True):
+            arrived = now_s + self._trip_s / 2
+            if not self._cluster.is_one_machine:
+                arrived = nic.serve(arrived, self._bytes / NIC_BYTES_PER_S)
+            last = max(last, pserver.serve(arrived, work_s) + self._trip_s / 2)
+        return last
+
+    def run(self, batches: int) -> Outcome:
+        """`batches` of every trainer, the first fifth not counted."""
+        cluster, costs = self._cluster, self._cluster.costs
+        # Trainers do not begin at the same moment. An event: when, whose, and whether its gradients are computed.
+        events = [(costs.trainer_s * i / cluster.trainers, i, False) for i in range(cluster.trainers)]
+        heapq.heapify(events)
+        fetched = [0.0] * cluster.trainers
+        pushes: list[list[float]] = [[] for _ in range(cluster.trainers)]
+        left = [batches] * cluster.trainers
+        skipped, began_s, busy_s, nic_s = batches // 5 * cluster.trainers, 0.0, 0.0, 0.0
+        total, now_s = 0, 0.0
+        while events:
+            now_s, i, is_computed = heapq.heappop(events)
+            if not is_computed:
+                fetched[i] = self._ask(now_s, self._fetch_s)  # of the next batch
+                computed = self._machine.serve(now_s, costs.trainer_s) if self._machine else now_s + costs.trainer_s
+                heapq.heappush(events, (computed, i, True))
+                continue
+            pushes[i] = sorted(t for t in pushes[i] if t > now_s)
+            if len(pushes[i]) > cluster.staleness:
+                heapq.heappush(events, (pushes[i][-cluster.staleness - 1], i, True))
+                continue
+            pushes[i].append(self._ask(now_s, self._push_s))
+            total += 1
+            left[i] -= 1
+            if total == skipped:
+                began_s, busy_s, nic_s = now_s, self._pservers[0].busy_s, self._nics[0].busy_s
+            if left[i]:
+                heapq.heappush(events, (max(now_s, fetched[i]), i, False))
+        seconds = max(now_s - began_s, 1e-9)
+        rate = (total - skipped) * costs.batch / seconds
+        return Outcome(
+            rate,
+            (self._pservers[0].busy_s - busy_s) / seconds / cluster.cores,
+            (self._nics[0].busy_s - nic_s) / seconds,
+            rate / (costs.samples_per_mib * CHUNK_MIB) * costs.coordinator_s,
+        )
+
+
+def check(points: list[Point], cores: int) -> float:
+    """Prints real and simulated rates; the largest relative error of the points that costs were not taken from."""
+    print(f"\nchecked on this machine, {cores} cores shared by all processes")
+    print("  trainers  pservers   real samples/s   simulated    error")
+    worst = 0.0
+    for point in points:
+        cluster = Cluster(point.trainers, point.pservers, points[0].costs, cores, is_one_machine=True)
+        simulated = Simulation(cluster).run(400).samples_per_s
+        error = simulated / point.samples_per_s - 1
+        worst = max(worst, abs(error))
+        print(f"  {point.trainers:8} {point.pservers:9} {point.samples_per_s:16,.0f} {simulated:11,.0f} {error:8.1%}")
+    return worst
+
+
+def ask(costs: Costs) -> dict[str, float]:
+    """How many pservers each number of trainers needs, and what would give in first."""
+    speed_up = 1 / (1 - PARALLEL_PART + PARALLEL_PART / TRAINER_CORES)
+    there = replace(costs, trainer_s=costs.trainer_s / speed_up)
+    print(f"\na cluster of machines with {CORES} cores, {NIC_BYTES_PER_S * 8 / 1e9:.0f} Gbit/s and", end=" ")
+    print(
+        f"{ROUND_TRIP_S * 1e6:.0f} us between them; a trainer has {TRAINER_CORES:.0f} cores, batches of {costs.batch}"
+    )
+    print(
+        "  trainers   pservers for 90 %     samples/s   pserver CPU   pserver network   chunks for half a coordinator"
+    )
+    result: dict[str, float] = {}
+    for trainers in TRAINERS:
+        ideal = trainers * costs.batch / there.trainer_s
+        pservers, outcome = 1, Outcome(0, 0, 0, 0)
+        while pservers <= 1024:
+            outcome = Simulation(Cluster(trainers, pservers, there)).run(max(4000 // trainers, 20))
+            if outcome.samples_per_s >= _EFFICIENT * ideal:
+                break
+            pservers = max(pservers + 1, int(pservers * 1.3))
+        is_enough = outcome.samples_per_s >= _EFFICIENT * ideal
+        result |= {f"pservers_{trainers}": float(pservers), f"samples_per_s_{trainers}": outcome.samples_per_s}
+        result[f"chunk_mib_{trainers}"] = max(CHUNK_MIB, 2 * CHUNK_MIB * outcome.coordinator_busy)
+        print(
+            f"  {trainers:8} {pservers if is_enough else 'not reached':>19} {outcome.samples_per_s:13,.0f}"
+            f" {outcome.pserver_busy:13.1%} {outcome.nic_busy:17.1%} {result[f'chunk_mib_{trainers}']:20,.0f} MiB"
+        )
+    return result
+
+
+def saturate(costs: Costs, pservers: int) -> float:
+    """Prints how the rate grows with trainers on a fixed number of pservers; the trainers at which it stops."""
+    speed_up = 1 / (1 - PARALLEL_PART + PARALLEL_PART / TRAINER_CORES)
+    there = replace(costs, trainer_s=costs.trainer_s / speed_up)
+    print(f"\nwhere {pservers} pservers saturate")
+    print("  trainers     samples/s   of linear   pserver CPU   pserver network")
+    knee = 0.0
+    for trainers in (1, 4, 16, 64, 256, 1024):
+        outcome = Simulation(Cluster(trainers, pservers, there)).run(max(4000 // trainers, 20))
+        share = outcome.samples_per_s / (trainers * costs.batch / there.trainer_s)
+        print(
+            f"  {trainers:8} {outcome.samples_per_s:13,.0f} {share:11.1%} {outcome.pserver_busy:13.1%}"
+            f" {outcome.nic_busy:17.1%}"
+        )
+        if share >= _EFFICIENT:
+            knee = trainers
+    return knee
+
+
+def hold(costs: Costs) -> dict[str, float]:
+    """What a table of 1 TB needs in memory, and what its checkpoints take."""
+    rows = TABLE_BYTES / costs.row_bytes
+    memory = rows * costs.bytes_per_row_in_memory
+    pservers = -(-memory // (PSERVER_GIB * 2**30))
+    save_s = TABLE_BYTES / pservers / DISK_BYTES_PER_S
+    print(f"\na table of 1 TB: {rows / 1e9:.1f} billion rows of {costs.row_bytes:.0f} bytes, with its index", end=" ")
+    print(
+        f"{memory / 2**40:.2f} TiB of memory: {pservers:.0f} pservers of {PSERVER_GIB:.0f} GiB, twice that with standby"
+    )
+    print(f"a checkpoint takes {save_s:,.0f} s at {DISK_BYTES_PER_S / 1e9:.0f} GB/s each, while training goes on")
+    return {"pservers_1tb": pservers, "checkpoint_1tb_s": save_s}
+
+
+def main() -> None:
+    is_quick = measure.parse_arguments(__doc__ or "").quick
+    os.environ["OMP_NUM_THREADS"] = "1"
+    cores = len(os.sched_getaffinity(0))
+    with tempfile.TemporaryDirectory(prefix="scale-") as name:
+        points = scale_real.measure(Path(name), is_quick=is_quick)
+    costs = points[0].costs
+    print(f"measured with 1 trainer and 1 pserver, batches of {costs.batch}: {costs.describe()}")
+    result = {"error": check(points, cores)}
+    result |= ask(costs)
+    result["trainers_per_8_pservers"] = saturate(costs, 8)
+    result |= hold(costs)
+    measure.print_result(result)
+
+
+if __name__ == "__main__":
+    main()
