@@ -56,6 +56,7 @@ class Coordinator:
         self.news: list[tuple[str, dict[str, Any]]] = []  # events for the run's log
         self.reports: dict[str, int] = {}
         self.checkpoint: dict[str, Any] = {}  # of the newest, for the status
+        self.in_sync: dict[int, bool] = {}  # by shard: whether its standby could take over, as its primary last said
         self.suspects: set[int] = set()  # shards that trainers cannot reach
         self._identity = job_identity(job)
         self._began_s = time.monotonic()
@@ -111,7 +112,20 @@ class Coordinator:
             stats = body.get("stats")
             if isinstance(stats, dict):
                 member.stats = stats
+                self._note_standby(member)
             return {"order": self._order(member), "rate_scale": self.course.rate_scale}
+
+    def _note_standby(self, member: Member) -> None:
+        """A primary says whether its standby has all that was acknowledged. One it gave up must not take over."""
+        if member.role != "pserver" or member.shard is None or not member.is_alive:
+            return
+        is_in_sync = member.stats.get("standby") == "in_sync"
+        self.in_sync[member.shard] = is_in_sync
+        standby = self.members.standby(member.shard)
+        if standby is not None and not is_in_sync and standby.phase == "ready":
+            standby.era, standby.phase = -1, "joined"
+            self.generation += 1
+            self.note("standby_dropped", {"name": standby.name, "shard": standby.shard})
 
     def hear(self, body: Body) -> Member:
         """The member a call is from, which is alive if it calls."""

@@ -83,7 +83,7 @@ class Upkeep:
     def _promote(self, standby: Member) -> bool:
         """The standby takes over, if it has everything its primary acknowledged."""
         at = self._at
-        if standby.era != at.era:
+        if standby.era != at.era or standby.shard is None or not at.in_sync.get(standby.shard):
             return False
         try:
             answer = self._fleet.ask(standby, {"op": "promote"})
@@ -94,6 +94,7 @@ class Upkeep:
         with at.lock:
             at.journal.append("promote", {"id": standby.id, "shard": standby.shard})
             standby.role, standby.phase = "pserver", "ready"
+            at.in_sync[standby.shard] = False
             at.generation += 1
             at.note("promote", {"name": standby.name, "shard": standby.shard, "step": answer.get("step")})
         self._group = None
@@ -116,7 +117,8 @@ class Upkeep:
                 if self._following.get(standby.id) != (primary.id, at.era):
                     self._fleet.ask(standby, {"op": "follow", "primary": primary.address})
                     self._following[standby.id] = (primary.id, at.era)
-                if self._fleet.ask(standby, {"op": "stats"}).get("is_caught_up"):
+                has_all = self._fleet.ask(standby, {"op": "stats"}).get("is_caught_up")
+                if has_all and at.in_sync.get(standby.shard or 0):
                     with at.lock:
                         standby.era, standby.phase = at.era, "ready"
                         at.generation += 1

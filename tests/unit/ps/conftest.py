@@ -145,7 +145,7 @@ class World:
         client = self.client()
         while not self._over.wait(0.1) and not fake.is_silent:
             try:
-                if client.beat(fake.member, {"rows": 1})["order"] == "stop":
+                if client.beat(fake.member, {"rows": 1, "standby": fake.standby})["order"] == "stop":
                     client.leave(fake.member, "told to")
                     return
             except ElasticCTRError:

@@ -25,6 +25,7 @@ class FakePserver:
         self.fail_save: str | None = None
         self.damaged: set[str] = set()
         self.is_caught_up = True
+        self.standby = "in_sync"  # what a primary says of its standby
         self.forgotten = 0
         fake = self
 

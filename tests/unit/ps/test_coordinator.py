@@ -167,6 +167,26 @@ def test_a_standby_takes_over_and_a_new_one_follows(tmp_path: Path, world: Any) 
     assert events(run, "end")[-1]["samples"] == LINES
 
 
+def test_a_standby_its_primary_gave_up_does_not_take_over(tmp_path: Path, world: Any) -> None:
+    w = world(make_job(tmp_path, cluster={"pservers": 1, "standby": True}, train={"checkpoint_every": 3}))
+    w.trainer_pause_s = 0.15
+    w.start()
+    primary = w.add_pserver(0)
+    standby = w.add_pserver(0, role="standby")
+    w.add_trainer("a")
+    w.add_trainer("b")
+    run = tmp_path / "run"
+    w.wait_for(lambda: [r["state"] for r in w.status()["roles"] if r["name"] == "standby-0"] == ["ready"])
+    primary.standby = "dropping"
+    w.wait_for(lambda: events(run, "standby_dropped") and list_checkpoints(run / "checkpoints"))
+    w.kill(primary)
+    w.trainer_pause_s = 0
+    w.add_pserver(0)
+    assert w.result() is True
+    assert not [o for o in standby.orders if o["op"] == "promote"]
+    assert len(events(run, "rollback")) == 1 and events(run, "end")[-1]["samples"] == LINES
+
+
 def test_a_disk_that_is_full_stops_no_training(tmp_path: Path, world: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("elasticctr.ps.saving._AGAIN_S", 0.2)
     w = world(make_job(tmp_path, train={"checkpoint_every": 5}))
