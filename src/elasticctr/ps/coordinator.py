@@ -26,7 +26,7 @@ from elasticctr.train.metrics import Metrics
 Body = Mapping[str, Any]
 PassKind = Literal["train", "evaluate"]
 GROUPED = ("sync", "hybrid")  # strategies whose pservers wait for a group
-_WAIT_S = 0.2
+_WAIT_S = 0.1
 _MOST_EXAMPLES = 10
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from elasticctr.errors import (
     ConfigError,
     Corruption,
     DataError,
+    ElasticCTRError,
     FailedPrecondition,
     InternalError,
     NotFound,
@@ -31,6 +33,7 @@ from elasticctr.ps.fleet import Fleet
 from elasticctr.ps.job_checkpoint import find_good
 from elasticctr.ps.keeping import LEDGER_DIRECTORY, Keeping
 from elasticctr.ps.ledger import Ledger
+from elasticctr.ps.membership import Member
 from elasticctr.ps.plan import Plan, digest_of
 from elasticctr.ps.saving import Saving
 from elasticctr.ps.upkeep import ServerLost, Upkeep
@@ -97,10 +100,8 @@ class Director:
                 except _Stop:
                     return self._stop()
         finally:
-            with self._at.lock:
-                self._at.is_over = True
+            self._dismiss()
             self._saving.close()
-            self._await_leaving()
             self._keeping.close()
 
     # Bringing pservers up: at the start, on resuming, and after one was lost
@@ -183,7 +184,9 @@ class Director:
                     if member.id > self._last_id:
                         member.era = at.era
             for member in at.members.everyone():
-                member.is_asking = member.is_counted = False
+                # Who was in the group goes on pushing, empty as its pushes may be; pservers that are new are told.
+                member.is_asking |= member.is_counted
+                member.is_counted = False
                 if member.role == "standby" and member.is_alive:
                     member.phase = "joined"
             if before or found is not None:
@@ -407,22 +410,35 @@ class Director:
         at = self._at
         self._phase("ended")
         with at.lock:
-            at.is_over = True
+            at.is_leasing, at.is_stopping = False, True
         self._keeping.finish(reason, time.monotonic() - self._began_s)
         if reason != "interrupted" and at.course.samples == 0:
             raise InternalError("no sample was trained on; check data.train")
 
-    def _await_leaving(self) -> None:
-        """Everybody who can be heard of hears that it is over."""
+    def _dismiss(self) -> None:
+        """Trainers end first, pservers when nobody needs them. Whoever cannot be heard of is not waited for."""
         at = self._at
+        with at.lock:
+            at.is_leasing, at.is_stopping = False, True
+        self._await_all(lambda: [m for m in at.members.trainers() if _is_heard(m)])
+        with at.lock:
+            at.is_over = True
+        self._await_all(lambda: [m for m in at.members.pservers() if _is_heard(m) and not m.was_told_end])
+
+    def _await_all(self, left: Callable[[], list[Member]]) -> None:
         deadline = time.monotonic() + _LEAVING_S
         while time.monotonic() < deadline:
-            with at.lock:
-                now = time.monotonic()
-                there = [*at.members.trainers(), *at.members.pservers()]
-                if all(m.was_told_end or now - m.seen_s > _GONE_S for m in there):
+            with self._at.lock:
+                if not left():
                     return
+            # A group that waits for one who left is told, so that the others can leave too.
+            with suppress(ServerLost, ElasticCTRError):
+                self._upkeep.run(is_serving=not self._at.is_over)
             time.sleep(_TICK_S)
+
+
+def _is_heard(member: Member) -> bool:
+    return time.monotonic() - member.seen_s < _GONE_S
 
 
 def _data_event(split: str, files: int, stats: Stats) -> dict[str, Any]:

@@ -134,7 +134,7 @@ class Upkeep:
             return
         with at.lock:
             trainers = at.members.trainers()
-            wanting = [m for m in trainers if m.is_counted or (m.is_asking and m.era == at.era)]
+            wanting = [m for m in trainers if m.is_counted or m.is_asking]
             group = tuple(sorted(m.id for m in wanting))
             servers = at.members.primaries()
         told = (group, tuple(m.id for m in servers))
