@@ -14,11 +14,15 @@ import pytest
 @pytest.mark.slow
 @pytest.mark.timeout(500)
 def test_demo(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "elasticctr", "demo", "--dir", str(tmp_path / "demo"), "--rows", "20000", "--json"]
+    command = [sys.executable, "-m", "elasticctr", "demo", "--dir", str(tmp_path / "demo"), "--rows", "40000"]
+    command += ["--chaos", "--json"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=480)
     assert done.returncode == 0, done.stderr
     answer = json.loads(done.stdout)
     assert 0.5 < answer["models"]["deepfm"]["auc"] <= answer["models"]["attainable"]["auc"] + 0.02
+    many = answer["many"]
+    assert many["samples"] == many["expected"] and many["restarts"] >= len(many["killed"])
+    assert "trainer-1" in many["killed"]
     serving = answer["serving"]
     assert (serving["errors"], serving["mixed"]) == (0, 0)
     assert serving["requests"] > 10

@@ -40,7 +40,7 @@ def explain_exit(status: int) -> str:
             name = signal.Signals(number).name
         except ValueError:
             name = f"signal {number}"
-        hint = "; out of memory?" if name == "SIGKILL" else ""
+        hint = " (out of memory?)" if name == "SIGKILL" else ""
         return f"was killed by {name}{hint}"
     name = _FOR_GOOD.get(status) or _PASSING.get(status) or "an unexpected error"
     return f"ended with status {status} ({name})"

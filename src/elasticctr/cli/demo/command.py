@@ -1,4 +1,4 @@
-"""The `demo` command itself: where it writes, and its three parts."""
+"""The `demo` command itself: where it writes, and its four parts."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from elasticctr.cli.demo.many import train_many
 from elasticctr.cli.demo.shell import Shell
 from elasticctr.cli.demo.training import train_models
 from elasticctr.cli.output import JsonOption, print_json
@@ -22,21 +23,26 @@ def demo(
     overwrite: Annotated[
         bool, typer.Option("--overwrite", help="Remove what an earlier demo left in the directory.")
     ] = False,
+    chaos: Annotated[
+        bool, typer.Option("--chaos", help="Kill a trainer and a pserver while several processes train.")
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Make a click log, learn from it, publish the model, serve it, and change versions under load.
 
-    Two models are trained and compared with the best attainable AUC. One is published; cube servers, agents and a
-    transfer are started as processes of their own, look-ups are compared with the trained table, and a delta is
-    published, activated and rolled back while a client keeps asking. Then a prediction server answers over JSON,
-    KServe and bRPC, takes up another delta under load, and its scores are compared with the trainer's. Everything is
-    stopped in the end.
+    Two models are trained and compared with the best attainable AUC. Two pservers and two trainers learn the same log
+    together; with `--chaos` one of each is killed on the way, and every sample is still counted once. One model is
+    published; cube servers, agents and a transfer are started as processes of their own, look-ups are compared with the
+    trained table, and a delta is published, activated and rolled back while a client keeps asking. Then a prediction
+    server answers over JSON, KServe and bRPC, takes up another delta under load, and its scores are compared with the
+    trainer's. Everything is stopped in the end.
 
-    Example: `elasticctr demo --rows 200000`
+    Example: `elasticctr demo --rows 200000 --chaos`
     """
     _prepare(directory, overwrite)
     shell = Shell(as_json)
     trained = train_models(shell, directory, rows)
+    many = train_many(shell, directory, chaos=chaos)
     from elasticctr.cli.demo.serving import serve_model
 
     served = serve_model(shell, directory)
@@ -44,7 +50,7 @@ def demo(
 
     predicted = predict_live(shell, directory)
     if as_json:
-        print_json({**trained, "serving": served, "predicting": predicted})
+        print_json({**trained, "many": many, "serving": served, "predicting": predicted})
 
 
 def _prepare(directory: Path, overwrite: bool) -> None:

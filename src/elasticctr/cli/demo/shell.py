@@ -31,6 +31,15 @@ class Shell:
         done = subprocess.run([sys.executable, "-m", "elasticctr", *arguments], text=True, check=False)
         return {} if done.returncode == 0 else _fail(arguments, done)
 
+    def start(self, *arguments: str) -> subprocess.Popen[bytes]:
+        """Starts a command without waiting, shown as typed and with its own output."""
+        if not self.as_json:
+            typer.echo(f"\n$ elasticctr {shlex.join(arguments)}")
+        quiet = subprocess.DEVNULL if self.as_json else None
+        # A Ctrl-C of the terminal reaches it too, and it ends its processes.
+        command = [sys.executable, "-m", "elasticctr", *arguments]
+        return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=quiet, stderr=quiet)
+
     def ask(self, *arguments: str, told: bool = False) -> dict[str, Any]:
         """Runs a command for its JSON."""
         if told and not self.as_json:
