@@ -114,11 +114,12 @@ class _Watch:
         except (ElasticCTRError, OSError, ValueError):
             return
         cpu = {role["name"]: _cpu_s(role["pid"]) for role in roles if role["pid"]}
-        if status.get("samples") and all(value is not None for value in cpu.values()):
+        is_moving = not self._seen or status["samples"] > self._seen[-1][1]["samples"]
+        if status.get("samples") and is_moving and len(cpu) == len(roles) and None not in cpu.values():
             self._seen.append((time.monotonic(), status, {name: value or 0.0 for name, value in cpu.items()}))
 
     def point(self, trainers: int, pservers: int, samples_per_mib: float) -> Point:
-        if len(self._seen) < 4:
+        if len(self._seen) < 4 or self._seen[-1][0] - self._seen[0][0] < 2 * _SETTLE_S:
             raise SystemExit(f"{self._run}: was over before it could be measured; more rows are needed")
         start = next((s for s in self._seen if s[0] > self._seen[0][0] + _SETTLE_S), self._seen[0])
         end = self._seen[-1]
