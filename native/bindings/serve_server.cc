@@ -142,6 +142,12 @@ void BindServeServer(nb::module_& m) {
       .def("start", &Service::Start, nb::call_guard<nb::gil_scoped_release>())
       .def("stop", &Service::Stop, "drain_s"_a, nb::call_guard<nb::gil_scoped_release>())
       .def("set_models", &SetModels, "models"_a)
+      .def(
+          "set_tls",
+          [](Service& self, const std::string& cert, const std::string& key, const std::string& client_ca) {
+            self.SetTls(std::make_shared<net::TlsContext>(net::TlsOptions{cert, key, client_ca}));
+          },
+          "cert"_a, "key"_a, "client_ca"_a, nb::call_guard<nb::gil_scoped_release>())
       .def("set_ready", &Service::SetReady, "is_ready"_a, "why"_a)
       .def("next_control", &NextControl, "timeout_s"_a,
            nb::sig("def next_control(self, timeout_s: float) -> tuple[int, bytes, bytes, bytes, bytes, bytes] | None"),

@@ -201,7 +201,9 @@ bool HttpReader::ParseHeader(std::string_view name, std::string_view value) {
   } else if (EqualsIgnoringCase(name, "content-type")) {
     request_.content_type = value;
   } else if (EqualsIgnoringCase(name, "content-encoding")) {
-    if (!EqualsIgnoringCase(value, "identity")) request_.content_encoding = value;
+    if (EqualsIgnoringCase(value, "identity")) return true;
+    if (!request_.content_encoding.empty()) request_.content_encoding += ", ";
+    request_.content_encoding += value;
   } else if (EqualsIgnoringCase(name, "x-request-id")) {
     request_.request_id = value;
   } else if (EqualsIgnoringCase(name, "inference-header-content-length")) {

@@ -51,11 +51,11 @@ void Loop::Start() {
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }
 
-void Loop::Adopt(Fd fd, const TlsContext* tls) {
+void Loop::Adopt(Fd fd, std::shared_ptr<const TlsContext> tls) {
   connections_.fetch_add(1, std::memory_order_relaxed);
   {
     std::lock_guard lock(inbox_mutex_);
-    adopted_.push_back({std::move(fd), tls});
+    adopted_.push_back({std::move(fd), std::move(tls)});
   }
   SignalEventFd(wake_);
 }
@@ -167,7 +167,7 @@ void Loop::Add(Adopted adopted) {
   }
   auto c = std::make_unique<Connection>();
   c->fd = std::move(adopted.fd);
-  c->tls_context = adopted.tls;
+  c->tls_context = std::move(adopted.tls);
   c->id = {index_, slot, next_serial_++};
   c->received_ns = now_ns_;
   epoll_event event{};

@@ -40,8 +40,8 @@ class Loop {
   ~Loop();
 
   void Start();
-  // `tls`: null, or what the connection must speak; outlives the loop.
-  void Adopt(Fd fd, const TlsContext* tls);
+  // `tls`: null, or what the connection must speak.
+  void Adopt(Fd fd, std::shared_ptr<const TlsContext> tls);
   // Brings the answer that a session which said kWait waits for, or one of those that it is owed.
   void Complete(ConnectionId id, std::string answer, bool close);
   void Wake();
@@ -59,7 +59,7 @@ class Loop {
   struct Connection;
   struct Adopted {
     Fd fd;
-    const TlsContext* tls;
+    std::shared_ptr<const TlsContext> tls;
   };
   struct Completion {
     ConnectionId id;

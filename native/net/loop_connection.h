@@ -15,10 +15,10 @@ struct Loop::Connection {
   Fd fd;
   ConnectionId id;
   std::unique_ptr<Session> session;
-  const TlsContext* tls_context = nullptr;  // null: bytes are sent as they are
-  std::unique_ptr<TlsStream> tls;           // from the first byte on
-  Buffer in;                                // what came and is not consumed; with TLS: decrypted
-  Buffer out;                               // what the socket did not take yet; with TLS: encrypted
+  std::shared_ptr<const TlsContext> tls_context;  // null: bytes are sent as they are
+  std::unique_ptr<TlsStream> tls;                 // from the first byte on
+  Buffer in;                                      // what came and is not consumed; with TLS: decrypted
+  Buffer out;                                     // what the socket did not take yet; with TLS: encrypted
   size_t need = 0;
   size_t charged = 0;  // bytes counted in the budget
   uint64_t received_ns = 0;

@@ -18,7 +18,8 @@ Server::Server(const ServerOptions& options, Application* application)
     : options_(options),
       budget_(options.max_buffered_bytes),
       spare_(::open("/dev/null", O_RDONLY | O_CLOEXEC)),
-      wake_(MakeEventFd()) {
+      wake_(MakeEventFd()),
+      tls_(options.tls) {
   RaiseFileLimit();
   for (uint16_t port : options_.ports) {
     listeners_.push_back(ListenTcp(options_.host, port));
@@ -68,6 +69,11 @@ void Server::Complete(ConnectionId id, std::string answer, bool close) {
   loops_[id.loop]->Complete(id, std::move(answer), close);
 }
 
+void Server::SetTls(std::shared_ptr<const TlsContext> tls) {
+  std::lock_guard lock(tls_mutex_);
+  tls_ = std::move(tls);
+}
+
 size_t Server::connections() const {
   size_t sum = 0;
   for (const auto& loop : loops_) sum += loop->connections();
@@ -80,18 +86,25 @@ void Server::Accept() {
   waiting.push_back({wake_.get(), POLLIN, 0});
   while (!stopping_.load()) {
     if (::poll(waiting.data(), waiting.size(), -1) < 0) continue;
-    for (size_t i = 0; i < listeners_.size(); ++i) {
-      // The Unix socket comes after the ports.
-      if (waiting[i].revents != 0) AcceptFrom(listeners_[i], i < ports_.size() ? options_.tls.get() : nullptr);
-    }
+    AcceptFromAll(&waiting);
   }
   // Whoever is connected already gets answers, though nobody has looked yet.
+  AcceptFromAll(nullptr);
+}
+
+void Server::AcceptFromAll(const std::vector<pollfd>* ready) {
+  std::shared_ptr<const TlsContext> tls;
+  {
+    std::lock_guard lock(tls_mutex_);
+    tls = tls_;
+  }
   for (size_t i = 0; i < listeners_.size(); ++i) {
-    AcceptFrom(listeners_[i], i < ports_.size() ? options_.tls.get() : nullptr);
+    // The Unix socket comes after the ports.
+    if (ready == nullptr || (*ready)[i].revents != 0) AcceptFrom(listeners_[i], i < ports_.size() ? tls : nullptr);
   }
 }
 
-void Server::AcceptFrom(const Fd& listener, const TlsContext* tls) {
+void Server::AcceptFrom(const Fd& listener, const std::shared_ptr<const TlsContext>& tls) {
   // As many as can wait at once, so that no flood keeps this thread from the end.
   for (int taken = 0; taken < kBacklog; ++taken) {
     Fd fd(::accept4(listener.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));

@@ -2,9 +2,12 @@
 // that has the fewest.
 #pragma once
 
+#include <poll.h>
+
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <thread>
 #include <vector>
@@ -36,6 +39,8 @@ class Server {
   // Calls Application::OnWake on every loop, soon.
   void WakeAll();
   void Complete(ConnectionId id, std::string answer, bool close);
+  // For connections made from now on; the others keep what they have. REQUIRES: the server was made with TLS.
+  void SetTls(std::shared_ptr<const TlsContext> tls);
 
   const std::vector<uint16_t>& ports() const { return ports_; }
   size_t connections() const;
@@ -46,7 +51,8 @@ class Server {
 
  private:
   void Accept();
-  void AcceptFrom(const Fd& listener, const TlsContext* tls);
+  void AcceptFromAll(const std::vector<pollfd>* ready);
+  void AcceptFrom(const Fd& listener, const std::shared_ptr<const TlsContext>& tls);
 
   const ServerOptions options_;
   Budget budget_;
@@ -58,6 +64,8 @@ class Server {
   std::vector<std::unique_ptr<Loop>> loops_;
   std::thread acceptor_;
   std::atomic<bool> stopping_{false};
+  std::mutex tls_mutex_;
+  std::shared_ptr<const TlsContext> tls_;
 };
 
 }  // namespace elasticctr::net

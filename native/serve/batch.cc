@@ -8,6 +8,7 @@
 #include <new>
 
 #include "net/socket.h"
+#include "util/gunzip.h"
 #include "util/hash.h"
 #include "util/status.h"
 
@@ -125,6 +126,10 @@ bool Batch::Read(Item* item) {
   Request& request = item->request();
   return Try(
       [&] {
+        if (request.is_gzip) {
+          request.body = Gunzip(request.body);
+          request.is_gzip = false;
+        }
         item->parsed = request.codec->Read(request, around_.options->limits);
         Parsed& parsed = *item->parsed;
         if (request.id.empty()) request.id = parsed.id.empty() ? HexOf(Mix64(++random_)) : parsed.id;

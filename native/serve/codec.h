@@ -17,19 +17,20 @@ namespace elasticctr::serve {
 class Codec;
 
 struct Limits {
-  size_t body_bytes = 8u << 20;
-  size_t samples = 10'000;    // candidates of one request
-  size_t values = 1'000'000;  // feasigns of one request
+  size_t body_bytes = 8u << 20;  // as sent, and once more as it is when decompressed
+  size_t samples = 10'000;       // candidates of one request
+  size_t values = 1'000'000;     // feasigns of one request
   uint32_t json_depth = 16;
 };
 
 // One request as it left its session. `answer` is called exactly once, from any thread, with all bytes for the client.
 struct Request {
   const Codec* codec = nullptr;
-  std::string body;     // framing taken off
-  std::string model;    // what the path named; empty: the body says, or there is only one
-  std::string version;  // what the path named, if it did: only that version may answer
-  std::string id;       // the client's (X-Request-Id, "id", log_id), else one of ours; empty until Read if in the body
+  std::string body;      // framing taken off
+  bool is_gzip = false;  // the body is still compressed
+  std::string model;     // what the path named; empty: the body says, or there is only one
+  std::string version;   // what the path named, if it did: only that version may answer
+  std::string id;        // the client's (X-Request-Id, "id", log_id), else one of ours; empty until Read if in the body
   std::string content_type;
   uint64_t binary_header = 0;  // Inference-Header-Content-Length; 0: none
   uint64_t call_id = 0;        // brpc's correlation id

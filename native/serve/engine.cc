@@ -13,6 +13,7 @@
 #include "net/socket.h"
 #include "serve/batch.h"
 #include "serve/job.h"
+#include "util/gunzip.h"
 
 namespace elasticctr::serve {
 namespace {
@@ -22,7 +23,10 @@ constexpr double kNewest = 0.1;  // weight of the newest batch in the estimate o
 constexpr double kSurprise = 4;  // a batch counts as at most so many times what was expected: one stall is no trend
 
 // What a request will cost, before it is read: in bytes, with the overhead of one in the same measure.
-uint64_t CostOf(const Job& job) { return job.request->body.size() + 256; }
+uint64_t CostOf(const Job& job) {
+  const Request& request = *job.request;
+  return request.body.size() + (request.is_gzip ? GunzippedBytes(request.body) : 0) + 256;
+}
 
 size_t CountCores() {
   cpu_set_t set;

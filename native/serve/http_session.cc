@@ -1,8 +1,11 @@
 #include "serve/http_session.h"
 
+#include <strings.h>
+
 #include <random>
 
 #include "serve/http_status.h"
+#include "util/gunzip.h"
 #include "util/hash.h"
 
 namespace elasticctr::serve {
@@ -14,6 +17,9 @@ constexpr size_t kControlBodyBytes = 1u << 20;
 constexpr size_t kMaxIdBytes = 256;
 constexpr uint32_t kOverloadedMs = 1000;
 
+bool IsGzip(const std::string& encoding) {
+  return ::strcasecmp(encoding.c_str(), "gzip") == 0 || ::strcasecmp(encoding.c_str(), "x-gzip") == 0;
+}
 bool IsOpen(const std::string& path) { return path == "/healthz" || path == "/readyz"; }
 bool IsNative(const std::string& path) { return IsOpen(path) || path == "/metrics"; }
 
@@ -91,8 +97,13 @@ void HttpSession::CheckHead(net::Buffer* out) {
     context_->stats->unauthorized.fetch_add(1, std::memory_order_relaxed);
     throw Error(Code::kUnauthorized, "no or a wrong token; send 'Authorization: Bearer TOKEN'");
   }
-  if (!request.content_encoding.empty()) {
-    throw HttpError(415, Code::kData, "bodies are not decompressed here; send them without Content-Encoding");
+  is_gzip_ = route_.codec != nullptr && IsGzip(request.content_encoding);
+  if (!request.content_encoding.empty() && !is_gzip_) {
+    const bool may_be = route_.codec != nullptr;
+    throw HttpError(415, Code::kData,
+                    may_be ? "a body may be compressed by gzip, once, and by nothing else"
+                           : "bodies are not decompressed here; send them without Content-Encoding",
+                    may_be ? "Accept-Encoding: gzip\r\n" : "Accept-Encoding: identity\r\n");
   }
   body_limit_ = route_.codec != nullptr ? context_->engine->options().limits.body_bytes : kControlBodyBytes;
   if (reader_.announced_bytes() > body_limit_) {
@@ -106,6 +117,14 @@ void HttpSession::CheckHead(net::Buffer* out) {
 void HttpSession::CheckBody() {
   size_t bytes = reader_.body_bytes();
   if (bytes > body_limit_) throw TooLarge("the body is over " + std::to_string(body_limit_) + " bytes");
+  if (is_gzip_ && reader_.state() == net::HttpReader::State::kDone) {
+    // A worker decompresses it, to no more than this.
+    const size_t plain_bytes = GunzippedBytes(reader_.request().body);
+    if (plain_bytes > body_limit_) {
+      throw TooLarge("the body is over " + std::to_string(body_limit_) + " bytes when decompressed");
+    }
+    bytes += plain_bytes;
+  }
   net::Budget& budget = context_->server->budget();
   budget.Move(charged_, bytes);
   charged_ = bytes;
@@ -151,6 +170,7 @@ void HttpSession::Submit() {
   auto request = std::make_unique<Request>();
   request->codec = route_.codec;
   request->body = std::move(http.body);
+  request->is_gzip = is_gzip_;
   request->model = std::move(route_.model);
   request->version = std::move(route_.version);
   request->id = http.request_id.empty() ? MakeRequestId() : std::move(http.request_id);

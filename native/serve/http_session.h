@@ -69,6 +69,7 @@ class HttpSession : public net::Session {
   size_t body_limit_ = 0;
   size_t charged_ = 0;       // bytes of the body counted in the budget
   bool is_checked_ = false;  // the head of the current request
+  bool is_gzip_ = false;     // its body
   bool is_last_ = false;     // the answer to it ends the connection
 };
 

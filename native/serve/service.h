@@ -52,6 +52,9 @@ class Service : public net::Application {
   // is answered, at most a little beyond its deadline (timeout_ms; 0: the engine's). `request` needs codec and body.
   std::string Call(std::unique_ptr<Request> request, uint32_t timeout_ms);
 
+  // Certificate and key for connections made from now on. Throws FailedPrecondition if the server speaks no TLS.
+  void SetTls(std::shared_ptr<const net::TlsContext> tls);
+
   bool Matches(std::string_view token) const { return secret_.Matches(token); }
   bool has_token() const { return secret_.is_set(); }
   std::string MetricsText() const;

@@ -69,6 +69,8 @@ class GrpcServer:
         self._codes = {code.value[0]: code for code in self._grpc.StatusCode}
         self._arriving = _Arriving(options.request_timeout_s)
         self._methods = self._make_methods()
+        self._certificate_lock = threading.Lock()
+        self._new_certificate: Any = None  # that the port has not taken up yet
         self._refusal = self._grpc.stream_unary_rpc_method_handler(self._refuse)
         self._server = self._grpc.server(
             ThreadPoolExecutor(options.threads, thread_name_prefix="grpc"),
@@ -93,6 +95,12 @@ class GrpcServer:
         self._server.stop(drain_s).wait(drain_s + 1)
         self._arriving.stop()
 
+    def reload_tls(self) -> None:
+        """Certificate, key and clients' authority as they are on disk now, for new connections. Raises ConfigError."""
+        read = self._read_certificate()
+        with self._certificate_lock:
+            self._new_certificate = read
+
     def service(self, call: Any) -> Any:
         """Which method answers a call: grpcio asks, before the message is there. None: there is no such method."""
         method = self._methods.get(call.method)
@@ -116,6 +124,18 @@ class GrpcServer:
         return int(port)
 
     def _credentials(self) -> Any:
+        needs_client = self._options.tls_client_ca is not None
+        return self._grpc.dynamic_ssl_server_credentials(
+            self._read_certificate(), self._take_certificate, require_client_authentication=needs_client
+        )
+
+    def _take_certificate(self) -> Any:
+        """grpcio asks for every new connection; None: nothing has changed."""
+        with self._certificate_lock:
+            new, self._new_certificate = self._new_certificate, None
+        return new
+
+    def _read_certificate(self) -> Any:
         def read(path: Path | None) -> bytes | None:
             try:
                 return None if path is None else path.read_bytes()
@@ -125,7 +145,7 @@ class GrpcServer:
         key, cert, ca = (read(p) for p in (self._options.tls_key, self._options.tls_cert, self._options.tls_client_ca))
         if key is None:
             raise ConfigError("TLS needs a key beside the certificate")
-        return self._grpc.ssl_server_credentials([(key, cert)], ca, require_client_auth=ca is not None)
+        return self._grpc.ssl_server_certificate_configuration([(key, cert)], ca)
 
     def _make_methods(self) -> dict[str, Any]:
         def answering(name: str, answer: Callable[[bytes], bytes]) -> tuple[str, Any]:

@@ -11,7 +11,7 @@ ERRORS = {
     409: "it is there already",
     412: "not in this state",
     413: "the body, or the number of samples or values, is over its limit",
-    415: "the body is compressed; send it as it is",
+    415: "the body is compressed by something else than gzip",
     429: "too many requests wait; Retry-After says when to try again",
     500: "a fault of ours, or of the version's files",
     503: "not ready, or rows could not be had; try again",

@@ -2,7 +2,7 @@
 
 `run` is what `elasticctr serve` does. On SIGTERM or SIGINT it is not ready any more but goes on answering for
 `drain_s`, so that whoever sends requests can look elsewhere first; then it finishes what arrived. SIGHUP has every
-model look at its repository now.
+model look at its repository now, and certificates read again.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from elasticctr.cube.server import read_token
 from elasticctr.errors import ConfigError
 from elasticctr.obs import console
 from elasticctr.serve.activation import ModelFleet
+from elasticctr.serve.certificate import Certificate
 from elasticctr.serve.control import Control
 from elasticctr.serve.grpc_server import GrpcOptions, GrpcServer
 from elasticctr.serve.kserve_pages import KServePages
@@ -27,6 +28,7 @@ from elasticctr.serve.settings import ServeSettings
 
 _STOP = {signal.SIGTERM, signal.SIGINT}
 _FINISH_S = 5.0
+_LOOK_S = 10.0  # between two looks at the files of the certificate
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,14 +61,32 @@ def run(settings: ServeSettings, announce: Callable[[Listening], None]) -> None:
     except BaseException:
         server.stop(0.0)
         raise
-    while signal.sigwait({*_STOP, signal.SIGHUP}) == signal.SIGHUP:
-        fleet.look()
+    _wait_for_stop(fleet, _certificate(settings, server, grpc))
     fleet.drain()
     console.note(f"shutting down: answering for {settings.drain_s:g} s more")
     _sleep_unless_told_again(settings.drain_s)
     if grpc is not None:
         grpc.stop(_FINISH_S)
     server.stop(_FINISH_S)
+
+
+def _certificate(settings: ServeSettings, server: Server, grpc: GrpcServer | None) -> Certificate | None:
+    if settings.tls is None:
+        return None
+    return Certificate(settings.tls, [server.reload_tls, *([] if grpc is None else [grpc.reload_tls])])
+
+
+def _wait_for_stop(fleet: ModelFleet, certificate: Certificate | None) -> None:
+    while True:
+        came = None
+        with contextlib.suppress(InterruptedError):
+            came = signal.sigtimedwait({*_STOP, signal.SIGHUP}, _LOOK_S)
+        if came is not None and came.si_signo in _STOP:
+            return
+        if came is not None:
+            fleet.look()
+        if certificate is not None:
+            certificate.look(now=came is not None)
 
 
 def _listening(settings: ServeSettings, server: Server, grpc: GrpcServer | None) -> Listening:

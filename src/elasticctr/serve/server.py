@@ -123,6 +123,11 @@ class Server:
     def set_ready(self, is_ready: bool, why: str = "") -> None:
         self.native.set_ready(is_ready, why)
 
+    def reload_tls(self) -> None:
+        """Certificate, key and clients' authority as they are on disk now, for new connections. Raises ConfigError."""
+        options = self.options
+        self.native.set_tls(_text(options.tls_cert), _text(options.tls_key), _text(options.tls_client_ca))
+
     def metrics(self) -> str:
         return self.native.metrics()
 

@@ -90,14 +90,23 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
         grpc_server.stop(0)
 
 
-def infer_http(running: Running, tensors: Tensors, parameters: Parameters, is_binary: bool) -> Answer:
+def infer_http(
+    running: Running, tensors: Tensors, parameters: Parameters, is_binary: bool, compressed_by: str | None = None
+) -> Answer:
     inputs = []
     for name, values in tensors.items():
         one = triton_http.InferInput(name, values.shape, np_to_triton_dtype(values.dtype))
         inputs.append(one.set_data_from_numpy(values, binary_data=is_binary))
     with triton_http.InferenceServerClient(f"127.0.0.1:{running.server.port}") as client:
         outputs = [triton_http.InferRequestedOutput("scores", binary_data=is_binary)]
-        result = client.infer("ctr", inputs, outputs=outputs, request_id="r1", parameters=parameters or None)
+        result = client.infer(
+            "ctr",
+            inputs,
+            outputs=outputs,
+            request_id="r1",
+            parameters=parameters or None,
+            request_compression_algorithm=compressed_by,
+        )
     answer = result.get_response()
     return Answer(result.as_numpy("scores"), answer["model_version"], answer["id"], answer["parameters"])
 
@@ -148,6 +157,7 @@ def _answer(response: Any) -> Answer:
 WAYS: dict[str, Callable[[Running, Tensors, Parameters], Answer]] = {
     "http-json": lambda *given: infer_http(*given, is_binary=False),
     "http-binary": lambda *given: infer_http(*given, is_binary=True),
+    "http-gzip": lambda *given: infer_http(*given, is_binary=True, compressed_by="gzip"),
     "grpc-raw": infer_grpc,
     "grpc-typed": infer_typed,
 }

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import socket
 import ssl
 import threading
 import time
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -137,13 +139,41 @@ def test_bad_requests_say_what_is_wrong(live: Live, status: int, code: str, word
 def test_other_refusals(live: Live) -> None:
     assert live.post({"samples": [{}]}, "/v1/models/nobody:predict").status_code == 404
     assert live.post({"samples": [{}]}, "/v1/models/ctr/versions/8:predict").status_code == 404
-    assert live.post({"samples": [{}]}, Content_Encoding="gzip").status_code == 415
+    refused = live.post({"samples": [{}]}, Content_Encoding="br")
+    assert refused.status_code == 415 and refused.headers["accept-encoding"] == "gzip"
+    assert live.post(gzip.compress(b"{}"), "/v1/models/ctr:pause", Content_Encoding="gzip").status_code == 415
     assert live.post({"samples": [{}]}, X_Timeout_Ms="soon").status_code == 400
     refused = live.get("/v1/models/ctr:predict")
     assert refused.status_code == 405 and refused.headers["allow"] == "POST"
     assert live.get("/nobody").json()["error"]["code"] == "NotFound"
     for method in ("PUT", "DELETE", "PATCH", "OPTIONS", "TRACE"):
         assert live.client.request(method, "/v1/status").status_code == 405, method
+
+
+def test_bodies_may_be_gzip(live: Live) -> None:
+    body = json.dumps({"samples": [{"ad": i} for i in range(300)]}).encode()
+    plain = live.post(body).json()["scores"]
+    kinds = [(level, strategy) for level in (0, 1, 6, 9) for strategy in (zlib.Z_DEFAULT_STRATEGY, zlib.Z_FIXED)]
+    for level, strategy in [*kinds, (6, zlib.Z_HUFFMAN_ONLY), (6, zlib.Z_RLE)]:
+        made = zlib.compressobj(level, wbits=31, strategy=strategy)
+        packed = made.compress(body) + made.flush()
+        assert live.post(packed, Content_Encoding="gzip").json()["scores"] == plain
+    assert live.post(gzip.compress(body), Content_Encoding="GZip").json()["scores"] == plain
+
+
+def test_bad_gzip_and_bombs_are_refused(live: Live) -> None:
+    good = gzip.compress(b'{"samples": [{}]}')
+    damaged = [b"", b"{}", good[:-1], good + good, good[:-8] + bytes(8), good[:12] + b"\xff" + good[13:]]
+    for body in damaged:
+        answer = live.post(body, Content_Encoding="gzip")
+        assert answer.status_code == 400 and answer.json()["error"]["code"] == "DataError", body
+    bomb = gzip.compress(bytes(64 << 20))
+    answer = live.post(bomb, Content_Encoding="gzip")
+    assert answer.status_code == 413 and "decompressed" in answer.json()["error"]["message"]
+    for said in (0, 1000, 1 << 20):
+        lie = bomb[:-4] + said.to_bytes(4, "little")
+        assert live.post(lie, Content_Encoding="gzip").status_code == 400
+    live.still_answers()
 
 
 def test_a_deadline_that_passed_is_504(tmp_path: Path) -> None:
