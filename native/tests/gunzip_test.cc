@@ -102,7 +102,7 @@ void TestCutAndChanged() {
     const std::string good = Unhex(hex);
     const std::string wanted = Gunzip(good);
     for (size_t size = 0; size < good.size(); ++size) CHECK(Refuses(good.substr(0, size)));
-    for (int i = 0; i < 20'000; ++i) {
+    for (int i = 0; i < 5000; ++i) {
       std::string bytes = good;
       for (uint64_t k = 1 + random() % 3; k > 0; --k) {
         const size_t at = random() % bytes.size();

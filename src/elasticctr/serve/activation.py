@@ -86,13 +86,14 @@ class ModelFleet:
         settings, view, decisions = watcher.settings, watcher.model.view, watcher.model.state.decisions
         history, announced, loading = watcher.model.state.history, watcher.model.announced, watcher.loading
         shares = {share.name: share for share in self._route(view)}
+        live = self._served.get(model)
         return {
             "name": model,
             "repo": settings.repo,
             "published_as": settings.published,
             "cube": None if settings.cube is None else str(settings.cube),
-            "live": self._served.get(model),
-            "previous": history[-2] if len(history) > 1 else None,
+            "live": live,
+            "previous": _find_previous(history, live),
             "announced": None if announced is None else announced.version,
             "paused": decisions.is_paused or not settings.follow,
             "held": decisions.held,
@@ -200,6 +201,12 @@ def _open_shelf(model: ModelSettings, settings: ServeSettings) -> Shelf:
     if model.index_dir is not None:
         return Shelf(model.index_dir, model.published)
     return Shelf.open_default(model.repo, model.published, f"{model.name}-{settings.port}")
+
+
+def _find_previous(history: tuple[int, ...], live: int | None) -> int | None:
+    """What was served before `live`. The history is written just after a switch, so that it may not have it yet."""
+    before = history[: history.index(live)] if live in history else history[:-1] if live is None else history
+    return before[-1] if before else None
 
 
 def _describe(ready: Ready) -> dict[str, Any]:

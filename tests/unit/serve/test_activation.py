@@ -19,11 +19,11 @@ from elasticctr.cube.directory import read_version
 from elasticctr.errors import ConfigError, FailedPrecondition, NotFound
 from elasticctr.publish.repository import Repository
 from elasticctr.serve import loading
-from elasticctr.serve.activation import ModelFleet, NativeModel
+from elasticctr.serve.activation import ModelFleet, NativeModel, _find_previous
 from elasticctr.serve.settings import ServeSettings
 from elasticctr.serve.shelf import Shelf
 
-WAIT_S = 20.0
+WAIT_S = 60.0
 
 
 class Desk:
@@ -135,6 +135,17 @@ def test_bad_versions_are_refused_and_the_live_one_goes_on(desk: Desk) -> None:
     scored.publish(scored.define(1))
     desk.wait_live(2 + len(BAD))
     assert desk.status()["previous"] == 1
+
+
+@pytest.mark.parametrize(
+    ("history", "live", "previous"),
+    [((1, 11), 11, 1), ((1,), 11, 1), ((1, 11), 1, None), ((1,), 1, None), ((1, 2), None, 1), ((), 3, None)],
+    ids=["settled", "just after a switch", "just after a rollback", "first", "not back yet", "just after the first"],
+)
+def test_what_was_served_before_is_told_at_any_moment(
+    history: tuple[int, ...], live: int | None, previous: int | None
+) -> None:
+    assert _find_previous(history, live) == previous
 
 
 def test_activating_in_vain_changes_nothing(desk: Desk) -> None:
