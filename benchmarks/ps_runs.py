@@ -1,0 +1,120 @@
+"""Whole runs of `elasticctr train`: one process, and pservers with trainers on this machine, over the same log.
+
+Measured from the end of the first epoch to that of the last but one, so that starting and stopping count for nobody:
+CPU time of all processes of the run, and samples, as the run's events tell.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+DENSE, SLOTS, DIM, LAYERS = 13, 26, 9, (512, 256, 128, 32)
+POLL_S = 0.02
+
+
+@dataclass(frozen=True)
+class Speed:
+    """Of one way to train."""
+
+    cpu_us: float  # per sample, all processes together
+    samples_per_s: float
+
+
+@dataclass(frozen=True)
+class Moment:
+    time: float
+    cpu_s: float
+    samples: int
+
+
+def cpu_s(pid: int) -> float:
+    """CPU time of a running process so far."""
+    tasks = Path(f"/proc/{pid}/task").iterdir()
+    return sum(int((task / "schedstat").read_text().split()[0]) for task in tasks) / 1e9
+
+
+def tree_cpu_s(root: int) -> float:
+    """CPU time of a process and all that descend from it and live."""
+    parents: dict[int, int] = {}
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            parents[int(stat.parent.name)] = int(stat.read_text().rpartition(")")[2].split()[1])
+        except OSError:  # it ended meanwhile
+            continue
+    members, grows = {root}, True
+    while grows:
+        found = {pid for pid, parent in parents.items() if parent in members} | members
+        grows, members = len(found) > len(members), found
+    total = 0.0
+    for pid in members:
+        try:
+            total += cpu_s(pid)
+        except OSError:
+            continue
+    return total
+
+
+def write_job(folder: Path, text: Path, batch_size: int) -> Path:
+    """The job of PaddleRec's Wide & Deep, as benchmarks/train.py has it."""
+    slots: list[dict[str, object]] = [{"name": "dense_feature", "kind": "dense", "dim": DENSE}]
+    slots += [{"name": str(slot + 1), "kind": "sparse"} for slot in range(SLOTS)]
+    adam = {"name": "adam", "learning_rate": 1e-3}
+    job = {
+        "schema": {"slots": slots},
+        "data": {"train": {"path": str(text)}},
+        "model": {"name": "wide_deep", "dim": DIM, "hidden": list(LAYERS)},
+        "dense": {"optimizer": "adam", "learning_rate": 1e-3},
+        "sparse": {"optimizer": adam, "initializer": {"name": "uniform", "low": -0.05, "high": 0.05}},
+        "train": {"batch_size": batch_size, "threads": 1, "seed": 1},
+    }
+    path = folder / f"job-{batch_size}.yaml"
+    path.write_text(json.dumps(job))  # JSON is YAML
+    return path
+
+
+def measure(job: Path, pservers: int, trainers: int, epochs: int) -> Speed:
+    """One run; with no pservers in one process."""
+    directory = job.parent / f"run-{pservers}-{trainers}"
+    shutil.rmtree(directory, ignore_errors=True)
+    command = [sys.executable, "-m", "elasticctr", "train", str(job), "--run-dir", str(directory), "--json"]
+    command += ["--set", f"train.epochs={epochs}"]
+    if pservers:
+        command += ["--on", "local", "--pservers", str(pservers), "--trainers", str(trainers), "--strategy", "async"]
+        command += ["--set", "cluster.chunk_mib=4"]
+    moments = _watch(command, directory / "events.jsonl")
+    if len(moments) != epochs:
+        raise SystemExit(f"{' '.join(command)}: {len(moments)} of {epochs} epochs were seen")
+    first, last = moments[0], moments[-2]
+    samples = last.samples - first.samples
+    return Speed((last.cpu_s - first.cpu_s) / samples * 1e6, samples / (last.time - first.time))
+
+
+def _watch(command: list[str], events: Path) -> list[Moment]:
+    """How far the run was at each epoch's end, which is a checkpoint."""
+    moments: list[Moment] = []
+    seen = 0
+    with tempfile.TemporaryFile("w+") as log:
+        process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT)
+        while True:
+            is_over = process.poll() is not None
+            text = events.read_bytes() if events.exists() else b""
+            whole = text[: text.rfind(b"\n") + 1]
+            for line in whole[seen:].splitlines():
+                event = json.loads(line)
+                if event["event"] == "checkpoint":
+                    moments.append(Moment(event["time"], tree_cpu_s(process.pid), event["samples"]))
+            seen = len(whole)
+            if is_over:
+                break
+            time.sleep(POLL_S)
+        if process.returncode != 0:
+            log.seek(0)
+            raise SystemExit(f"{' '.join(command)} ended with status {process.returncode}:\n{log.read()[-3000:]}")
+    return moments
