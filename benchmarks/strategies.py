@@ -65,7 +65,7 @@ def make_data(folder: Path, rows: int) -> dict[str, Any]:
             "test": {"path": str(log / "part-*"), "fraction": [0.9, 1.0]},
         },
         "model": {"name": "deepfm", "dim": 8, "hidden": [64, 32]},
-        "train": {"batch_size": 512, "threads": 1},
+        "train": {"batch_size": 128, "threads": 1},
         "cluster": {"chunk_mib": 2.0, "every": 20, "merge": 4},
     }
 
@@ -121,7 +121,8 @@ def main() -> None:
         for seed in range(seeds):
             for number, contestant in enumerate(contestants):
                 run_once(contestant, job, folder / f"run-{seed}-{number}", seed)
-                print(f"seed {seed} {contestant.name:>12}: AUC {contestant.aucs[-1]:.5f}", flush=True)
+                figures = f"{contestant.rates[-1]:,.0f} samples/s, {contestant.bytes_per_sample[-1]:,.0f} bytes/sample"
+                print(f"seed {seed} {contestant.name:>12}: AUC {contestant.aucs[-1]:.5f}, {figures}", flush=True)
     report(contestants)
 
 
