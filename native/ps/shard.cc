@@ -243,7 +243,9 @@ void Shard::SetObserver(Observer* observer) {
 }
 
 uint64_t Shard::State::Log(Opcode opcode, std::span<const uint8_t> body) {
-  return IsWatched() ? observer->OnChange({opcode, body}) : 0;
+  if (!IsWatched()) return 0;
+  last_place = observer->OnChange({opcode, body});
+  return last_place;
 }
 
 ShardStats Shard::GetStats() const {

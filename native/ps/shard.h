@@ -61,7 +61,7 @@ struct PushResult {
   PushOutcome outcome = PushOutcome::kApplied;
   uint64_t step = 0;
   uint64_t dense_version = 0;
-  uint64_t place = 0;  // of the last change it is part of; 0: it changed nothing, or nobody observes
+  uint64_t place = 0;  // of the last change it depends on; 0: none, or nobody observes
 };
 
 struct PullResult {

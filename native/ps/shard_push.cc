@@ -152,7 +152,8 @@ void Shard::State::Arrive(const PushRequest& request, PushDone done, bool is_fin
   if (request.kind != PushKind::kEmpty) {
     if (request.to <= cursors.Get(request.chunk)) {
       counts.applied_before.fetch_add(1, std::memory_order_relaxed);
-      finished->push_back({std::move(done), Result(PushOutcome::kBefore, 0), nullptr});
+      // Applied is not yet told to the standby: this answer acknowledges no less than the one that was lost.
+      finished->push_back({std::move(done), Result(PushOutcome::kBefore, last_place), nullptr});
       return;
     }
     CheckCursor(request);

@@ -74,6 +74,7 @@ struct Shard::State {
 
   mutable std::mutex order;  // of all changes
   Observer* observer = nullptr;
+  uint64_t last_place = 0;  // of the last change that was told
   ps::Cursors cursors;
   std::vector<uint64_t> group;            // sorted
   std::list<Waiting> waiting;             // by arrival

@@ -3,78 +3,34 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
+from tests.unit.ps.pserver_process import (
+    DENSE,
+    FEASIGNS,
+    JOB,
+    TABLES,
+    Process,
+    connect,
+    gradients,
+    head,
+    rows_of,
+    set_group,
+)
 
-from elasticctr import _native
 from elasticctr.errors import FailedPrecondition, Unauthorized
-from elasticctr.ps.client import CursorError, GroupMode, PsClient, PushHead, RowGradients
-from elasticctr.ps.identity import build
-from elasticctr.table import SegmentSettings, SgdSettings, Table, TableSettings
-
-DIM = 4
-TABLES = (
-    TableSettings(name="main", segments=[SegmentSettings(name="embedding", dim=DIM, optimizer=SgdSettings())]),
-    TableSettings(name="wide", segments=[SegmentSettings(name="linear", dim=1)]),
-)
-DENSE = 100
-JOB = 77
-
-SERVER = """
-import json, sys, time
-from elasticctr import _native
-from elasticctr.table import TableSettings
-from elasticctr.table.table import to_native
-from elasticctr.config import parse_settings
-about = json.loads(sys.argv[1])
-server = _native.PServer(
-    shard=about["shard"], shards=about["shards"],
-    tables=[to_native(parse_settings(TableSettings, t, "table")) for t in about["tables"]],
-    dense_floats=about["dense"], dense_on_first=False,
-    dense_optimizer=_native.DenseOptimizerSettings(kind=_native.DenseOptimizerKind.sgd, learning_rate=0.5),
-    host="127.0.0.1", port=0, unix_path="", token=about["token"], job=about["job"], identity="it", digest="digest",
-    build=about["build"], strategy="async", is_standby=False, threads=2, group_timeout_ms=500,
-    max_buffered_bytes=1 << 30, request_timeout_s=10,
-)
-server.start()
-server.load(about["load"])
-print(server.port, flush=True)
-sys.stdin.read()
-server.stop(1.0)
-"""
-
-
-class Process:
-    def __init__(self, shard: int, shards: int, token: str = "", load: str = "") -> None:
-        tables = [t.model_dump(mode="json") for t in TABLES]
-        about = {"shard": shard, "shards": shards, "tables": tables, "dense": DENSE, "token": token, "job": JOB}
-        self._process = subprocess.Popen(
-            [sys.executable, "-c", SERVER, json.dumps({**about, "build": build(), "load": load})],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        assert self._process.stdout is not None
-        line = self._process.stdout.readline()
-        assert line, "the pserver did not start"
-        self.address = f"127.0.0.1:{int(line)}"
-
-    def end(self) -> None:
-        assert self._process.stdin is not None
-        self._process.stdin.close()
-        assert self._process.wait(20) == 0
-
-    def kill(self) -> None:
-        self._process.kill()
-        self._process.wait(20)
+from elasticctr.ps.client import CursorError, GroupMode
+from elasticctr.ps.identity import build, job_identity
+from elasticctr.ps.shape import JobShape
+from elasticctr.table import Table
+from elasticctr.train.job import load_job
 
 
 @pytest.fixture
@@ -83,48 +39,6 @@ def pair() -> Iterator[list[Process]]:
     yield processes
     for process in processes:
         process.kill()
-
-
-def connect(processes: list[Process], trainer: int = 1, **more: Any) -> PsClient:
-    attach = {"role": "trainer", "id": trainer, "build": build(), "identity": "it", "strategy": "async"}
-    return PsClient(
-        [p.address for p in processes],
-        **{
-            "job": JOB,
-            "attach": attach,
-            "tables": TABLES,
-            "dense_floats": DENSE,
-            "trainer": trainer,
-            "timeout_s": 5,
-            **more,
-        },
-    )
-
-
-def lookups(values: NDArray[np.uint64]) -> list[_native.Lookup]:
-    offsets = np.arange(len(values) + 1, dtype=np.int32)
-    return [_native.Lookup(values, offsets, len(values), [0]) for _ in TABLES]
-
-
-def head(first: int, **more: Any) -> PushHead:
-    given = {"chunk": 9, "from_batch": first, "to_batch": first + 1, "weight": 10, "now": 3, "wants_dense": True}
-    return PushHead(**{**given, **more})
-
-
-def gradients(feasigns: NDArray[np.uint64], scale: float = 1.0) -> list[RowGradients]:
-    n = len(feasigns)
-    ones = np.ones(n, np.float32)
-    return [
-        RowGradients(feasigns, ones, 0 * ones, np.full((n, width), 0.125 * scale, np.float32)) for width in (DIM, 1)
-    ]
-
-
-def rows_of(client: PsClient, feasigns: NDArray[np.uint64], insert: bool = False) -> list[NDArray[np.float32]]:
-    fetch = client.start_pull(lookups(feasigns), insert)
-    return [np.array(fetch.rows(t)) for t in range(len(TABLES))]
-
-
-FEASIGNS = np.array([5, 2**63 + 1, 7, 123456789, 2**64 - 1, 11, 12, 13], np.uint64)
 
 
 def test_pull_push_and_dense_over_two_processes(pair: list[Process]) -> None:
@@ -205,7 +119,7 @@ def test_save_and_load_by_another_number_of_pservers(pair: list[Process], tmp_pa
 def test_sync_waits_for_the_group_and_a_late_group_is_told(pair: list[Process]) -> None:
     one, two = connect(pair, trainer=1), connect(pair, trainer=2)
     before = rows_of(one, FEASIGNS, insert=True)
-    _set_group(pair, [1, 2])
+    set_group(pair, [1, 2])
     one.push_rows(head(0, group=GroupMode.all), gradients(FEASIGNS))
     time.sleep(0.1)
     assert one.outstanding == 1
@@ -232,15 +146,27 @@ def test_strangers_are_refused(pair: list[Process]) -> None:
         guarded.kill()
 
 
-def _set_group(processes: list[Process], members: list[int], incarnation: int = 1) -> None:
-    import socket
-    import struct
+JOB_FILE = """
+run_dir: {run}
+schema: {{slots: [{{name: user}}, {{name: item}}]}}
+model: {{name: lr}}
+data: {{train: {run}/none.txt}}
+cluster: {{pservers: 2}}
+"""
 
-    for process in processes:
-        host, _, port = process.address.partition(":")
-        with socket.create_connection((host, int(port)), 5) as connection:
-            body = struct.pack(f"<II{len(members)}Q", len(members), 0, *members)
-            header = struct.pack("<4sIQQQIBBH", b"\xecWC\x01", len(body), 1, incarnation, JOB, 0, 20, 0, 0)
-            connection.sendall(header + body)
-            answer = connection.recv(40)
-            assert len(answer) == 40 and answer[37] == 0, answer
+
+def test_the_command_serves_by_itself_without_torch_until_sigterm(tmp_path: Path) -> None:
+    path = tmp_path / "job.yaml"
+    path.write_text(JOB_FILE.format(run=tmp_path))
+    job = load_job(path)
+    shape = JobShape(TABLES, DENSE, {"schema": "s", "model": "lr", "options": {}})
+    (tmp_path / f"shape-{job_identity(job).digest[:16]}.json").write_text(json.dumps(shape.dump()))
+    code = "import sys; from elasticctr.cli import pserver; assert 'torch' not in sys.modules"
+    assert subprocess.run([sys.executable, "-c", code], timeout=60).returncode == 0
+    command = [sys.executable, "-m", "elasticctr", "pserver", "--job", str(path), "--shard", "1"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        line = process.stdout.readline()
+        assert "primary of shard 1 of 2: ready" in line, line
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(30) == 0
