@@ -51,12 +51,11 @@ def cluster_of(job: Job) -> ClusterSettings:
 
 def check_job(job: Job) -> None:
     """Refuses what cannot be trained with several processes."""
-    if job.publish is not None:
+    if job.publish is not None and cluster_of(job).strategy == "collective":
         raise ConfigError(
-            "a job with a publish section trains in one process; "
-            "leave the section out and run `elasticctr publish RUN` when training with several is over"
+            "publish: nothing is published while a collective run trains; "
+            "leave the section out and run `elasticctr publish RUN` when it is over"
         )
-    cluster_of(job)
 
 
 def check_local(settings: ClusterSettings) -> None:

@@ -22,6 +22,7 @@ from elasticctr.cluster.launch import begin, one_thread_per_cpu, share_threads
 from elasticctr.cluster.local import LocalEngine
 from elasticctr.cluster.run import run_job
 from elasticctr.errors import AlreadyExists, ConfigError, FailedPrecondition, InternalError, NotFound, Unavailable
+from elasticctr.train.job import PublishSettings
 
 
 def test_a_run_ends_with_the_summary_of_its_files(tmp_path: Path) -> None:
@@ -102,6 +103,9 @@ def test_refusals_touch_nothing(tmp_path: Path) -> None:
         begin(make_job(run), resume=True)
     with pytest.raises(ConfigError, match=r"cluster\.host"):
         begin(make_job(run, host="203.0.113.9"), resume=False)
+    publishing = make_job(run, strategy="collective").model_copy(update={"publish": PublishSettings(to="repo")})
+    with pytest.raises(ConfigError, match="nothing is published while a collective run trains"):
+        begin(publishing, resume=False)
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
