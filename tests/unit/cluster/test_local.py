@@ -152,4 +152,4 @@ def test_nothing_survives_a_supervisor_that_is_killed(tmp_path: Path) -> None:
     assert all(is_alive(pid) for pid in pids)
     supervisor.send_signal(signal.SIGKILL)
     supervisor.wait()
-    until(lambda: not any(is_alive(pid) for pid in pids), 5)
+    until(lambda: not any(is_alive(pid) for pid in pids))
