@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import time
 
-from elasticctr.errors import ElasticCTRError, Unavailable
+from elasticctr.errors import DeadlineExceeded, ElasticCTRError, Unavailable
 from elasticctr.ps.coordinator import GROUPED, Coordinator
 from elasticctr.ps.fleet import Fleet
 from elasticctr.ps.membership import Member
 
 _GROUP_AGAIN_S = 1.0
 _FOLLOW_AGAIN_S = 1.0
+_STALL_S = 1.0
+_ASK_S = 1.0
 
 
 class ServerLost(Exception):
@@ -29,6 +31,7 @@ class Upkeep:
         self._group_again_s = 0.0
         self._following: dict[int, tuple[int, int]] = {}  # standby -> (primary, era)
         self._follow_again_s = 0.0
+        self._ran_s = time.monotonic()
 
     def run(self, *, is_serving: bool) -> None:
         """`is_serving`: every shard is supposed to be served. Raises ServerLost if one is not."""
@@ -47,10 +50,30 @@ class Upkeep:
 
     def _drop_silent(self) -> None:
         at = self._at
+        now = time.monotonic()
         with at.lock:
-            for member in at.members.silent(at.cluster.lease_s, at.cluster.pserver_wait_s):
-                limit = at.cluster.lease_s if member.role == "trainer" else at.cluster.pserver_wait_s
+            if now - self._ran_s > _STALL_S:  # it was this process that could not hear
+                for member in at.members.everyone():
+                    member.seen_s += now - self._ran_s
+            silent = at.members.silent(at.cluster.lease_s, at.cluster.pserver_wait_s)
+        for member in silent:
+            if member.role != "trainer" and self._answers(member):
+                continue
+            limit = at.cluster.lease_s if member.role == "trainer" else at.cluster.pserver_wait_s
+            with at.lock:
                 at.drop(member, f"silent for {limit:g} s", "lost")
+        self._ran_s = time.monotonic()
+
+    def _answers(self, member: Member) -> bool:
+        """Whether a pserver whose beats do not come through is there all the same."""
+        try:
+            self._fleet.ask(member, {"op": "stats"}, _ASK_S)
+        except (Unavailable, DeadlineExceeded):
+            return False
+        except ElasticCTRError:
+            pass
+        member.seen_s = time.monotonic()
+        return True
 
     def _check_suspects(self) -> None:
         """A pserver that trainers cannot reach is asked itself; only one that refuses the connection is given up."""

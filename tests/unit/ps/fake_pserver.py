@@ -7,6 +7,7 @@ import socket
 import socketserver
 import struct
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +50,8 @@ class FakePserver:
         self._server.server_close()
 
     def answer(self, opcode: int, version: int, body: bytes) -> tuple[int, bytes]:
+        while getattr(self, "is_silent", False):  # stopped: it takes connections and answers nothing
+            time.sleep(0.05)
         if opcode in (20, 21) and version < self.incarnation:
             return 15, b"an older incarnation of the coordinator"
         self.incarnation = max(self.incarnation, version)
