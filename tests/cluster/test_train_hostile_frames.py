@@ -13,6 +13,8 @@ import pytest
 from elasticctr.ps.addresses import find_coordinator
 from tests.cluster.training import Log, Training
 
+pytestmark = pytest.mark.timeout(900)
+
 
 def addresses(training: Training) -> list[tuple[str, int]]:
     """Of the coordinator and of every pserver."""

@@ -15,6 +15,8 @@ from elasticctr.cluster.launch import begin
 from tests.cluster.network import Network, why_not
 from tests.cluster.training import Log, Training
 
+pytestmark = pytest.mark.timeout(900)
+
 
 class Roles:
     """The roles of a job, started by hand: each may live in a network of its own."""

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.cluster.training import Log, Training, make_log
+import pytest
+
+from tests.cluster.training import Training, make_log
+
+pytestmark = pytest.mark.timeout(900)
 
 
-def test_gradients_that_are_not_finite_are_refused(training_log: Log, tmp_path: Path) -> None:
+def test_gradients_that_are_not_finite_are_refused(tmp_path: Path) -> None:
     log = make_log(tmp_path / "log", 6_000)
     path = log.path / "train" / "part-00001.txt"
     lines = path.read_text().splitlines()

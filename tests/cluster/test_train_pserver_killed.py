@@ -8,6 +8,8 @@ import pytest
 
 from tests.cluster.training import Log, Training
 
+pytestmark = pytest.mark.timeout(900)
+
 
 def test_a_pserver_without_standby_is_killed(training_log: Log, tmp_path: Path) -> None:
     with Training(tmp_path, training_log, seed=6, checkpoint_s=0.5) as training:

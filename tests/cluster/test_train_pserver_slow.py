@@ -9,6 +9,8 @@ import pytest
 
 from tests.cluster.training import Log, Training
 
+pytestmark = pytest.mark.timeout(900)
+
 
 @pytest.mark.slow
 @pytest.mark.parametrize("strategy", ["async", "sync"])

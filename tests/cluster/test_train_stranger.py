@@ -12,7 +12,8 @@ import pytest
 import yaml
 
 from elasticctr.errors import FailedPrecondition, Unauthorized
-from tests.cluster.training import Log, Training
+from tests.cluster.harness import wait_until
+from tests.cluster.training import START_S, Log, Training
 
 _OTHER_BUILD = """
 import sys
@@ -28,41 +29,45 @@ sys.exit(main())
 """
 
 
-def stranger(training: Training, *arguments: str, code: str | None = None, token: str | None = None) -> tuple[int, str]:
-    """Runs a trainer by hand until it ends."""
+def start_stranger(training: Training, *arguments: str, code: str | None = None) -> subprocess.Popen[str]:
+    """A trainer started by hand, which knows where the job is."""
     start = [sys.executable, "-m", "elasticctr"] if code is None else [sys.executable, "-c", code]
-    secret = token or str(training.run_dir / "cluster" / "token")
-    finding = ["--coordinator", str(training.run_dir), "--token-file", secret, "--name", "stranger"]
-    done = subprocess.run(
-        [*start, "trainer", *finding, *arguments],
-        capture_output=True,
+    return subprocess.Popen(
+        [*start, "trainer", "--coordinator", str(training.run_dir), "--name", "stranger", *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
         text=True,
-        timeout=100,
         env=os.environ | {"OMP_NUM_THREADS": "1"},
     )
-    return done.returncode, done.stdout + done.stderr
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)
 def test_strangers_are_turned_away(training_log: Log, tmp_path: Path) -> None:
-    with Training(tmp_path, training_log, seed=13, epochs=6) as training:
+    with Training(tmp_path, training_log, seed=13, epochs=12) as training:
         training.start()
-        training.wait_samples(0.02)
-        own = str(training.run_dir / "job.yaml")
-
-        status, said = stranger(training, "--job", own, code=_OTHER_BUILD)
-        assert status == FailedPrecondition.exit_status and "0.0.1+1" in said and "Traceback" not in said, said
-
+        wait_until(training.status, "the coordinator", START_S)
+        own, token = str(training.run_dir / "job.yaml"), str(training.run_dir / "cluster" / "token")
         other = yaml.safe_load(Path(own).read_text())
         other["schema"]["slots"] = [slot for slot in other["schema"]["slots"] if slot["name"] != "3"]
         (tmp_path / "other.yaml").write_text(yaml.safe_dump(other))
-        status, said = stranger(training, "--job", str(tmp_path / "other.yaml"))
-        assert status == FailedPrecondition.exit_status and "another job" in said and "Traceback" not in said, said
-
         (tmp_path / "wrong").write_text("not the secret\n")
-        status, said = stranger(training, "--job", own, token=str(tmp_path / "wrong"))
-        assert status == Unauthorized.exit_status and "token" in said and "Traceback" not in said, said
-
+        strangers = [
+            start_stranger(training, "--job", own, "--token-file", token, code=_OTHER_BUILD),
+            start_stranger(training, "--job", str(tmp_path / "other.yaml"), "--token-file", token),
+            start_stranger(training, "--job", own, "--token-file", str(tmp_path / "wrong")),
+        ]
+        expected = [
+            (FailedPrecondition.exit_status, "0.0.1+1"),
+            (FailedPrecondition.exit_status, "another job"),
+            (Unauthorized.exit_status, "token"),
+        ]
+        for one, (status, words) in zip(strangers, expected, strict=True):
+            try:
+                said, _ = one.communicate(timeout=START_S)
+            finally:
+                one.kill()
+            assert one.returncode == status and words in said and "Traceback" not in said, (one.returncode, said)
         training.finish()
         training.check()
         assert training.rollbacks == 0

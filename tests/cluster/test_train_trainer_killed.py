@@ -9,6 +9,8 @@ import pytest
 
 from tests.cluster.training import Log, Training
 
+pytestmark = pytest.mark.timeout(900)
+
 
 @pytest.mark.parametrize("strategy", ["async", *(pytest.param(s, marks=pytest.mark.slow) for s in ("sync", "hybrid"))])
 def test_a_trainer_is_killed(strategy: str, training_log: Log, tmp_path: Path) -> None:

@@ -40,7 +40,7 @@ from elasticctr.ps.addresses import find_coordinator
 from elasticctr.train.job import Job, load_job
 from tests.cluster.harness import wait_until
 
-START_S = 120.0  # until the first sample: many processes that import torch on a busy machine
+START_S = 300.0  # until the first sample: many processes that import torch on a busy machine
 FINISH_S = 300.0
 VALID_ROWS = 4_000
 _NOISE = 0.02  # of an AUC on 4,000 samples after so little training, in an order that is never the same

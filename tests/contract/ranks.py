@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -90,15 +92,22 @@ def start_ranks(job: Path, ranks: int, *arguments: str, **environ: str) -> list[
     return processes
 
 
-def finish(processes: list[subprocess.Popen[str]], timeout_s: float = 120) -> list[tuple[int, str]]:
-    """Exit status and output of each. None is left behind."""
+@contextmanager
+def ending(*processes: subprocess.Popen[str]) -> Iterator[None]:
+    """None of them lives longer than the block."""
     try:
-        return [(process.wait(timeout_s), process.communicate()[0]) for process in processes]
+        yield
     finally:
         for process in processes:
             if process.poll() is None:
                 process.kill()
                 process.wait()
+
+
+def finish(processes: list[subprocess.Popen[str]], timeout_s: float = 120) -> list[tuple[int, str]]:
+    """Exit status and output of each. None is left behind."""
+    with ending(*processes):
+        return [(process.wait(timeout_s), process.communicate()[0]) for process in processes]
 
 
 def train(job: Path, ranks: int, *arguments: str) -> Job:

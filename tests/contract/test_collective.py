@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from tests.cluster.harness import wait_until
-from tests.contract.ranks import finish, make_log, rank_pids, start_group, start_ranks, train, write_job
+from tests.contract.ranks import ending, finish, make_log, rank_pids, start_group, start_ranks, train, write_job
 
 from elasticctr.data.batch import Batch
 from elasticctr.data.chunks import read_chunk
@@ -121,29 +121,39 @@ def wait_for_checkpoints(run_dir: Path, count: int) -> None:
         steps.update(path.parent.name for path in folder.glob("step-*/manifest.json"))
         return len(steps) >= count
 
-    wait_until(seen, f"{count} checkpoints in {folder}", 100, every_s=0.005)
+    wait_until(seen, f"{count} checkpoints in {folder}", 300, every_s=0.005)
+
+
+def damage(path: Path) -> None:
+    """A flipped bit that only who reads the rows will find: they then take the checkpoint before."""
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(data)
 
 
 def test_a_killed_rank_ends_the_others_and_fewer_go_on_exactly_once(log: Path, tmp_path: Path) -> None:
     path = write_job(tmp_path / "job.yaml", log, tmp_path / "run", train__epochs=EPOCHS, train__checkpoint_every=25)
     ranks = start_ranks(path, 3)
-    wait_for_checkpoints(tmp_path / "run", 2)
-    ranks[1].kill()
-    ends = finish(ranks)
+    with ending(*ranks):
+        wait_for_checkpoints(tmp_path / "run", 2)
+        ranks[1].kill()
+        ends = finish(ranks)
     for status, output in (ends[0], ends[2]):
         assert status == Unavailable("").exit_status
         assert "another rank is gone" in output and "Traceback" not in output
     before = open_checkpoint(tmp_path / "run")
     assert 0 < before.trainer["samples"] < 10_000 * EPOCHS
+    damage(before.table_parts("main")[2])
     assert_every_sample_once(train(path, 2, "--resume"))
 
 
 def test_a_rank_killed_under_torchrun_costs_nothing(log: Path, tmp_path: Path) -> None:
     path = write_job(tmp_path / "job.yaml", log, tmp_path / "run", train__epochs=EPOCHS, train__checkpoint_every=20)
     group = start_group(path, 2)
-    wait_for_checkpoints(tmp_path / "run", 2)
-    os.kill(rank_pids(group)[1], signal.SIGKILL)
-    ((status, output),) = finish([group])
+    with ending(group):
+        wait_for_checkpoints(tmp_path / "run", 2)
+        os.kill(rank_pids(group)[1], signal.SIGKILL)
+        ((status, output),) = finish([group])
     assert status == 0, output[-4000:]
     starts = [event for event in read_events(tmp_path / "run" / "events.jsonl") if event["event"] == "start"]
     assert [event["ranks"] for event in starts] == [2, 2] and starts[1]["step"] > 0

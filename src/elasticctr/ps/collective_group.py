@@ -29,7 +29,7 @@ _VARIABLES = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 class Group:
     """All ranks. Use it as a context: leaving it leaves the group."""
 
-    def __init__(self, timeout_s: float = 60.0, environ: Mapping[str, str] = os.environ) -> None:
+    def __init__(self, timeout_s: float = 600.0, environ: Mapping[str, str] = os.environ) -> None:
         missing = [name for name in _VARIABLES if not environ.get(name)]
         if missing:
             raise ConfigError(

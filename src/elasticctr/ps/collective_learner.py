@@ -134,7 +134,10 @@ class CollectiveLearner:
         self.local.save_dense(directory)
 
     def load(self, checkpoint: Checkpoint) -> None:
-        """Takes from all parts of a checkpoint, of any number of ranks or pservers, what this rank owns."""
+        """Takes from all parts of a checkpoint, of any number of ranks or pservers, what this rank owns.
+
+        The one thing here that asks no other rank: a damaged part is found by its owner alone. `agree` comes after it.
+        """
         self.local.check_identity(checkpoint)
         self.local.load_dense(checkpoint)
         first, last = buckets_of(self._group.rank, self._group.size)
@@ -145,7 +148,6 @@ class CollectiveLearner:
         self.local.metrics = Metrics()
         if self._group.is_first:
             self.local.metrics.restore((checkpoint.path / "metrics.bin").read_bytes())
-        self.agree()
 
     def merged_metrics(self) -> Metrics:
         """The training metrics of all ranks together."""

@@ -18,8 +18,9 @@ import numpy as np
 from elasticctr.data.chunks import Chunk
 from elasticctr.data.pipeline import Judge, Stats
 from elasticctr.data.settings import DataSettings
-from elasticctr.errors import ConfigError, FailedPrecondition
+from elasticctr.errors import ConfigError, Corruption, FailedPrecondition, NotFound
 from elasticctr.models.model import Model
+from elasticctr.obs import console
 from elasticctr.ps import collective_checkpoint
 from elasticctr.ps.collective_evaluation import evaluate
 from elasticctr.ps.collective_group import Group
@@ -48,12 +49,13 @@ def run(
     resume: bool = False,
     quiet: bool = False,
     model_class: type[Model] | None = None,
-    timeout_s: float = 60.0,
+    timeout_s: float = 600.0,
 ) -> Result:
     """Trains as one rank of the group that the environment names. Every rank returns the same figures.
 
     With `resume` the run goes on from its newest checkpoint, or begins if it has none. A group that was started again
-    by torchrun resumes in any case.
+    by torchrun resumes in any case. A rank that dies is noticed at once; `timeout_s` is for one that hangs, and must be
+    longer than what a rank does alone, such as writing its part of a checkpoint.
     """
     with Group(timeout_s) as group:
         runner = _Run(job, group, quiet=quiet, model_class=model_class)
@@ -83,15 +85,13 @@ class _Run:
 
     def run(self, *, resume: bool) -> Result:
         began = time.monotonic()
-        start = self._group.first(lambda: self._begin(resume))
-        if start is not None:
-            self._restore(open_checkpoint(start))
+        is_resumed = self._go_on(self._group.first(lambda: self._begin(resume)))
         with (
             Record(
                 self._run.events,
                 is_silent=not self._group.is_first,
                 quiet=self._quiet,
-                resume_step=None if start is None else self._at.step,
+                resume_step=self._at.step if is_resumed else None,
                 log_every=self._job.train.log_every,
             ) as self._record,
             Interrupt() as self._interrupt,
@@ -105,15 +105,35 @@ class _Run:
             self._evaluate_test()
             return self._end(began, is_finished=True)
 
-    def _begin(self, resume: bool) -> Path | None:
-        """Rank 0: the checkpoint to go on from."""
-        has_checkpoint = bool(list_checkpoints(self._run.checkpoints))
+    def _begin(self, resume: bool) -> list[Path]:
+        """Rank 0: the checkpoints to go on from, the newest first."""
+        found = list_checkpoints(self._run.checkpoints)
         self._run.begin(self._job, resume=resume)
         plans = self._run.path / "ledger"
-        if not has_checkpoint:
+        if not found:
             shutil.rmtree(plans, ignore_errors=True)  # of a start that did not get far; the data may be another's now
         plans.mkdir(exist_ok=True)
-        return open_checkpoint(self._run.path).path if resume and has_checkpoint else None
+        return found[::-1] if resume else []
+
+    def _go_on(self, checkpoints: Sequence[Path]) -> bool:
+        """Takes up the newest checkpoint that is whole on every rank. False: there was none to take."""
+        for path in checkpoints:
+            error, checkpoint = "", None
+            try:
+                checkpoint = open_checkpoint(path)
+                self._learner.load(checkpoint)
+            except (Corruption, NotFound) as e:
+                error = str(e)
+            damaged = next(filter(None, self._group.gather(error)), None)
+            if damaged is None and checkpoint is not None:
+                self._restore(checkpoint)
+                return True
+            if self._group.is_first:
+                text = f"{path.name} cannot be used, the one before is tried: {damaged}"
+                console.stderr().print(text, soft_wrap=True)
+        if checkpoints:
+            raise Corruption(f"{self._run.checkpoints}: no checkpoint can be used; start anew in another directory")
+        return False
 
     def _run_epoch(self) -> bool:
         """False: interrupted, with a checkpoint written."""
@@ -267,8 +287,8 @@ class _Run:
         return path
 
     def _restore(self, checkpoint: Checkpoint) -> None:
+        self._learner.agree()
         state = checkpoint.trainer
-        self._learner.load(checkpoint)
         self._schedule.restore(state["schedule"])
         if state["valid"] is not None:
             self._evaluations["valid"] = state["valid"]
