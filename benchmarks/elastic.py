@@ -84,6 +84,16 @@ class Timeline:
         inside = [samples for at_s, samples, _ in self.seen if start_s <= at_s <= end_s]
         return inside[-1] - inside[0] if inside else 0
 
+    def longest_pause_s(self, start_s: float, end_s: float) -> float:
+        """The longest time in which nothing new was learned."""
+        longest, most, since_s = 0.0, -1, start_s
+        for at_s, samples, _ in self.seen:
+            if start_s <= at_s <= end_s:
+                if samples > most:
+                    most, since_s = samples, at_s
+                longest = max(longest, at_s - since_s)
+        return longest
+
     def trainer_seconds(self, start_s: float, end_s: float) -> float:
         inside = [entry for entry in self.seen if start_s <= entry[0] <= end_s]
         return sum(a[2] * (b[0] - a[0]) for a, b in pairwise(inside))
@@ -136,8 +146,8 @@ class Run:
         self._peer: Peer | None = None
         self.notes: list[str] = []
 
-    def run(self) -> tuple[float, float, float]:
-        """Goodput; samples per second of a trainer undisturbed; and of all in the disturbed window."""
+    def run(self) -> tuple[float, float, float, float]:
+        """Goodput; samples per second of a trainer undisturbed, and of all in the disturbed window; longest pause."""
         plan = self._plan
         self._engine.start(self._launch.roles, log_dir=str(self._launch.logs), max_restarts=20)
         try:
@@ -154,12 +164,12 @@ class Run:
         pace = self._line.samples(self._first_s, start_s) / self._line.trainer_seconds(self._first_s, start_s)
         useful = self._line.samples(start_s, end_s)
         possible = pace * self._line.trainer_seconds(start_s, end_s)
-        return useful / possible, pace, useful / plan.window_s
+        return useful / possible, pace, useful / plan.window_s, self._line.longest_pause_s(start_s, end_s)
 
     def _look(self) -> bool:
         now_s = time.monotonic() - self._began_s
-        if now_s > 120 and self._first_s is None:
-            raise SystemExit(f"no sample was learned from within 120 s; logs in {self._launch.logs}")
+        if now_s > 300 and self._first_s is None:
+            raise SystemExit(f"no sample was learned from within 300 s; logs in {self._launch.logs}")
         states = self._engine.states()
         there = sum(s.phase == "running" for s in states if s.name.startswith("trainer"))
         status = self._status()
@@ -214,13 +224,13 @@ def main() -> None:
     result = {}
     print(f"{plan.trainers} trainers, {plan.pservers} pservers; {plan.baseline_s:g} s undisturbed, then for", end=" ")
     print(f"{plan.window_s:g} s: {', '.join(f'{what} {role}' for _, what, role in plan.script())}")
-    print("                  goodput   samples/s of a trainer, undisturbed   samples/s of all, disturbed", flush=True)
+    print("                  goodput   one trainer before   all trainers after   longest pause, s", flush=True)
     try:
         for key, standby in (("goodput_standby", True), ("goodput", False)):
             run = Run(plan, begin(load_job(write_job(folder, plan, standby=standby)), resume=False))
-            result[key], pace, rate = run.run()
+            result[key], pace, rate, pause_s = run.run()
             name = "with standby" if standby else "without standby"
-            print(f"  {name:<16}{result[key]:8.3f} {pace:39,.0f} {rate:29,.0f}", flush=True)
+            print(f"  {name:<16}{result[key]:8.3f} {pace:21,.0f} {rate:24,.0f} {pause_s:18.1f}", flush=True)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     measure.print_result(result)
