@@ -40,13 +40,13 @@ class Plan:
 
 
 FULL = Plan(
-    100_000,
-    6,
+    200_000,
+    4,
     7,
     ((BATCH, 1, 1), (BATCH, 1, 2), (BATCH, 2, 2), (BATCH, 2, 4), (LARGE_BATCH, 1, 2), (LARGE_BATCH, 2, 4)),
     15.0,
 )
-QUICK = Plan(20_000, 6, 3, ((BATCH, 1, 2),), 3.0)
+QUICK = Plan(40_000, 4, 3, ((BATCH, 1, 2),), 3.0)
 
 
 def run_alone(folder: Path, plan: Plan) -> dict[str, float]:
