@@ -9,21 +9,23 @@ import pytest
 
 from elasticctr.errors import FailedPrecondition
 from elasticctr.train import load_job, train
+from elasticctr.train.checkpoint import open_checkpoint
 from tests.cluster.training import Log, Training
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 
 def test_stopped_with_two_pservers_resumed_with_three_then_one(training_log: Log, tmp_path: Path) -> None:
     with Training(tmp_path, training_log, seed=28) as training:
         training.start()
-        for count, part in ((3, 0.2), (1, 0.5)):
+        for count, part in ((3, 0.1), (1, 0.6)):
             training.wait_samples(part)
             assert training.process is not None
             training.process.send_signal(signal.SIGINT)
             training.finish(status=130)
-            with pytest.raises(FailedPrecondition, match="middle of epoch"):
-                train(load_job(training.job_file, ["cluster=null"]), resume=True, quiet=True)
+            if open_checkpoint(training.run_dir).trainer["data"] is not None:
+                with pytest.raises(FailedPrecondition, match="middle of epoch"):
+                    train(load_job(training.job_file, ["cluster=null"]), resume=True, quiet=True)
             training.start("--resume", "--set", f"cluster.pservers={count}")
         training.finish()
         training.check()

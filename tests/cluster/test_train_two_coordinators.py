@@ -11,6 +11,8 @@ import pytest
 from tests.cluster.harness import wait_until
 from tests.cluster.training import Log, Training
 
+pytestmark = pytest.mark.timeout(600)
+
 
 def start_second(training: Training, port: int = 0) -> subprocess.Popen[bytes]:
     run = training.run_dir

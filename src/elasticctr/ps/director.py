@@ -82,6 +82,7 @@ class Director:
         self._may_save = True
         self._warnings: list[str] = []
         self._was_served = False  # by this coordinator's doing
+        self._is_resumed = not any(member.is_alive for member in coordinator.members.everyone())
         self._last_id = max((member.id for member in coordinator.members.everyone()), default=0)
 
     def run(self) -> bool:
@@ -176,7 +177,7 @@ class Director:
                 at.course.restore(found.checkpoint.trainer, found.ledger, found.metrics)
             path = None if found is None else str(found.path.absolute())
             name = self._keeping.keep_state()
-            is_start = before == 0
+            is_start = before == 0 or (not self._was_served and self._is_resumed)
             at.journal.append("start" if is_start else "rollback", {"era": at.era, "path": path, "state": name})
             if not self._was_served:
                 # Trainers that joined this coordinator before have nothing to reload.
