@@ -31,7 +31,7 @@ class Cursors {
 
   // Chunk and cursor, by chunk.
   std::map<uint64_t, uint32_t> Sorted() const { return {applied_.begin(), applied_.end()}; }
-  bool has_parts() const { return !ahead_.empty(); }
+  size_t size() const { return applied_.size(); }
 
   // Of a saved pserver, with what was taken over from it.
   struct Part {

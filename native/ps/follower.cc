@@ -47,7 +47,11 @@ class Follower::Link {
     if (!fd_) Lost("no socket");
     Show(fd_.get());
     SetTimeout(options.timeout_ms);
-    if (::connect(fd_.get(), where, address.length) != 0) Lost(std::strerror(errno));
+    if (::connect(fd_.get(), where, address.length) != 0) {
+      const int error = errno;
+      Show(-1);  // before the number is another socket's
+      Lost(std::strerror(error));
+    }
     net::TuneConnection(fd_.get());
   }
   ~Link() { Show(-1); }

@@ -51,6 +51,10 @@ void Service::CheckIncarnation(uint64_t incarnation) {
 void Service::Load(const std::string& directory) {
   is_ready_.store(false);
   replica_->Reset();
+  {
+    std::lock_guard lock(standby_mutex_);
+    follower_.reset();
+  }
   if (directory.empty()) {
     shard_->Reset();
   } else {

@@ -1,6 +1,7 @@
 #include "ps/shard.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
 
 #include "ps/refusal.h"
@@ -248,15 +249,28 @@ uint64_t Shard::State::Log(Opcode opcode, std::span<const uint8_t> body) {
   return last_place;
 }
 
+// Never waits for a save or a load, which may take minutes: then some numbers are those of the time before.
 ShardStats Shard::GetStats() const {
-  ShardStats stats;
   const auto& counts = state_->counts;
-  for (const auto& table : state_->tables) {
-    const TableStats of = table->GetStats();
-    stats.rows += of.rows;
-    stats.row_bytes += of.row_bytes;
-    stats.table_bytes += of.row_bytes + of.index_bytes + of.pending_bytes + of.mark_bytes;
-    stats.pending += of.pending;
+  std::unique_lock lock(state_->order, std::try_to_lock);
+  if (!lock.owns_lock() && !state_->is_loading.load()) {
+    // A push takes a moment, a save minutes.
+    for (int i = 0; i < 50 && !lock.owns_lock(); ++i) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      lock.try_lock();
+    }
+  }
+  std::lock_guard seen_lock(state_->seen_mutex);
+  ShardStats& stats = state_->seen;
+  if (lock.owns_lock()) {
+    stats.waiting = state_->waiting.size();
+    stats.group = state_->group.size();
+    stats.chunks = state_->cursors.size();
+    stats.dense_version = state_->dense.version();
+    stats.has_dense = state_->dense.has_values();
+    state_->CountRows(&stats);
+  } else if (!state_->is_loading.load()) {
+    state_->CountRows(&stats);
   }
   stats.pulls = counts.pulls;
   stats.pushes = counts.pushes;
@@ -265,16 +279,20 @@ ShardStats Shard::GetStats() const {
   stats.inserted = counts.inserted;
   stats.applied_before = counts.applied_before;
   stats.not_finite = counts.not_finite;
-  stats.refused = counts.refused;
   stats.late = counts.late;
   stats.steps = step();
-  std::lock_guard lock(state_->order);
-  stats.waiting = state_->waiting.size();
-  stats.group = state_->group.size();
-  stats.chunks = state_->cursors.Sorted().size();
-  stats.dense_version = state_->dense.version();
-  stats.has_dense = state_->dense.has_values();
   return stats;
+}
+
+void Shard::State::CountRows(ShardStats* stats) const {
+  stats->rows = stats->row_bytes = stats->table_bytes = stats->pending = 0;
+  for (const auto& table : tables) {
+    const TableStats of = table->GetStats();
+    stats->rows += of.rows;
+    stats->row_bytes += of.row_bytes;
+    stats->table_bytes += of.row_bytes + of.index_bytes + of.pending_bytes + of.mark_bytes;
+    stats->pending += of.pending;
+  }
 }
 
 }  // namespace elasticctr::ps

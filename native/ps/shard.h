@@ -35,7 +35,7 @@ struct ShardSettings {
 struct ShardStats {
   uint64_t rows = 0, row_bytes = 0, table_bytes = 0, pending = 0;
   uint64_t pulls = 0, pushes = 0, pulled_rows = 0, pushed_rows = 0, inserted = 0;
-  uint64_t applied_before = 0, not_finite = 0, refused = 0, late = 0;
+  uint64_t applied_before = 0, not_finite = 0, late = 0;
   uint64_t steps = 0, dense_version = 0, waiting = 0, group = 0, chunks = 0;
   bool has_dense = false;
 };

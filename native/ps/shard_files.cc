@@ -57,6 +57,12 @@ bool IsEmpty(const Share& share) {
   return share.first_bucket == share.last_bucket && share.first_float == share.last_float;
 }
 
+struct Loading {
+  explicit Loading(std::atomic<bool>* flag) : flag(flag) { flag->store(true); }
+  ~Loading() { flag->store(false); }
+  std::atomic<bool>* const flag;
+};
+
 void AppendWaiting(const Waiting& one, std::string* out) {
   out->push_back(static_cast<char>((one.is_finite ? 1 : 0) | (one.was_member ? 2 : 0) | (one.rows_done ? 4 : 0)));
   char size[8];
@@ -196,6 +202,7 @@ void Shard::Load(const std::string& directory) {
   std::exception_ptr failure;
   {
     std::lock_guard lock(state_->order);
+    const Loading loading(&state_->is_loading);
     state_->DropWaiting(&finished);
     state_->Clear();
     try {
@@ -213,6 +220,7 @@ void Shard::Reset() {
   std::vector<Finished> finished;
   {
     std::lock_guard lock(state_->order);
+    const Loading loading(&state_->is_loading);
     state_->DropWaiting(&finished);
     state_->Clear();
   }
@@ -224,6 +232,7 @@ void Shard::LoadFromPrimary(const std::string& directory) {
   std::exception_ptr failure;
   {
     std::lock_guard lock(state_->order);
+    const Loading loading(&state_->is_loading);
     state_->DropWaiting(&finished);
     state_->Clear();
     state_->is_following = true;

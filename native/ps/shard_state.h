@@ -66,6 +66,7 @@ struct Shard::State {
   void ReadFiles(const std::string& directory, const std::vector<SavedShard>& parts);
   void ReadWaiting(const std::string& path);
   void Clear();
+  void CountRows(ShardStats* stats) const;
 
   const ShardSettings settings;
   const Share share;
@@ -82,10 +83,13 @@ struct Shard::State {
   DensePart dense;
   std::atomic<uint64_t> step{0};
   bool is_following = false;
+  std::atomic<bool> is_loading{false};
+  std::mutex seen_mutex;
+  ShardStats seen;  // as told last
 
   struct {
     std::atomic<uint64_t> pulls{0}, pushes{0}, pulled_rows{0}, pushed_rows{0}, inserted{0}, applied_before{0},
-        not_finite{0}, refused{0}, late{0};
+        not_finite{0}, late{0};
   } counts;
 
   std::condition_variable deadlines;

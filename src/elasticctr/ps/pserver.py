@@ -83,8 +83,6 @@ class PServer:
         self.shard, self.shards = shard, shards
         identity = job_identity(options.job)
         cluster = options.cluster
-        _native.set_threads(options.step_threads)
-        _native.keep_freed_memory()
         self._native = _native.PServer(
             shard=shard,
             shards=shards,
@@ -232,6 +230,8 @@ def run(options: PServerOptions, announce: Callable[[Listening], None]) -> None:
     stopped = threading.Event()
     for number in _STOP_SIGNALS:
         signal.signal(number, lambda *_: stopped.set())
+    _native.set_threads(options.step_threads)
+    _native.keep_freed_memory()
     shape = shape_of(options.job)
     if options.coordinator is None:
         _run_alone(options, shape, announce, stopped)
