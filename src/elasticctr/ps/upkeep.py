@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from typing import Any
 
 from elasticctr.errors import DeadlineExceeded, ElasticCTRError, Unavailable
 from elasticctr.ps.coordinator import GROUPED, Coordinator
@@ -109,7 +110,7 @@ class Upkeep:
         if standby.era != at.era or standby.shard is None or not at.in_sync.get(standby.shard):
             return False
         try:
-            answer = self._fleet.ask(standby, {"op": "promote"})
+            answer = self._take_over(standby)
         except ElasticCTRError as e:
             with at.lock:
                 at.drop(standby, f"could not take over: {e}", "lost")
@@ -122,6 +123,16 @@ class Upkeep:
             at.note("promote", {"name": standby.name, "shard": standby.shard, "step": answer.get("step")})
         self._group = None
         return True
+
+    def _take_over(self, standby: Member) -> dict[str, Any]:
+        try:
+            return self._fleet.ask(standby, {"op": "promote"})
+        except (Unavailable, DeadlineExceeded):
+            # The answer may have got lost: it is asked what it is now.
+            found = self._fleet.ask(standby, {"op": "stats"})
+            if found.get("role") != "primary" or not found.get("is_ready"):
+                raise
+            return found
 
     def _follow(self) -> None:
         """Standbys are told whom to follow, again after every load, and are good for promotion once they caught up."""
