@@ -1,4 +1,4 @@
-"""Two coordinators of one run: the second is refused, and one that slept through its successor's start ends."""
+"""Two coordinators of one run: the second is refused. (One that slept and was superseded: tests/unit/ps/test_replay.py.)"""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster.harness import wait_until
 from tests.cluster.training import Log, Training
 
 pytestmark = pytest.mark.timeout(600)
@@ -31,26 +30,3 @@ def test_a_second_coordinator_is_refused(training_log: Log, tmp_path: Path) -> N
         assert b"a coordinator is at work on this run already" in said
         training.finish()
         training.check()
-
-
-@pytest.mark.slow
-def test_a_coordinator_that_slept_is_superseded(training_log: Log, tmp_path: Path) -> None:
-    """The second takes over from a stopped one; pservers obey it, and the first ends when it wakes up."""
-    with Training(tmp_path, training_log, seed=25, lease_s=60.0, pserver_wait_s=60.0) as training:
-        training.start()
-        training.random_moment(0.1, 0.3)
-        sleeping = training.pause("coordinator-0")
-        second = start_second(training)
-        try:
-            wait_until(lambda: training.status()["incarnation"] == 2, "the second at work", 60)
-            training.go_on(sleeping)
-            # The first ends; its engine starts it again and again, and each time it is refused.
-            second.wait(240)
-            assert second.returncode == 0
-        finally:
-            second.kill()
-            second.communicate()
-        training.read_summary()
-        training.check_ledger()
-        training.check_every_sample_once()
-        assert training.rollbacks == 0
