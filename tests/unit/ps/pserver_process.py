@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import socket
 import struct
@@ -79,6 +80,7 @@ class Process:
 
     def pause(self) -> None:
         self._process.send_signal(signal.SIGSTOP)
+        os.waitpid(self._process.pid, os.WUNTRACED)  # until every thread stands
 
     def go_on(self) -> None:
         self._process.send_signal(signal.SIGCONT)
