@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 SHELL  := /bin/bash
 SOURCES := $(shell find native CMakeLists.txt pyproject.toml constraints.txt -type f)
-BENCHMARKS := parse table tower train cube cube_build cube_swap predict predict_swap predict_overload predict_parity
+BENCHMARKS := parse table tower train ps strategies elastic scale_model cube cube_build cube_swap predict predict_swap predict_overload predict_parity
 CPP     := $(shell find native -name '*.h' -o -name '*.cc')
 
 .DEFAULT_GOAL := help
