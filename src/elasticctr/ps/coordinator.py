@@ -1,7 +1,8 @@
 """The coordinator's answers: membership, leases and reports (docs/formats/coordinator-api.md).
 
 Every change is in the journal before it is answered. What has to be waited for (pservers, checkpoints, evaluation) is
-the director's, which shares this object and its lock; nothing here waits for another process.
+the director's, which shares this object and its lock; nothing here waits for another process, and what people are
+shown of it is put together in status.py.
 """
 
 from __future__ import annotations
@@ -11,20 +12,20 @@ import time
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from elasticctr.data.chunks import Chunk
 from elasticctr.errors import DataError, ElasticCTRError, FailedPrecondition
 from elasticctr.ps.coordinator_client import unpack_metrics
 from elasticctr.ps.course import Course
+from elasticctr.ps.evaluation import Evaluation
 from elasticctr.ps.identity import build, describe_difference, job_identity
 from elasticctr.ps.journal import Journal
 from elasticctr.ps.ledger import Entry, Ledger, Report
 from elasticctr.ps.membership import Member, Membership
+from elasticctr.ps.window import Window
 from elasticctr.train.cluster_settings import ClusterSettings
 from elasticctr.train.job import Job
 from elasticctr.train.metrics import Metrics
 
 Body = Mapping[str, Any]
-PassKind = Literal["train", "evaluate"]
 GROUPED = ("sync", "hybrid")  # strategies whose pservers wait for a group
 _WAIT_S = 0.1
 _MOST_EXAMPLES = 10
@@ -59,7 +60,7 @@ class Coordinator:
         self.in_sync: dict[int, bool] = {}  # by shard: whether its standby could take over, as its primary last said
         self.suspects: set[int] = set()  # shards that trainers cannot reach
         self._identity = job_identity(job)
-        self._began_s = time.monotonic()
+        self.began_s = time.monotonic()
 
     # Membership
 
@@ -169,7 +170,7 @@ class Coordinator:
         member.phase = phase
         if member.role == "trainer":
             member.is_counted = False
-            lost = [chunk for ledger in self._ledgers() for chunk in ledger.lose(member.id)]
+            lost = [chunk for ledger in self.ledgers() for chunk in ledger.lose(member.id)]
             if self.evaluating is not None:
                 self.evaluating.forget(lost)
         else:
@@ -303,12 +304,13 @@ class Coordinator:
     def _held(self, is_held: bool) -> dict[str, Any]:
         return {"is_held": is_held, "rate_scale": self.course.rate_scale}
 
-    def _ledgers(self) -> list[Ledger]:
+    def ledgers(self) -> list[Ledger]:
+        """Of the epoch, and of the evaluation that interrupts it. REQUIRES: the lock."""
         evaluating = [self.evaluating.ledger] if self.evaluating is not None else []
         return [*([self.course.ledger] if self.course.ledger is not None else []), *evaluating]
 
     def _ledger_of(self, chunk_id: int) -> Ledger | None:
-        return next((ledger for ledger in self._ledgers() if ledger.find(chunk_id) is not None), None)
+        return next((ledger for ledger in self.ledgers() if ledger.find(chunk_id) is not None), None)
 
     def _count(self, samples: int, body: Body, metrics: Metrics | None) -> None:
         loss_sum = body.get("loss_sum")
@@ -326,97 +328,6 @@ class Coordinator:
 
     def note(self, event: str, values: dict[str, Any]) -> None:
         self.news.append((event, values))
-
-    def status(self) -> dict[str, Any]:
-        with self.lock:
-            ledger = self.course.ledger if self.evaluating is None else self.evaluating.ledger
-            totals = ledger.totals() if ledger is not None else None
-            chunks = {} if totals is None else {"total": totals.chunks, "done": totals.done, "leased": totals.leased}
-            return {
-                "phase": self.phase,
-                "strategy": self.cluster.strategy,
-                "epoch": self.course.epoch,
-                "epochs": self.job.train.epochs,
-                "chunks": chunks,
-                "step": self.course.step,
-                "samples": self.course.samples,
-                "bad_lines": totals.bad if totals is not None and self.evaluating is None else 0,
-                "samples_per_s": self.window.rate,
-                "loss": self.window.last_loss,
-                "auc": self.course.metrics.compute().auc,
-                "rate_scale": self.course.rate_scale,
-                "rollbacks": self.rollbacks,
-                "era": self.era,
-                "checkpoint": self.checkpoint,
-                "reports": self.reports,
-                "run_dir": str(self.job.run_dir),
-                "uptime_s": round(time.monotonic() - self._began_s, 1),
-                "roles": [self._describe(member) for member in self.members.everyone()],
-            }
-
-    def _describe(self, member: Member) -> dict[str, Any]:
-        state: str = member.phase
-        if member.role == "trainer" and member.is_alive:
-            state = "working" if any(ledger.held_by(member.id) for ledger in self._ledgers()) else "waiting"
-        return {
-            **member.as_dict(),
-            "state": state,
-            "is_alive": member.is_alive,
-            "silent_s": round(time.monotonic() - member.seen_s, 1),
-            "leases": [str(chunk) for ledger in self._ledgers() for chunk in ledger.held_by(member.id)],
-            "stats": member.stats,
-        }
-
-
-class Evaluation:
-    """A pass over a split. A chunk's metrics count when all of it was scored."""
-
-    def __init__(self, split: str, chunks: list[Chunk]) -> None:
-        self.split = split
-        self.ledger = Ledger(chunks)
-        self.metrics = Metrics()
-        self._held: dict[int, Metrics] = {}  # of chunks under way
-
-    def hold(self, chunk_id: int, metrics: Metrics | None) -> None:
-        if metrics is not None:
-            self._held.setdefault(chunk_id, Metrics()).merge(metrics)
-
-    def count(self, chunk_id: int, metrics: Metrics | None) -> None:
-        """A chunk is done; `metrics` are what was not reported before."""
-        self.hold(chunk_id, metrics)
-        held = self._held.pop(chunk_id, None)
-        if held is not None:
-            self.metrics.merge(held)
-
-    def forget(self, chunk_ids: list[int]) -> None:
-        """These are scored from their beginning again."""
-        for chunk_id in chunk_ids:
-            self._held.pop(chunk_id, None)
-
-
-class Window:
-    """Loss and speed since the last line of the run's log, and of the line before."""
-
-    def __init__(self) -> None:
-        self.last_loss: float | None = None
-        self.rate: float | None = None
-        self._samples = 0
-        self._loss = 0.0
-        self._since = time.monotonic()
-
-    def add(self, samples: int, loss_sum: float) -> None:
-        self._samples += samples
-        self._loss += loss_sum
-
-    def turn(self) -> bool:
-        """Ends the window and begins the next; False if nothing was in it."""
-        if not self._samples:
-            return False
-        now = time.monotonic()
-        self.last_loss = self._loss / self._samples
-        self.rate = self._samples / max(now - self._since, 1e-9)
-        self._samples, self._loss, self._since = 0, 0.0, now
-        return True
 
 
 def ledger_samples(ledger: Ledger, chunk_id: int) -> int:

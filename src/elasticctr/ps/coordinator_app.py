@@ -11,6 +11,7 @@ from starlette.types import ASGIApp
 
 from elasticctr.control.web import Body, accepted, get, make_app, post
 from elasticctr.ps.coordinator import Coordinator
+from elasticctr.ps.status import describe_status
 
 # Metrics by group (GAUC) hold an entry per sample of a chunk.
 _MAX_BODY_BYTES = 256 << 20
@@ -47,7 +48,7 @@ def make_coordinator_app(coordinator: Coordinator, token: str | None) -> ASGIApp
         call("/v1/leave", at.leave),
         call("/v1/report", at.report),
         get("/v1/pservers", lambda _: pservers()),
-        get("/v1/status", lambda _: said(at.status())),
+        get("/v1/status", lambda _: said(describe_status(at))),
         post("/v1/checkpoint", checkpoint),
         post("/v1/stop", stop),
         get("/metrics", lambda _: PlainTextResponse(prometheus(at), media_type="text/plain; version=0.0.4")),
@@ -57,7 +58,7 @@ def make_coordinator_app(coordinator: Coordinator, token: str | None) -> ASGIApp
 
 def prometheus(at: Coordinator) -> str:
     """Figures of the run in Prometheus' text format."""
-    status = at.status()
+    status = describe_status(at)
     with at.lock:
         trainers, pservers = len(at.members.trainers()), len(at.members.primaries())
         standbys = sum(m.role == "standby" for m in at.members.pservers())

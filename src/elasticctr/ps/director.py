@@ -2,7 +2,8 @@
 
 Everything it waits for passes through `_tick`, which keeps the house meanwhile: members that fell silent, standbys to
 promote, the group, checkpoints that are due. A pserver lost without a standby ends whatever was going on; the run goes
-on from the newest good checkpoint once the shard is served again.
+on from the newest good checkpoint once the shard is served again. It answers no calls, and how a split is evaluated, a
+checkpoint is written or a member given up is told by the modules it calls.
 """
 
 from __future__ import annotations
@@ -26,9 +27,10 @@ from elasticctr.errors import (
     Unavailable,
 )
 from elasticctr.ps.claim import Claim
-from elasticctr.ps.coordinator import Coordinator, Evaluation
+from elasticctr.ps.coordinator import Coordinator
 from elasticctr.ps.course import Course
 from elasticctr.ps.dense_start import convert, has_parts
+from elasticctr.ps.evaluator import Evaluator
 from elasticctr.ps.fleet import Fleet
 from elasticctr.ps.job_checkpoint import find_good
 from elasticctr.ps.keeping import LEDGER_DIRECTORY, Keeping
@@ -37,7 +39,7 @@ from elasticctr.ps.membership import Member
 from elasticctr.ps.plan import Plan, digest_of
 from elasticctr.ps.saving import Saving
 from elasticctr.ps.upkeep import ServerLost, Upkeep
-from elasticctr.train.checkpoint import best_checkpoint, note_best
+from elasticctr.train.checkpoint import note_best
 from elasticctr.train.run_directory import RunDirectory
 
 _TICK_S = 0.05
@@ -75,11 +77,10 @@ class Director:
         self._upkeep = Upkeep(coordinator, fleet)
         self._keeping = Keeping(coordinator, run, is_resumed=is_resumed)
         self._saving = Saving(coordinator, fleet, run, identity, self._keeping)
+        self._evaluator = Evaluator(coordinator, fleet, plan, run, self._keeping)
         self._refused: set[Path] = set()
-        self._evaluations = 0
         self._began_s = time.monotonic()
         self._is_stop_heard = True
-        self._may_save = True
         self._warnings: list[str] = []
         self._was_served = False  # by this coordinator's doing
         self._is_resumed = not any(member.is_alive for member in coordinator.members.everyone())
@@ -133,7 +134,7 @@ class Director:
             fatal = next((e for e in failed.values() if isinstance(e, _FATAL)), None)
             bad = next((e for e in failed.values() if isinstance(e, _DAMAGED)), None)
             if not failed:
-                self._may_save = True
+                self._evaluator.is_best_loaded = False
                 for text in self._warnings:
                     self._keeping.event("warning", {"text": text})
                 self._warnings = []
@@ -220,7 +221,7 @@ class Director:
             self._evaluate_valid()
         self._saving.save_surely(self._tick)
         if self._job.data.test is not None:
-            self._evaluate_test()
+            self._evaluator.run_test(self._wait)
 
     def _await_trainers(self) -> None:
         wanted = self._cluster.min_trainers or self._cluster.trainers
@@ -263,6 +264,10 @@ class Director:
         if ledger.is_done and ledger.totals().samples == 0:
             raise DataError("no sample was trained on; check data.train and its format")
 
+    def _evaluate_valid(self) -> None:
+        if self._evaluator.run_valid(self._wait):
+            note_best(self._run.checkpoints, self._saving.save_surely(self._tick))
+
     def _pause(self) -> None:
         """Waits until no chunk is under way."""
         with self._at.lock:
@@ -273,10 +278,10 @@ class Director:
         at, course = self._at, self._at.course
         known = self._plan.prepare()
         stats = course.stats(known.known)
-        self._keeping.event("data", _data_event("train", known.files, stats))
+        self._keeping.note_data("train", known.files, stats)
         is_best = False
         if self._job.data.valid is not None and not self._job.train.eval_every:
-            is_best = self._see_valid()
+            is_best = self._evaluator.run_valid(self._wait)
         with at.lock:
             if course.ledger is not None and course.ledger.is_done:
                 course.end_epoch()
@@ -294,71 +299,6 @@ class Director:
             stats = at.course.stats(self._plan.prepare().known)
             stats = Stats(stats.lines, stats.samples, stats.bad, tuple(at.examples))
         Judge(self._job.samples, self._job.data.train, stats).check()
-
-    # Evaluation
-
-    def _evaluate_valid(self) -> None:
-        if self._see_valid():
-            note_best(self._run.checkpoints, self._saving.save_surely(self._tick))
-
-    def _see_valid(self) -> bool:
-        """Evaluates, and has the schedule decide; True if there was no better result."""
-        at, course = self._at, self._at.course
-        result = self._evaluate("valid")
-        with at.lock:
-            best = course.evaluations.get("valid")
-            plain = {k: v for k, v in result.items() if not isinstance(v, (list, dict))}
-            is_best = course.schedule.see_evaluation(plain)
-            # Reported with the state that is kept.
-            course.evaluations["valid"] = result if is_best or best is None else best
-            return is_best
-
-    def _evaluate_test(self) -> None:
-        best = best_checkpoint(self._run.path)
-        if best is not None and best.step != self._at.course.step:
-            self._load_best(best.path)
-        self._at.course.evaluations["test"] = self._evaluate("test")
-
-    def _load_best(self, path: Path) -> None:
-        at = self._at
-        self._may_save = False  # what pservers hold from here on is not what the course says
-        with at.lock:
-            primaries = at.members.primaries()
-            at.era += 1
-            # What they hold is not what the course says: whoever restarts from the journal loads again.
-            at.journal.append("best", {"era": at.era, "path": str(path.absolute())})
-        failed = self._fleet.load(primaries, str(path.absolute()))
-        for error in failed.values():
-            raise error
-        with at.lock:
-            for member in primaries:
-                member.era = at.era
-            at.generation += 1
-
-    def _evaluate(self, split: str) -> dict[str, Any]:
-        at = self._at
-        self._phase(f"evaluating {split}")
-        self._evaluations += 1
-        # A restarted coordinator begins anew: the incarnation keeps ids of its evaluations apart from earlier ones.
-        chunks, cut = self._plan.evaluation(split, (at.incarnation << 16) + self._evaluations)
-        evaluation = Evaluation(split, chunks)
-        with at.lock:
-            at.evaluating, at.is_leasing, was_cut, at.is_cut = evaluation, True, at.is_cut, False
-        try:
-            self._wait(lambda: evaluation.ledger.is_done)
-        finally:
-            with at.lock:
-                at.evaluating, at.is_leasing, at.is_cut = None, False, was_cut
-        totals = evaluation.ledger.totals()
-        stats = Stats(totals.lines + cut.known.lines, totals.samples, totals.bad + cut.known.bad)
-        if not totals.samples:
-            raise DataError(f"data.{split} has no samples ({stats.lines} lines, {stats.bad} bad)")
-        metrics = evaluation.metrics
-        result = {**metrics.as_dict(), **metrics.curves()}
-        self._keeping.event("data", _data_event(split, cut.files, stats))
-        plain = {k: v for k, v in result.items() if not isinstance(v, (list, dict))}
-        self._keeping.event("eval", {"split": split, **plain})
-        return result
 
     # Waiting
 
@@ -403,7 +343,7 @@ class Director:
         with at.lock:
             is_served = all(member.era == at.era for member in at.members.primaries())
             is_served = is_served and len(at.members.primaries()) == at.members.shards
-        if is_served and at.course.samples and self._may_save:
+        if is_served and at.course.samples and not self._evaluator.is_best_loaded:
             self._saving.save_surely(self._tick)
         self._finish("interrupted")
         return False
@@ -445,7 +385,3 @@ class Director:
 
 def _is_heard(member: Member) -> bool:
     return time.monotonic() - member.seen_s < _GONE_S
-
-
-def _data_event(split: str, files: int, stats: Stats) -> dict[str, Any]:
-    return {"split": split, "files": files, "rows": stats.samples, "bad_lines": stats.bad}

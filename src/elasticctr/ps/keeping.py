@@ -9,6 +9,7 @@ from contextlib import suppress
 from typing import Any
 
 from elasticctr.control.files import read_json, write_atomic, write_json
+from elasticctr.data.pipeline import Stats
 from elasticctr.errors import Corruption, ElasticCTRError, NotFound
 from elasticctr.ps.coordinator import Coordinator
 from elasticctr.ps.job_checkpoint import describe_ledger
@@ -58,6 +59,10 @@ class Keeping:
         course = self._at.course
         with suppress(ElasticCTRError):  # a full disk stops no training
             self._events.write(event, course.step, course.samples, course.epoch, values)
+
+    def note_data(self, split: str, files: int, stats: Stats) -> None:
+        """What was read of a split."""
+        self.event("data", {"split": split, "files": files, "rows": stats.samples, "bad_lines": stats.bad})
 
     def go_back(self, step: int) -> None:
         """Events past `step` happen again."""

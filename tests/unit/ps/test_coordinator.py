@@ -81,6 +81,7 @@ def test_work_of_a_trainer_that_dies_is_done_by_others_once(tmp_path: Path, worl
     assert len(done) == len(set(done))
 
 
+@pytest.mark.slow
 def test_a_pserver_lost_without_standby_takes_the_run_back_to_the_checkpoint(tmp_path: Path, world: Any) -> None:
     w = world(make_job(tmp_path, train={"checkpoint_every": 5}))
     w.trainer_pause_s = 0.15

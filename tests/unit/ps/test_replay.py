@@ -51,6 +51,7 @@ def test_killed_and_started_again_it_goes_on(tmp_path: Path, world: Any) -> None
     assert list_checkpoints(run / "checkpoints")
 
 
+@pytest.mark.slow
 def test_a_second_one_is_refused_while_the_first_works(tmp_path: Path, world: Any) -> None:
     w = world(make_job(tmp_path, cluster={"lease_s": 30}))
     w.trainer_pause_s = 2.0
@@ -64,6 +65,7 @@ def test_a_second_one_is_refused_while_the_first_works(tmp_path: Path, world: An
     assert first.wait(60) == 0
 
 
+@pytest.mark.slow
 def test_a_stopped_one_is_taken_over_and_ends_when_it_wakes_up(tmp_path: Path, world: Any) -> None:
     w = world(make_job(tmp_path, cluster={"lease_s": 30, "pserver_wait_s": 30}))
     w.trainer_pause_s = 0.2

@@ -1,0 +1,37 @@
+"""A pass over a split: which chunks are scored, and the metrics of those that are.
+
+The coordinator counts trainers' reports into it; the evaluator makes one, waits for its end and reads the result. It
+knows neither members nor the run, and has no lock of its own: the coordinator's holds for it.
+"""
+
+from __future__ import annotations
+
+from elasticctr.data.chunks import Chunk
+from elasticctr.ps.ledger import Ledger
+from elasticctr.train.metrics import Metrics
+
+
+class Evaluation:
+    """A chunk's metrics count when all of it was scored."""
+
+    def __init__(self, split: str, chunks: list[Chunk]) -> None:
+        self.split = split
+        self.ledger = Ledger(chunks)
+        self.metrics = Metrics()
+        self._held: dict[int, Metrics] = {}  # of chunks under way
+
+    def hold(self, chunk_id: int, metrics: Metrics | None) -> None:
+        if metrics is not None:
+            self._held.setdefault(chunk_id, Metrics()).merge(metrics)
+
+    def count(self, chunk_id: int, metrics: Metrics | None) -> None:
+        """A chunk is done; `metrics` are what was not reported before."""
+        self.hold(chunk_id, metrics)
+        held = self._held.pop(chunk_id, None)
+        if held is not None:
+            self.metrics.merge(held)
+
+    def forget(self, chunk_ids: list[int]) -> None:
+        """These are scored from their beginning again."""
+        for chunk_id in chunk_ids:
+            self._held.pop(chunk_id, None)
