@@ -1,5 +1,8 @@
 """Strategies and encodings against one process on the same data: AUC on held-out samples over several seeds, samples
-per second and bytes on the wire per sample, with 2 trainers and 2 pservers on this machine."""
+per second and bytes on the wire per sample, with 2 trainers and 2 pservers on this machine.
+
+Where trainers step together (sync, hybrid) each takes its share of the batch, so that a step is of as many samples as
+one process'; elsewhere each takes whole batches."""
 
 from __future__ import annotations
 
@@ -18,9 +21,12 @@ from typing import Any
 import yaml
 
 import measure
+from elasticctr.train import load_job
 
 PAIRS = ["sync", "hybrid", "async", "half_async", "geo"]
+GROUPED = {"sync", "hybrid"}
 ONE = "one process"
+BATCH = 128  # of the made-up job
 
 
 @dataclass
@@ -42,10 +48,12 @@ class Contestant:
         return statistics.stdev(self.aucs) if len(self.aucs) > 1 else 0.0
 
 
-def make_contestants(trainers: int, pservers: int) -> list[Contestant]:
+def make_contestants(trainers: int, pservers: int, batch_size: int) -> list[Contestant]:
     counts = {"cluster.trainers": str(trainers), "cluster.pservers": str(pservers)}
     found = [Contestant(ONE, {})]
-    found += [Contestant(name, {**counts, "cluster.strategy": name}) for name in PAIRS]
+    for name in PAIRS:
+        share = {"train.batch_size": str(max(batch_size // trainers, 1))} if name in GROUPED else {}
+        found.append(Contestant(name, {**counts, "cluster.strategy": name, **share}))
     for encoding in ("fp16", "int8"):
         short = {"cluster.rows_as": encoding, "cluster.gradients_as": encoding}
         found.append(Contestant(f"async {encoding}", {**counts, "cluster.strategy": "async", **short}))
@@ -65,7 +73,7 @@ def make_data(folder: Path, rows: int) -> dict[str, Any]:
             "test": {"path": str(log / "part-*"), "fraction": [0.9, 1.0]},
         },
         "model": {"name": "deepfm", "dim": 8, "hidden": [64, 32]},
-        "train": {"batch_size": 128, "threads": 1},
+        "train": {"batch_size": BATCH, "threads": 1},
         "cluster": {"chunk_mib": 2.0, "every": 20, "merge": 4},
     }
 
@@ -106,7 +114,8 @@ def main() -> None:
     parser.add_argument("--pservers", type=int, default=2)
     parser.add_argument("--only", help="comma-separated names of contestants besides the one process")
     options = parser.parse_args()
-    contestants = make_contestants(options.trainers, options.pservers)
+    batch_size = load_job(options.job).train.batch_size if options.job else BATCH
+    contestants = make_contestants(options.trainers, options.pservers, batch_size)
     if options.only:
         wanted = {ONE, *options.only.split(",")}
         contestants = [c for c in contestants if c.name in wanted]
