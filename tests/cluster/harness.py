@@ -273,7 +273,8 @@ class Cluster:
     def status(self) -> dict[str, Any]:
         """What transfer says of the model."""
         found = self.ask(self.transfer_url, "/v1/status")["models"]
-        return next(one for one in found if one["name"] == self.model)
+        unknown = {"name": self.model, "live": None}  # until transfer has looked at the repository
+        return next((one for one in found if one["name"] == self.model), unknown)
 
     def wait_live(self, version: int, timeout_s: float = 60.0, *, everywhere: bool = True) -> None:
         """Until transfer says so and, with `everywhere`, every server answers from it."""
