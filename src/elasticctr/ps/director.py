@@ -155,11 +155,6 @@ class Director:
         deadline = time.monotonic() + self._cluster.coordinator_wait_s
         while True:
             with at.lock:
-                for shard in range(at.members.shards):
-                    standby = at.members.standby(shard)
-                    if at.members.primary(shard) is None and standby is not None and standby.era != at.era:
-                        # A pserver that came back when its standby was to take over, which then failed.
-                        standby.role = "pserver"
                 missing = [s for s in range(at.members.shards) if at.members.primary(s) is None]
             if not missing:
                 return
