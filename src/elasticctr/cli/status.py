@@ -16,7 +16,7 @@ from elasticctr.cluster.logs import Follower, find_logs
 from elasticctr.cluster.view import COLUMNS, headline, make_rows
 from elasticctr.control.peer import Peer
 from elasticctr.control.web import read_token
-from elasticctr.errors import ElasticCTRError, NotFound, Unauthorized
+from elasticctr.errors import ElasticCTRError, NotFound, Unauthorized, Unavailable
 from elasticctr.ps.addresses import find_coordinator
 from elasticctr.train.run_directory import RunDirectory
 
@@ -115,7 +115,12 @@ def checkpoint(run: RunArgument, token_file: TokenOption = None, as_json: JsonOp
 def _post(run: Path, token_file: Path | None, path: str) -> None:
     directory = _open(run)
     with Peer(find_coordinator(directory.path), read_token(_token_file(directory, token_file)), timeout_s=600) as peer:
-        peer.post(path, {})
+        try:
+            peer.post(path, {})
+        except Unavailable as e:
+            raise Unavailable(
+                f"{run}: its coordinator does not answer; has the run ended? `elasticctr status {run}` shows it ({e})"
+            ) from e
 
 
 def _open(run: Path) -> RunDirectory:
