@@ -74,7 +74,9 @@ class World:
         self._over = threading.Event()
         self._threads: list[threading.Thread] = []
         self._processes: list[subprocess.Popen[bytes]] = []
-        self.trainer_pause_s = 0.0
+        self._allowed = 1 << 30  # batches, of all trainers together
+        self._begun = 0
+        self._dismissed: set[int] = set()  # trainers told to stop
         self.applied: dict[int, list[dict[tuple[int, int], int]]] = {}
 
     def start(self, *, resume: bool = False, port: int = 0) -> str:
@@ -151,6 +153,17 @@ class World:
             except ElasticCTRError:
                 continue
 
+    def allow(self, batches: int = 1 << 30) -> None:
+        """Trainers hold, beating, before the batch after so many; without a number they go on to the end."""
+        self._allowed = batches
+
+    def _may_train(self, member: int) -> bool:
+        while self._begun >= self._allowed:
+            if self._over.wait(0.02) or member in self._dismissed:
+                return False
+        self._begun += 1
+        return True
+
     def add_trainer(self, name: str, *, dies_after: int | None = None) -> None:
         self._spawn(lambda: self._train(name, dies_after))
 
@@ -163,7 +176,8 @@ class World:
         def beat() -> None:
             while not beating.wait(0.1) and not self._over.is_set():
                 try:
-                    client.beat(me, {"samples_per_s": 1.0})
+                    if client.beat(me, {"samples_per_s": 1.0})["order"] == "stop":
+                        self._dismissed.add(me)
                 except ElasticCTRError:
                     continue
 
@@ -198,6 +212,8 @@ class World:
         body: dict[str, Any] = {"chunk": str(chunk.id), "lease": answer["lease"]}
         with read_chunk(chunk, self.job.samples, data, size, first_batch=first) as batches:
             for batch in batches:
+                if is_training and not self._may_train(me):
+                    return left
                 for fake in primaries if is_training else []:
                     if fake.cursors.get(chunk.id, 0) == number:
                         fake.cursors[chunk.id] = number + 1
@@ -205,8 +221,6 @@ class World:
                 samples += len(batch)
                 scores = np.where(batch.labels[:, 0] > 0, 1.0, -1.0) + (batch.slot(0)[0] % 5) * 0.3
                 metrics.update(scores.astype(np.float32), batch.labels[:, 0], batch.weights)
-                if self.trainer_pause_s:
-                    time.sleep(self.trainer_pause_s)
                 if left is not None:
                     left -= 1
                     if left <= 0:
@@ -220,7 +234,7 @@ class World:
     def status(self) -> dict[str, Any]:
         return self.client().status()
 
-    def wait_for(self, is_so: Any, timeout_s: float = 15.0) -> None:
+    def wait_for(self, is_so: Any, timeout_s: float = 60.0) -> None:
         deadline = time.monotonic() + timeout_s
         while not is_so():
             assert time.monotonic() < deadline, self.error or "it did not happen in time"
@@ -230,7 +244,7 @@ class World:
         with Peer(self.url) as peer:
             peer.post("/v1/stop", {})
 
-    def result(self, timeout_s: float = 40.0) -> bool:
+    def result(self, timeout_s: float = 90.0) -> bool:
         assert self._thread is not None
         self._thread.join(timeout_s)
         assert not self._thread.is_alive(), "the coordinator did not end"

@@ -84,7 +84,7 @@ def test_work_of_a_trainer_that_dies_is_done_by_others_once(tmp_path: Path, worl
 @pytest.mark.slow
 def test_a_pserver_lost_without_standby_takes_the_run_back_to_the_checkpoint(tmp_path: Path, world: Any) -> None:
     w = world(make_job(tmp_path, train={"checkpoint_every": 5}))
-    w.trainer_pause_s = 0.15
+    w.allow(16)
     w.start()
     first, second = w.add_pserver(0), w.add_pserver(1)
     w.add_trainer("a")
@@ -93,7 +93,7 @@ def test_a_pserver_lost_without_standby_takes_the_run_back_to_the_checkpoint(tmp
     w.wait_for(lambda: list_checkpoints(run / "checkpoints") and w.status()["step"] > 7)
     w.kill(second)
     w.wait_for(lambda: w.status()["phase"] == "waiting for pservers")
-    w.trainer_pause_s = 0
+    w.allow()
     saved = open_checkpoint(run)
     again = w.add_pserver(1)
     assert w.result() is True
@@ -106,16 +106,18 @@ def test_a_pserver_lost_without_standby_takes_the_run_back_to_the_checkpoint(tmp
 
 def test_a_damaged_newest_checkpoint_is_said_and_the_one_before_taken(tmp_path: Path, world: Any) -> None:
     w = world(make_job(tmp_path, train={"checkpoint_every": 4, "keep_checkpoints": 50}))
-    w.trainer_pause_s = 0.15
+    w.allow(0)
     w.start()
     first, second = w.add_pserver(0), w.add_pserver(1)
     w.add_trainer("a")
     w.add_trainer("b")
     run = tmp_path / "run"
-    w.wait_for(lambda: len(list_checkpoints(run / "checkpoints")) >= 3)
+    for count in (1, 2, 3):
+        w.allow(10 * count)
+        w.wait_for(lambda count=count: len(list_checkpoints(run / "checkpoints")) >= count)
     w.kill(second)
     w.wait_for(lambda: w.status()["phase"] == "waiting for pservers")
-    w.trainer_pause_s = 0
+    w.allow()
     *_, third, other, newest = [None, *list_checkpoints(run / "checkpoints")]
     (newest / "metrics.bin").write_bytes(b"x")  # found by its checksum
     first.damaged.add(other.name)  # found by the pserver that loads it
@@ -129,7 +131,7 @@ def test_a_damaged_newest_checkpoint_is_said_and_the_one_before_taken(tmp_path: 
 
 def test_a_pserver_that_was_only_slow_goes_on_without_going_back(tmp_path: Path, world: Any) -> None:
     w = world(make_job(tmp_path))
-    w.trainer_pause_s = 0.15
+    w.allow(12)
     w.start()
     w.add_pserver(0)
     slow = w.add_pserver(1)
@@ -138,7 +140,7 @@ def test_a_pserver_that_was_only_slow_goes_on_without_going_back(tmp_path: Path,
     w.wait_for(lambda: w.status()["step"] > 3)
     slow.is_silent = True
     w.wait_for(lambda: w.status()["phase"] == "waiting for pservers")
-    w.trainer_pause_s = 0
+    w.allow()
     slow.is_silent = False
     w._spawn(lambda: w._beat(slow))
     assert w.result() is True
@@ -149,7 +151,7 @@ def test_a_pserver_that_was_only_slow_goes_on_without_going_back(tmp_path: Path,
 
 def test_a_standby_takes_over_and_a_new_one_follows(tmp_path: Path, world: Any) -> None:
     w = world(make_job(tmp_path, cluster={"pservers": 1, "standby": True}))
-    w.trainer_pause_s = 0.15
+    w.allow(12)
     w.start()
     primary = w.add_pserver(0)
     standby = w.add_pserver(0, role="standby")
@@ -158,19 +160,19 @@ def test_a_standby_takes_over_and_a_new_one_follows(tmp_path: Path, world: Any) 
     w.wait_for(lambda: w.status()["step"] > 3 and {"op": "follow", "primary": primary.address} in standby.orders)
     w.wait_for(lambda: [r["state"] for r in w.status()["roles"] if r["name"] == "standby-0"] == ["ready"])
     w.kill(primary)
-    w.trainer_pause_s = 0.05
     again = w.add_pserver(0)  # started again by its engine under its name, before anybody noticed
+    w.wait_for(lambda: {"op": "follow", "primary": standby.address} in again.orders)
+    w.allow()
     assert w.result() is True
     run = tmp_path / "run"
     assert [o for o in standby.orders if o["op"] == "promote"] == [{"op": "promote"}]
-    assert {"op": "follow", "primary": standby.address} in again.orders
     assert events(run, "rollback") == [] and [e["name"] for e in events(run, "promote")] == ["standby-0"]
     assert events(run, "end")[-1]["samples"] == LINES
 
 
 def test_a_standby_its_primary_gave_up_does_not_take_over(tmp_path: Path, world: Any) -> None:
     w = world(make_job(tmp_path, cluster={"pservers": 1, "standby": True}, train={"checkpoint_every": 3}))
-    w.trainer_pause_s = 0.15
+    w.allow(16)
     w.start()
     primary = w.add_pserver(0)
     standby = w.add_pserver(0, role="standby")
@@ -181,7 +183,7 @@ def test_a_standby_its_primary_gave_up_does_not_take_over(tmp_path: Path, world:
     primary.standby = "dropping"
     w.wait_for(lambda: events(run, "standby_dropped") and list_checkpoints(run / "checkpoints"))
     w.kill(primary)
-    w.trainer_pause_s = 0
+    w.allow()
     w.add_pserver(0)
     assert w.result() is True
     assert not [o for o in standby.orders if o["op"] == "promote"]
@@ -191,7 +193,7 @@ def test_a_standby_its_primary_gave_up_does_not_take_over(tmp_path: Path, world:
 def test_a_disk_that_is_full_stops_no_training(tmp_path: Path, world: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("elasticctr.ps.saving._AGAIN_S", 0.2)
     w = world(make_job(tmp_path, train={"checkpoint_every": 5}))
-    w.trainer_pause_s = 0.15
+    w.allow(12)
     w.start()
     _, second = w.add_pserver(0), w.add_pserver(1)
     w.add_trainer("a")
@@ -201,8 +203,9 @@ def test_a_disk_that_is_full_stops_no_training(tmp_path: Path, world: Any, monke
     kept = list_checkpoints(run / "checkpoints")
     second.fail_save = "main.1.table: the disk is full"
     step = w.status()["step"]
+    w.allow(24)
     w.wait_for(lambda: events(run, "checkpoint_failed") and w.status()["step"] > step + 3)
-    w.trainer_pause_s = 0
+    w.allow()
     assert list_checkpoints(run / "checkpoints") == kept
     assert not list((run / "checkpoints").glob(".writing-*"))
     assert "the disk is full" in w.status()["checkpoint"]["failed"]
@@ -214,7 +217,7 @@ def test_a_disk_that_is_full_stops_no_training(tmp_path: Path, world: Any, monke
 def test_stopping_writes_a_checkpoint_and_resuming_goes_on_from_it(tmp_path: Path, world: Any) -> None:
     job = make_job(tmp_path)
     w = world(job)
-    w.trainer_pause_s = 0.03
+    w.allow(14)
     w.start()
     for shard in range(2):
         w.add_pserver(shard)

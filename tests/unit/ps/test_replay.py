@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import time
 from pathlib import Path
 from typing import Any
 
@@ -27,18 +26,19 @@ def start_roles(w: Any) -> None:
 
 def test_killed_and_started_again_it_goes_on(tmp_path: Path, world: Any) -> None:
     w = world(make_job(tmp_path, cluster={"lease_s": 10, "pserver_wait_s": 10}, train={"checkpoint_every": 10}))
-    w.trainer_pause_s = 0.1
+    w.allow(12)
     first = w.start_process()
     start_roles(w)
-    w.wait_for(lambda: w.status()["step"] > 5, 30)
-    for _ in range(2):
+    w.wait_for(lambda: w.status()["step"] > 5)
+    for allowed in (20, 28):
         before = len(done_chunks(tmp_path / "run"))
         first.kill()
         first.wait()
         first = w.start_process()
+        w.allow(allowed)
         w.wait_for(lambda before=before: len(done_chunks(tmp_path / "run")) > before)
     assert w.status()["incarnation"] == 3
-    w.trainer_pause_s = 0
+    w.allow()
     assert first.wait(60) == 0
     run = tmp_path / "run"
     assert read_events(run / "events.jsonl", "rollback") == []
@@ -54,31 +54,31 @@ def test_killed_and_started_again_it_goes_on(tmp_path: Path, world: Any) -> None
 @pytest.mark.slow
 def test_a_second_one_is_refused_while_the_first_works(tmp_path: Path, world: Any) -> None:
     w = world(make_job(tmp_path, cluster={"lease_s": 30}))
-    w.trainer_pause_s = 2.0
+    w.allow(8)
     first = w.start_process()
     start_roles(w)
     second = w.start_process()
-    _, said = second.communicate(timeout=30)
+    _, said = second.communicate(timeout=60)
     assert second.returncode == 13
     assert f"a coordinator is at work on this run already (incarnation 1, process {first.pid}" in said.decode()
-    w.trainer_pause_s = 0
+    w.allow()
     assert first.wait(60) == 0
 
 
 @pytest.mark.slow
 def test_a_stopped_one_is_taken_over_and_ends_when_it_wakes_up(tmp_path: Path, world: Any) -> None:
     w = world(make_job(tmp_path, cluster={"lease_s": 30, "pserver_wait_s": 30}))
-    w.trainer_pause_s = 0.2
+    w.allow(12)
     first = w.start_process()
     start_roles(w)
-    w.wait_for(lambda: w.status()["step"] > 2, 30)
+    w.wait_for(lambda: w.status()["step"] > 2)
     os.kill(first.pid, signal.SIGSTOP)
     second = w.start_process()  # waits until the first is provably silent
     assert w.status()["incarnation"] == 2
     os.kill(first.pid, signal.SIGCONT)
-    _, said = first.communicate(timeout=30)
+    _, said = first.communicate(timeout=60)
     assert first.returncode == 15 and "has taken this run over" in said.decode()
-    w.trainer_pause_s = 0
+    w.allow()
     assert second.wait(60) == 0
     run = tmp_path / "run"
     assert read_events(run / "events.jsonl", "end")[-1]["samples"] == LINES
@@ -88,15 +88,13 @@ def test_a_stopped_one_is_taken_over_and_ends_when_it_wakes_up(tmp_path: Path, w
 
 def test_sigterm_writes_a_checkpoint(tmp_path: Path, world: Any) -> None:
     w = world(make_job(tmp_path))
-    w.trainer_pause_s = 0.1
+    w.allow(12)
     first = w.start_process()
     start_roles(w)
-    w.wait_for(lambda: w.status()["step"] > 3, 30)
-    began = time.monotonic()
+    w.wait_for(lambda: w.status()["step"] > 3)
     first.send_signal(signal.SIGTERM)
-    _, said = first.communicate(timeout=30)
+    _, said = first.communicate(timeout=60)
     assert first.returncode == 0 and "go on with --resume" in said.decode()
-    assert time.monotonic() - began < 20
     assert list_checkpoints(tmp_path / "run" / "checkpoints")
 
 
