@@ -61,7 +61,8 @@ class Roles:
                 process.wait(10)
 
 
-@pytest.mark.parametrize("cut_s", [4, pytest.param(30, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("cut_s", [4, 30])
 def test_the_network_of_a_trainer_is_cut(cut_s: int, training_log: Log, tmp_path: Path) -> None:
     reason = why_not()
     if reason:

@@ -8,7 +8,7 @@ import pytest
 
 from tests.cluster.training import Training, make_log
 
-pytestmark = pytest.mark.timeout(900)
+pytestmark = [pytest.mark.timeout(900), pytest.mark.slow]
 
 
 def test_gradients_that_are_not_finite_are_refused(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from tests.cluster.story import Story
 LEASE = {"patience": {"lease_s": 4.0, "check_s": 0.5, "call_s": 3.0}}
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_the_second_stands_by_and_takes_over_when_the_first_is_killed(tmp_path: Path) -> None:
     with Story(tmp_path, replicas=1, **LEASE) as story:

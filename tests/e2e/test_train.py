@@ -58,10 +58,10 @@ def _wait_for_checkpoint(run: Path, process: subprocess.Popen[str]) -> None:
         time.sleep(0.05)
 
 
-LONG = ("--set", "train.epochs=6", "--set", "train.checkpoint_every=7")
+LONG = ("--set", "train.epochs=4", "--set", "train.checkpoint_every=9")
 
 
-@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
+@pytest.mark.parametrize("how", [signal.SIGKILL, pytest.param(signal.SIGINT, marks=pytest.mark.slow)])
 def test_a_stopped_run_resumes_to_the_same_numbers(
     elasticctr: Run, job: Path, tmp_path: Path, how: signal.Signals
 ) -> None:

@@ -145,8 +145,8 @@ def test_nonsense_of_the_coordinator_is_an_error(log: Path, answer: dict[str, An
 
 
 def test_closing_ends_the_thread_in_the_middle(log: Path) -> None:
-    before = threading.active_count()
+    before = set(threading.enumerate())
     stream = WorkStream(make_source(make_job(log), Script(*(make_answer(log, n) for n in range(100)))))
     assert stream.get(10) is not None
     stream.close()
-    assert threading.active_count() <= before
+    assert not [t for t in threading.enumerate() if t not in before]
