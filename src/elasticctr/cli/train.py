@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -61,6 +62,7 @@ def train(
     Example: `elasticctr train job.yaml --on local --pservers 2 --trainers 4 --strategy async`
     """
     from elasticctr.train.job import load_job
+    from elasticctr.train.label_metrics import values_of
 
     changes = list(overrides or [])
     for key, value in (
@@ -97,7 +99,7 @@ def train(
         "samples": result.samples,
         "seconds": round(result.seconds, 3),
         "samples_per_s": round(result.samples_per_s, 1),
-        "metrics": {split: plain_metrics(metrics) for split, metrics in result.metrics.items()},
+        "metrics": {split: values_of(metrics) for split, metrics in result.metrics.items()},
     }
     if as_json:
         print_json(summary)
@@ -133,6 +135,7 @@ def evaluate(
     """
     learner, dataset, job = _open(run, data, overrides)
     from elasticctr.train.evaluation import evaluate as evaluate_data
+    from elasticctr.train.label_metrics import values_of
 
     metrics = evaluate_data(
         learner,
@@ -144,7 +147,7 @@ def evaluate(
     if as_json:
         print_json(metrics)
     else:
-        _print_metrics({"data": plain_metrics(metrics)})
+        _print_metrics({"data": values_of(metrics)})
 
 
 def predict(
@@ -156,7 +159,7 @@ def predict(
     overrides: Overrides = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Score samples with a trained model, one score per sample, in the order of the data.
+    """Score samples with a trained model, one score per sample and label, in the order of the data.
 
     Bad lines have no score; how many there were is printed.
 
@@ -203,12 +206,10 @@ def _open(
     return learner, open_dataset(settings, job.samples, require_label=require_label), job
 
 
-def plain_metrics(metrics: dict[str, Any]) -> dict[str, Any]:
-    """The single figures among metrics, without curves."""
-    return {k: v for k, v in metrics.items() if not isinstance(v, (list, dict))}
+def _print_metrics(by_split: Mapping[str, Mapping[str, Any]]) -> None:
+    from elasticctr.train.label_metrics import split_labels
 
-
-def _print_metrics(by_split: dict[str, dict[str, Any]]) -> None:
+    by_split = dict(split_labels(by_split))
     names = ("rows", "auc", "gauc", "logloss", "ne", "copc", "ctr", "predicted_ctr")
     shown = [name for name in names if any(name in metrics for metrics in by_split.values())]
     rows = [[split, *(_figure(metrics.get(name)) for name in shown)] for split, metrics in by_split.items()]

@@ -85,7 +85,7 @@ class Schema(Settings):
     """All slots of a log. The order of `slots` is the order of columns everywhere downstream."""
 
     format: Format = Field(Format.SLOT, description="how the files are written")
-    label: tuple[str, ...] = Field(("click",), description="label slots or columns; the first is the one evaluated")
+    label: tuple[str, ...] = Field(("click",), description="label slots or columns; a run is judged by the first")
     weight: str | None = Field(None, description="slot or column with a weight per sample; default: 1 each")
     slots: tuple[Slot, ...] = Field(description="in the order of columns everywhere downstream")
     hash_seed: int = Field(0, ge=0, lt=1 << 64, description="seed of the feature hash")
@@ -106,6 +106,8 @@ class Schema(Settings):
             raise ValueError("a schema needs at least one slot")
         if not self.label:
             raise ValueError("a schema needs a label")
+        if len(set(self.label)) < len(self.label):
+            raise ValueError(f"a label is named twice: {', '.join(self.label)}")
         names = [slot.name for slot in self.slots]
         for name in names:
             if names.count(name) > 1:

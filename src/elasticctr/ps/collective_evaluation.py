@@ -14,17 +14,18 @@ from elasticctr.ps.collective_group import Group
 from elasticctr.ps.collective_learner import CollectiveLearner, merge_metrics
 from elasticctr.ps.collective_work import EpochLedger, deal, read_pieces
 from elasticctr.train.job import Job
-from elasticctr.train.metrics import Metrics, group_ids
+from elasticctr.train.label_metrics import LabelMetrics
+from elasticctr.train.metrics import group_ids
 
 
 def evaluate(
     job: Job, group: Group, learner: CollectiveLearner, chunks: Sequence[Chunk], settings: DataSettings
 ) -> tuple[dict[str, Any], Stats]:
-    """Metrics of the first label with their curves, and what was read. Every rank calls it and gets the same."""
+    """Metrics with their curves, and what was read. Every rank calls it and gets the same."""
     learner.agree()
     slot = job.train.gauc_slot
     column = None if slot is None else [s.name for s in job.samples.sparse].index(slot)
-    metrics, ledger = Metrics(), EpochLedger()
+    metrics, ledger = LabelMetrics(job.samples.label), EpochLedger()
     rounds = deal(chunks, ledger, group.rank, group.size)
     work = [one for chosen in rounds for one in chosen]
     pieces = read_pieces(work, job.samples, settings, job.train.eval_batch_size, learner.plan.look_up)
@@ -39,11 +40,10 @@ def evaluate(
                 ledger.take(piece)
             if item is not None and logits is not None:
                 batch = item.batch
-                first = logits if logits.ndim == 1 else logits[:, 0]
                 groups = None if column is None else group_ids(*batch.slot(column))
-                metrics.update(np.asarray(first), batch.labels[:, 0], batch.weights, groups)
+                metrics.update(np.asarray(logits), batch.labels, batch.weights, groups)
     finally:
         pieces.close()
     merged = merge_metrics(group, metrics)
     stats = ledger.join(group.gather(ledger)).stats
-    return {**merged.as_dict(), **merged.curves()}, stats
+    return merged.report(), stats

@@ -25,8 +25,8 @@ from elasticctr.table.remote import pool_rows, sum_gradients
 from elasticctr.train.checkpoint import Checkpoint, part_name
 from elasticctr.train.input_plan import require_gradients
 from elasticctr.train.job import Job
+from elasticctr.train.label_metrics import LabelMetrics
 from elasticctr.train.learner import Learner
-from elasticctr.train.metrics import Metrics
 from elasticctr.train.reading import Item
 from elasticctr.train.sparse import today
 
@@ -145,11 +145,11 @@ class CollectiveLearner:
             table.reset()
             for path in checkpoint.table_parts(table.settings.name):
                 table.load_part(path, first, last)
-        self.local.metrics = Metrics()
+        self.local.clear_metrics()
         if self._group.is_first:
             self.local.metrics.restore((checkpoint.path / "metrics.bin").read_bytes())
 
-    def merged_metrics(self) -> Metrics:
+    def merged_metrics(self) -> LabelMetrics:
         """The training metrics of all ranks together."""
         return merge_metrics(self._group, self.local.metrics)
 
@@ -159,9 +159,9 @@ def _is_usable(gradients: Tensor) -> bool:
     return gradients.numel() == 0 or bool(gradients.abs().max() < _LARGEST_GRADIENT)
 
 
-def merge_metrics(group: Group, metrics: Metrics) -> Metrics:
+def merge_metrics(group: Group, metrics: LabelMetrics) -> LabelMetrics:
     first, *others = group.gather(metrics.state())
-    merged = Metrics.from_state(first)
+    merged = LabelMetrics.from_state(first)
     for state in others:
-        merged.merge(Metrics.from_state(state))
+        merged.merge(LabelMetrics.from_state(state))
     return merged

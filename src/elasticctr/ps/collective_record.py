@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import Any
 
 from elasticctr.train.events import EventWriter
-from elasticctr.train.metrics import Metrics
+from elasticctr.train.label_metrics import LabelMetrics
 from elasticctr.train.progress import Figures, TrainingProgress
 
 
@@ -50,7 +50,7 @@ class Record:
         if not self._is_silent:
             self._progress.note(text)
 
-    def step(self, at: Place, samples: int, loss_sum: float, metrics: Metrics, scale: float) -> None:
+    def step(self, at: Place, samples: int, loss_sum: float, metrics: LabelMetrics, scale: float) -> None:
         """After every step. `metrics` are the rank's own, on its part of the samples."""
         self._samples += samples
         self._loss += loss_sum
@@ -63,5 +63,6 @@ class Record:
         if self._progress.is_due:
             self._progress.show(Figures(at.epoch, at.step, at.samples, loss, auc, speed), None)
         if is_due:
-            self.write("train", at, {"loss": loss, "auc": auc, "samples_per_s": speed, "rate_scale": scale})
+            values = {"loss": loss, "auc": auc, "samples_per_s": speed, "rate_scale": scale}
+            self.write("train", at, values | metrics.figures("auc"))
             self._samples, self._loss, self._since = 0, 0.0, time.monotonic()

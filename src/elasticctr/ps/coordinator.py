@@ -23,7 +23,7 @@ from elasticctr.ps.membership import Member, Membership
 from elasticctr.ps.window import Window
 from elasticctr.train.cluster_settings import ClusterSettings
 from elasticctr.train.job import Job
-from elasticctr.train.metrics import Metrics
+from elasticctr.train.label_metrics import LabelMetrics
 
 Body = Mapping[str, Any]
 GROUPED = ("sync", "hybrid")  # strategies whose pservers wait for a group
@@ -312,7 +312,7 @@ class Coordinator:
     def _ledger_of(self, chunk_id: int) -> Ledger | None:
         return next((ledger for ledger in self.ledgers() if ledger.find(chunk_id) is not None), None)
 
-    def _count(self, samples: int, body: Body, metrics: Metrics | None) -> None:
+    def _count(self, samples: int, body: Body, metrics: LabelMetrics | None) -> None:
         loss_sum = body.get("loss_sum")
         self.window.add(max(samples, 0), float(loss_sum) if isinstance(loss_sum, int | float) else 0.0)
         if metrics is not None:
@@ -354,9 +354,9 @@ def _lease(body: Body) -> int | None:
     return value if isinstance(value, int) else None
 
 
-def _metrics(body: Body) -> Metrics | None:
+def _metrics(body: Body) -> LabelMetrics | None:
     text = body.get("metrics")
-    return Metrics.from_state(unpack_metrics(text)) if isinstance(text, str) and text else None
+    return LabelMetrics.from_state(unpack_metrics(text)) if isinstance(text, str) and text else None
 
 
 def _report(body: Body) -> Report:

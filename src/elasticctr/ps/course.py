@@ -11,7 +11,7 @@ from elasticctr.data.pipeline import Stats
 from elasticctr.errors import Corruption
 from elasticctr.ps.ledger import Ledger
 from elasticctr.train.job import Job
-from elasticctr.train.metrics import Metrics
+from elasticctr.train.label_metrics import LabelMetrics
 from elasticctr.train.schedule import Schedule
 
 LEDGER = "ledger.json"
@@ -24,7 +24,7 @@ class Course:
         self._job = job
         self.epoch = 0
         self.ledger: Ledger | None = None  # of the epoch; None before it begins
-        self.metrics = Metrics()  # progressive, of the epoch
+        self.metrics = LabelMetrics(job.samples.label)  # progressive, of the epoch
         self.schedule = Schedule(job.train)
         self.evaluations: dict[str, Any] = {}  # by split
         self._steps_before = 0  # batches and samples of the epochs before
@@ -60,7 +60,7 @@ class Course:
 
     def begin_epoch(self, ledger: Ledger) -> None:
         self.ledger = ledger
-        self.metrics = Metrics()
+        self.metrics = LabelMetrics(self._job.samples.label)
 
     def end_epoch(self) -> None:
         """The next one has not begun."""
@@ -107,6 +107,6 @@ class Course:
             raise Corruption(
                 f"trainer.json makes no sense: {type(e).__name__}: {e}; take an older checkpoint"
             ) from None
-        self.metrics = Metrics()
+        self.metrics = LabelMetrics(self._job.samples.label)
         if metrics is not None:
             self.metrics.restore(metrics)

@@ -6,25 +6,27 @@ knows neither members nor the run, and has no lock of its own: the coordinator's
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from elasticctr.data.chunks import Chunk
 from elasticctr.ps.ledger import Ledger
-from elasticctr.train.metrics import Metrics
+from elasticctr.train.label_metrics import LabelMetrics
 
 
 class Evaluation:
     """A chunk's metrics count when all of it was scored."""
 
-    def __init__(self, split: str, chunks: list[Chunk]) -> None:
+    def __init__(self, split: str, chunks: list[Chunk], labels: Sequence[str]) -> None:
         self.split = split
         self.ledger = Ledger(chunks)
-        self.metrics = Metrics()
-        self._held: dict[int, Metrics] = {}  # of chunks under way
+        self.metrics = LabelMetrics(labels)
+        self._held: dict[int, LabelMetrics] = {}  # of chunks under way
 
-    def hold(self, chunk_id: int, metrics: Metrics | None) -> None:
+    def hold(self, chunk_id: int, metrics: LabelMetrics | None) -> None:
         if metrics is not None:
-            self._held.setdefault(chunk_id, Metrics()).merge(metrics)
+            self._held.setdefault(chunk_id, LabelMetrics(self.metrics.labels)).merge(metrics)
 
-    def count(self, chunk_id: int, metrics: Metrics | None) -> None:
+    def count(self, chunk_id: int, metrics: LabelMetrics | None) -> None:
         """A chunk is done; `metrics` are what was not reported before."""
         self.hold(chunk_id, metrics)
         held = self._held.pop(chunk_id, None)

@@ -18,6 +18,7 @@ from elasticctr.ps.fleet import Fleet
 from elasticctr.ps.keeping import Keeping
 from elasticctr.ps.plan import Plan
 from elasticctr.train.checkpoint import best_checkpoint
+from elasticctr.train.label_metrics import values_of
 from elasticctr.train.run_directory import RunDirectory
 
 Wait = Callable[[Callable[[], bool]], None]  # until it is so; raises what ends the waiting
@@ -41,7 +42,7 @@ class Evaluator:
         result = self._evaluate("valid", wait)
         with at.lock:
             best = course.evaluations.get("valid")
-            is_best = course.schedule.see_evaluation(_plain(result))
+            is_best = course.schedule.see_evaluation(values_of(result))
             # Reported with the state that is kept.
             course.evaluations["valid"] = result if is_best or best is None else best
             return is_best
@@ -76,7 +77,7 @@ class Evaluator:
         self._evaluations += 1
         # A restarted coordinator begins anew: the incarnation keeps ids of its evaluations apart from earlier ones.
         chunks, cut = self._plan.evaluation(split, (at.incarnation << 16) + self._evaluations)
-        evaluation = Evaluation(split, chunks)
+        evaluation = Evaluation(split, chunks, at.job.samples.label)
         with at.lock:
             at.evaluating, at.is_leasing, was_cut, at.is_cut = evaluation, True, at.is_cut, False
         try:
@@ -88,12 +89,7 @@ class Evaluator:
         stats = Stats(totals.lines + cut.known.lines, totals.samples, totals.bad + cut.known.bad)
         if not totals.samples:
             raise DataError(f"data.{split} has no samples ({stats.lines} lines, {stats.bad} bad)")
-        metrics = evaluation.metrics
-        result = {**metrics.as_dict(), **metrics.curves()}
+        result = evaluation.metrics.report()
         self._keeping.note_data(split, cut.files, stats)
-        self._keeping.event("eval", {"split": split, **_plain(result)})
+        self._keeping.event("eval", {"split": split, **values_of(result)})
         return result
-
-
-def _plain(result: dict[str, Any]) -> dict[str, Any]:
-    return {k: v for k, v in result.items() if not isinstance(v, (list, dict))}

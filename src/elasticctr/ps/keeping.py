@@ -10,13 +10,13 @@ from typing import Any
 
 from elasticctr.control.files import read_json, write_atomic, write_json
 from elasticctr.data.pipeline import Stats
-from elasticctr.errors import Corruption, ElasticCTRError, NotFound
+from elasticctr.errors import Corruption, ElasticCTRError, FailedPrecondition, NotFound
 from elasticctr.ps.coordinator import Coordinator
 from elasticctr.ps.job_checkpoint import describe_ledger
 from elasticctr.ps.ledger import Ledger
 from elasticctr.ps.plan import Plan
 from elasticctr.train.events import EventWriter, plain
-from elasticctr.train.metrics import Metrics
+from elasticctr.train.label_metrics import LabelMetrics
 from elasticctr.train.run_directory import RunDirectory
 
 LEDGER_DIRECTORY = "ledger"
@@ -91,8 +91,7 @@ class Keeping:
         trained = max(at.course.samples - self._samples_at_start, 0)
         values = {"reason": reason, "seconds": seconds, "samples_per_s": trained / max(seconds, 1e-9)}
         self.event("end", values)
-        progressive = at.course.metrics
-        metrics = {"train": {**progressive.as_dict(), **progressive.curves()}, **at.course.evaluations}
+        metrics = {"train": at.course.metrics.report(), **at.course.evaluations}
         self._run.write_metrics(metrics)
         with at.lock:
             at.journal.append("end", {"reason": reason})
@@ -115,6 +114,7 @@ class Keeping:
                 "auc": auc,
                 "samples_per_s": at.window.rate,
                 "rate_scale": at.course.rate_scale,
+                **at.course.metrics.figures("auc"),
             }
         self.event("train", values)
 
@@ -147,6 +147,6 @@ def take_up_state(coordinator: Coordinator, run: RunDirectory, plan: Plan, name:
 def take_up_metrics(coordinator: Coordinator, run: RunDirectory) -> None:
     """Progressive metrics as last kept; a few seconds of them may be missing."""
     try:
-        coordinator.course.metrics = Metrics.from_state((run.path / LEDGER_DIRECTORY / _METRICS).read_bytes())
-    except (OSError, Corruption, NotFound, json.JSONDecodeError):
-        coordinator.course.metrics = Metrics()
+        coordinator.course.metrics.restore((run.path / LEDGER_DIRECTORY / _METRICS).read_bytes())
+    except (OSError, Corruption, FailedPrecondition, NotFound, json.JSONDecodeError):
+        coordinator.course.metrics = LabelMetrics(coordinator.job.samples.label)

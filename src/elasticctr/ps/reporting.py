@@ -16,7 +16,7 @@ from typing import Any
 from elasticctr.errors import DeadlineExceeded, ElasticCTRError, Unavailable
 from elasticctr.ps.coordinator_client import CoordinatorClient, pack_metrics
 from elasticctr.ps.leases import Lease
-from elasticctr.train.metrics import Metrics
+from elasticctr.train.label_metrics import LabelMetrics
 
 _BEAT_S = 1.0
 _RETRY_S = 0.2
@@ -27,7 +27,7 @@ class _Report:
     path: str
     lease: Lease | None
     body: dict[str, Any]
-    metrics: Metrics | None
+    metrics: LabelMetrics | None
 
 
 class Reporter:
@@ -57,10 +57,10 @@ class Reporter:
         self._thread = threading.Thread(target=self._run, name="elasticctr-reports", daemon=True)
         self._thread.start()
 
-    def progress(self, lease: Lease, body: dict[str, Any], metrics: Metrics | None) -> None:
+    def progress(self, lease: Lease, body: dict[str, Any], metrics: LabelMetrics | None) -> None:
         self._add(_Report("/v1/progress", lease, {"chunk": lease.name, **body}, metrics))
 
-    def done(self, lease: Lease, body: dict[str, Any], metrics: Metrics | None) -> None:
+    def done(self, lease: Lease, body: dict[str, Any], metrics: LabelMetrics | None) -> None:
         self._add(_Report("/v1/done", lease, {"chunk": lease.name, **body}, metrics))
 
     def give_back(self, lease: Lease, reason: str) -> None:

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from elasticctr.ps.leases import ChunkEnd, Lease, Work
 from elasticctr.ps.reporting import Reporter
 from elasticctr.ps.strategies.strategy import Outcome
+from elasticctr.train.label_metrics import LabelMetrics
 from elasticctr.train.learner import Learner
-from elasticctr.train.metrics import Metrics
 
 _REPORT_S = 5.0
 
@@ -28,7 +28,7 @@ class Tally:
         self._began = self._reported = time.monotonic()
         self._batches = self._samples = 0  # of the chunk at hand
         self._loss_sum = 0.0
-        self._learner.metrics = Metrics()
+        self._learner.clear_metrics()
 
     def add(self, work: Work, outcome: Outcome) -> None:
         batch = work.item.batch
@@ -41,8 +41,7 @@ class Tally:
     def add_scores(self, work: Work, logits: NDArray[np.float32], groups: NDArray[np.uint64] | None) -> None:
         batch = work.item.batch
         self._count(work)
-        first = logits if logits.ndim == 1 else logits[:, 0]
-        self._learner.metrics.update(first, batch.labels[:, 0], batch.weights, groups)
+        self._learner.metrics.update(logits, batch.labels, batch.weights, groups)
 
     def report_if_due(self, reporter: Reporter, lease: Lease, lease_s: float) -> None:
         # An evaluation is reported once, whole: half of it, counted by whoever takes it over too, would be in it twice.
@@ -88,8 +87,9 @@ class Tally:
     def _body(self) -> dict[str, Any]:
         return {"batches": self._batches, "samples": self._samples, "loss_sum": self._loss_sum}
 
-    def _take_metrics(self) -> Metrics:
-        taken, self._learner.metrics = self._learner.metrics, Metrics()
+    def _take_metrics(self) -> LabelMetrics:
+        taken = self._learner.metrics
+        self._learner.clear_metrics()
         self._loss_sum = 0.0
         self._reported = time.monotonic()
         return taken

@@ -13,8 +13,9 @@ from elasticctr.data.batch import Batch
 from elasticctr.data.dataset import Dataset
 from elasticctr.errors import ConfigError
 from elasticctr.obs.progress import Progress
+from elasticctr.train.label_metrics import LabelMetrics
 from elasticctr.train.learner import Learner
-from elasticctr.train.metrics import Metrics, group_ids
+from elasticctr.train.metrics import group_ids
 from elasticctr.train.reading import read_ahead
 
 
@@ -27,20 +28,19 @@ def score(learner: Learner, dataset: Dataset, *, batch_size: int) -> Iterator[tu
 def evaluate(
     learner: Learner, dataset: Dataset, *, batch_size: int, gauc_slot: str | None = None, quiet: bool = False
 ) -> dict[str, Any]:
-    """Metrics of the first label over a whole data set, curves included."""
+    """Metrics of every label over a whole data set, curves included."""
     group = find_group(dataset, gauc_slot)
-    metrics = Metrics()
+    metrics = LabelMetrics(dataset.schema.label)
     with Progress("evaluating", console=Console(quiet=True) if quiet else None) as progress:
         for batch, logits in score(learner, dataset, batch_size=batch_size):
-            first = logits if logits.ndim == 1 else logits[:, 0]
             metrics.update(
-                first,
-                batch.labels[:, 0],
+                logits,
+                batch.labels,
                 batch.weights,
                 None if group is None else group_ids(*batch.slot(group)),
             )
             progress.advance(len(batch))
-    return {**metrics.as_dict(), **metrics.curves()}
+    return metrics.report()
 
 
 def find_group(dataset: Dataset, slot: str | None) -> int | None:

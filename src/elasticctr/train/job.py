@@ -67,6 +67,7 @@ class EarlyStopping(Settings):
     """Stop when the validation metric has not improved for `patience` evaluations."""
 
     metric: Literal["auc", "gauc", "logloss"] = Field("auc", description="of the validation data")
+    label: str | None = Field(None, description="whose metric, of several labels; default: the first one's")
     patience: int = Field(2, ge=1, description="evaluations without improvement until the run stops")
     min_delta: float = Field(1e-5, ge=0, description="what counts as an improvement")
 
@@ -75,6 +76,7 @@ class Plateau(Settings):
     """Multiply the learning rate by `factor` when the validation metric stalls for `patience` evaluations."""
 
     metric: Literal["auc", "gauc", "logloss"] = Field("auc", description="of the validation data")
+    label: str | None = Field(None, description="whose metric, of several labels; default: the first one's")
     factor: float = Field(0.1, gt=0, lt=1, description="multiplies every learning rate")
     patience: int = Field(1, ge=1, description="evaluations without improvement until it does")
     min_delta: float = Field(1e-5, ge=0, description="what counts as an improvement")
@@ -152,6 +154,9 @@ class Job(Settings):
             chosen = getattr(self.train, name)
             if chosen is not None and chosen.metric == "gauc" and self.train.gauc_slot is None:
                 raise ValueError(f"train.{name} with metric gauc needs train.gauc_slot")
+            if chosen is not None and chosen.label is not None and chosen.label not in self.samples.label:
+                known = ", ".join(self.samples.label)
+                raise ValueError(f"train.{name}.label: {chosen.label!r} is not a label of the schema; it has {known}")
         slots = [slot.name for slot in self.samples.sparse]
         if self.train.gauc_slot is not None and self.train.gauc_slot not in slots:
             raise ValueError(f"train.gauc_slot: {self.train.gauc_slot!r} is not a sparse slot of the schema")

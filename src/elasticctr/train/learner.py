@@ -29,7 +29,7 @@ from elasticctr.train.checkpoint import Checkpoint
 from elasticctr.train.dense_parts import OPTIMIZERS, DenseVector, read_dense_parts
 from elasticctr.train.input_plan import InputPlan, make_input_spec
 from elasticctr.train.job import Job
-from elasticctr.train.metrics import Metrics
+from elasticctr.train.label_metrics import LabelMetrics
 from elasticctr.train.optimizers import make_optimizer
 from elasticctr.train.reading import Item
 from elasticctr.train.sparse import SparseInputs
@@ -45,7 +45,7 @@ class Learner:
         self.model = registry.create(cls, spec, options, seed=settings.seed)
         self.plan = InputPlan(job.samples, spec, job.sparse, seed=settings.seed)
         self.sparse = SparseInputs(self.plan)
-        self.metrics = Metrics()
+        self.metrics = LabelMetrics(job.samples.label)
         self.identity = {
             "schema": job.samples.fingerprint(),
             "model": cls.name,
@@ -106,8 +106,11 @@ class Learner:
 
     def observe(self, logits: Tensor, batch: Batch) -> None:
         """Takes the scores a batch had before it was learned from into `metrics`."""
-        first = logits if logits.ndim == 1 else logits[:, 0]
-        self.metrics.update(first.numpy(), batch.labels[:, 0], batch.weights)
+        self.metrics.update(logits.numpy(), batch.labels, batch.weights)
+
+    def clear_metrics(self) -> None:
+        """From here on `metrics` are of what comes. What it was before stays as it is, for whoever holds it."""
+        self.metrics = LabelMetrics(self.metrics.labels)
 
     @property
     def dense_floats(self) -> int:

@@ -51,6 +51,7 @@ def plot_progress(events: Sequence[Event], train: str, evaluated: str, title: st
         value = event.get(train if is_train else evaluated)
         if event["event"] in ("train", "eval") and value is not None:
             name = "train, progressive" if is_train else str(event.get("split", "eval"))
+            name += f" {event['label']}" if "label" in event else ""
             series.setdefault(name, []).append((event["samples"], value))
     if not series:
         return None

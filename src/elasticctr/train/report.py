@@ -17,6 +17,7 @@ from typing import Any
 
 from elasticctr.errors import DataError, NotFound
 from elasticctr.train.events import Event, read_events
+from elasticctr.train.label_metrics import LABELS, split_labels
 from elasticctr.train.report_page import PAGE
 
 Values = Mapping[str, Any]
@@ -75,7 +76,7 @@ def write_report(run_dir: str | Path) -> Path:
     from elasticctr.train.plots import write_plots
 
     run = RunFiles.load(run_dir)
-    plots = write_plots(run.events, run.metrics, run.path / "plots")
+    plots = write_plots(_events_by_label(run.events), split_labels(run.metrics), run.path / "plots")
     path = run.path / "report.html"
     part = path.with_name(path.name + ".part")
     part.write_text(render_report(run, plots), encoding="utf-8")
@@ -125,24 +126,35 @@ def _headlines(metrics: Mapping[str, Values]) -> str:
     split = main_split(metrics)
     if split is None:
         return "<p>No final metrics yet.</p>"
-    cards = "".join(
-        f"<div class=card><b>{_show(metrics[split][key])}</b><span>{escape(label)}</span></div>"
-        for key, label in HEADLINES.items()
-        if metrics[split].get(key) is not None
+    return "".join(
+        f"<p>Final model on <b>{escape(name)}</b></p><div class=cards>{_cards(values)}</div>"
+        for name, values in split_labels({split: metrics[split]}).items()
     )
-    return f"<p>Final model on <b>{escape(split)}</b></p><div class=cards>{cards}</div>"
+
+
+def _cards(values: Values) -> str:
+    return "".join(
+        f"<div class=card><b>{_show(values[key])}</b><span>{escape(label)}</span></div>"
+        for key, label in HEADLINES.items()
+        if values.get(key) is not None
+    )
 
 
 def _metrics_table(metrics: Mapping[str, Values]) -> str:
+    metrics = split_labels(metrics)
     names = dict.fromkeys(k for values in metrics.values() for k, v in values.items() if not isinstance(v, dict | list))
     return _table(("metric", *metrics), ((name, *(values.get(name) for values in metrics.values())) for name in names))
 
 
 def _calibration_table(metrics: Mapping[str, Values]) -> str:
     split = main_split(metrics)
-    rows = metrics[split].get("calibration") if split is not None else None
-    if not rows:
+    if split is None:
         return ""
+    each = split_labels({split: metrics[split]}).items()
+    return "".join(_calibration_rows(name, values["calibration"]) for name, values in each if values.get("calibration"))
+
+
+def _calibration_rows(split: str, rows: Iterable[Values]) -> str:
     cells = (
         (
             f"{_show(row['lower'])} – {_show(row['upper'])}",
@@ -155,7 +167,7 @@ def _calibration_table(metrics: Mapping[str, Values]) -> str:
         for row in rows
     )
     header = ("score", "weight", "clicks", "predicted CTR", "actual CTR", "COPC")
-    return f"<p>On {escape(str(split))}, in bins of equal weight.</p>" + _table(header, cells)
+    return f"<p>On {escape(split)}, in bins of equal weight.</p>" + _table(header, cells)
 
 
 def _timing(run: RunFiles, end: Event) -> list[tuple[str, Any]]:
@@ -192,6 +204,18 @@ def _commands(run: RunFiles) -> str:
     if not isinstance(commands, dict):
         return ""
     return "".join(f"<p>{escape(str(what))}</p><pre>{escape(str(line))}</pre>" for what, line in commands.items())
+
+
+def _events_by_label(events: Sequence[Event]) -> list[Event]:
+    """Events of several labels once for each of them, as plots draw them."""
+    found: list[Event] = []
+    for event in events:
+        each = event.get(LABELS)
+        if not isinstance(each, dict):
+            found.append(event)
+            continue
+        found += [{**event, **values, "label": name} for name, values in each.items()]
+    return found
 
 
 def _figure(path: Path) -> str:

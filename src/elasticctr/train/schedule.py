@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from elasticctr.train.job import TrainSettings
+from elasticctr.train.label_metrics import pick
 
 
 def is_better(metric: str, value: float, than: float | None, min_delta: float) -> bool:
@@ -55,11 +56,12 @@ class Schedule:
         """Takes in a validation result; True if it is the best so far."""
         stopping, plateau = self._settings.early_stopping, self._settings.plateau
         metric = stopping.metric if stopping else "auc"
-        is_best = self._selection.see(metric, metrics.get(metric), 0.0)
+        value = pick(metrics, stopping.label if stopping else None).get(metric)
+        is_best = self._selection.see(metric, value, 0.0)
         if stopping:
-            self._stopping.see(metric, metrics.get(metric), stopping.min_delta)
+            self._stopping.see(metric, value, stopping.min_delta)
         if plateau:
-            self._plateau.see(plateau.metric, metrics.get(plateau.metric), plateau.min_delta)
+            self._plateau.see(plateau.metric, pick(metrics, plateau.label).get(plateau.metric), plateau.min_delta)
             if self._plateau.stalled >= plateau.patience:
                 self._scale = max(self._scale * plateau.factor, plateau.min_scale)
                 self._plateau.stalled = 0

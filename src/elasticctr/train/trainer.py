@@ -24,8 +24,8 @@ from elasticctr.train.evaluation import evaluate
 from elasticctr.train.events import EventWriter
 from elasticctr.train.interrupt import Interrupt
 from elasticctr.train.job import Job
+from elasticctr.train.label_metrics import describe, values_of
 from elasticctr.train.learner import Learner
-from elasticctr.train.metrics import Metrics
 from elasticctr.train.progress import Figures, TrainingProgress
 from elasticctr.train.reading import Item, open_dataset, read_ahead
 from elasticctr.train.run_directory import RunDirectory
@@ -111,7 +111,7 @@ class Trainer:
     def _run_epoch(self) -> None:
         settings, learner = self._job.train, self._learner
         if self._at.data is None:
-            learner.metrics = Metrics()
+            learner.clear_metrics()
             self._at.epoch_samples = 0
         window = _Window()
         items = self._read()
@@ -189,7 +189,7 @@ class Trainer:
                 "samples_per_s": figures.samples_per_s,
                 "rate_scale": scale,
             }
-            self._write_event("train", values)
+            self._write_event("train", values | self._learner.metrics.figures("auc"))
             return _Window()
         return window
 
@@ -234,10 +234,9 @@ class Trainer:
         )
         self._evaluations[split] = result
         self._note_data(dataset, split)
-        metrics = {k: v for k, v in result.items() if not isinstance(v, (list, dict))}
+        metrics = values_of(result)
         self._write_event("eval", {"split": split, **metrics})
-        auc = "-" if metrics["auc"] is None else f"{metrics['auc']:.5f}"
-        self._progress.note(f"{split}: auc {auc}  logloss {metrics['logloss']:.5f}  after {self._at.samples:,} samples")
+        self._progress.note(f"{split}: {describe(metrics)}  after {self._at.samples:,} samples")
         return metrics
 
     def _checkpoint(self) -> Path:
@@ -284,8 +283,7 @@ class Trainer:
         return min(limits, default=None)
 
     def _end(self, began: float, *, is_finished: bool) -> Result:
-        progressive = self._learner.metrics
-        metrics = {"train": {**progressive.as_dict(), **progressive.curves()}, **self._evaluations}
+        metrics = {"train": self._learner.metrics.report(), **self._evaluations}
         seconds = time.monotonic() - began
         reason = "interrupted" if not is_finished else "early stopping" if self._schedule.should_stop else "finished"
         self._write_event("end", {"reason": reason, "seconds": seconds, "samples_per_s": self._trained / seconds})

@@ -33,7 +33,7 @@ from elasticctr.train.checkpoint import Checkpoint, best_checkpoint, list_checkp
 from elasticctr.train.cluster_settings import ClusterSettings
 from elasticctr.train.interrupt import Interrupt
 from elasticctr.train.job import Job
-from elasticctr.train.metrics import Metrics
+from elasticctr.train.label_metrics import describe, values_of
 from elasticctr.train.report import write_report
 from elasticctr.train.run_directory import RunDirectory
 from elasticctr.train.schedule import Schedule
@@ -138,7 +138,7 @@ class _Run:
     def _run_epoch(self) -> bool:
         """False: interrupted, with a checkpoint written."""
         if not self._ledger.notes:
-            self._learner.local.metrics = Metrics()
+            self._learner.local.clear_metrics()
             self._at.epoch_samples = self._at.epoch_steps = 0
         for work in deal(self._epoch_chunks(), self._ledger, self._group.rank, self._group.size):
             if not self._run_round(work):
@@ -254,11 +254,9 @@ class _Run:
         result, stats = evaluate(self._job, self._group, self._learner, chunks, settings)
         self._evaluations[split] = result
         self._note_data(split, chunks, stats)
-        metrics = {k: v for k, v in result.items() if not isinstance(v, (list, dict))}
+        metrics = values_of(result)
         self._record.write("eval", self._at, {"split": split, **metrics})
-        auc = "-" if metrics["auc"] is None else f"{metrics['auc']:.5f}"
-        samples = self._at.samples
-        self._record.note(f"{split}: auc {auc}  logloss {metrics['logloss']:.5f}  after {samples:,} samples")
+        self._record.note(f"{split}: {describe(metrics)}  after {self._at.samples:,} samples")
         return metrics
 
     def _checkpoint(self) -> Path:
@@ -307,8 +305,7 @@ class _Run:
         self._learner.seed(self._job.train.seed + self._at.step)
 
     def _end(self, began: float, *, is_finished: bool) -> Result:
-        progressive = self._learner.merged_metrics()
-        metrics = {"train": {**progressive.as_dict(), **progressive.curves()}, **self._evaluations}
+        metrics = {"train": self._learner.merged_metrics().report(), **self._evaluations}
         seconds = time.monotonic() - began
         reason = "interrupted" if not is_finished else "early stopping" if self._schedule.should_stop else "finished"
         values = {"reason": reason, "seconds": seconds, "samples_per_s": self._trained / seconds}
