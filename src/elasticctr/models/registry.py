@@ -26,7 +26,14 @@ from elasticctr.models.model import InputNeeds, Model, ModelSettings, evaluating
 from elasticctr.models.user_file import explain, load_class
 from elasticctr.models.wide_deep import WideDeep
 
-MODELS: dict[str, type[Model]] = {cls.name: cls for cls in (LR, FM, DNN, WideDeep, DeepFM, DCNv2)}
+MODELS: dict[str, type[Model]] = {
+    "dcnv2": DCNv2,
+    "deepfm": DeepFM,
+    "dnn": DNN,
+    "fm": FM,
+    "lr": LR,
+    "wide_deep": WideDeep,
+}
 
 
 def resolve(model: str | type[Model], folder: str | Path = ".") -> type[Model]:

@@ -122,7 +122,7 @@ class ModelSettings(Settings):
 
     model_config = Settings.model_config | {"extra": "allow"}
 
-    name: str = Field("wide_deep", description="lr, fm, dnn, wide_deep, deepfm, dcnv2, or path/to/model.py[:Class]")
+    name: str = Field("wide_deep", description="one of docs/models, or path/to/model.py[:Class]")
 
     @property
     def options(self) -> dict[str, Any]:

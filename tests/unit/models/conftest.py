@@ -113,6 +113,15 @@ class Kit:
     learn_xor = staticmethod(learn_xor)
 
     @staticmethod
+    def feeds(inputs: Inputs) -> dict[str, NDArray[Any]]:
+        """What an exported graph is given."""
+        spec = inputs.spec
+        arrays = {"pooled": inputs.flat[:, : spec.pooled_width].numpy(), "dense": inputs.dense.numpy()}
+        for name, sequence in inputs.sequences.items():
+            arrays |= {f"seq_{name}": sequence.values.numpy(), f"seq_{name}_lengths": sequence.lengths.numpy()}
+        return {name: array for name, array in arrays.items() if array.ndim == 1 or array.shape[1] > 0}
+
+    @staticmethod
     def numpy_mlp(model: torch.nn.Module, x: NDArray[np.float64]) -> NDArray[np.float64]:
         """Linear layers with relu between them, in numpy."""
         layers = [m for m in model.modules() if isinstance(m, torch.nn.Linear)]

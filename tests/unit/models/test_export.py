@@ -46,14 +46,6 @@ CASES = {
 }
 
 
-def feeds(inputs: Inputs) -> dict[str, np.ndarray]:
-    spec = inputs.spec
-    arrays = {"pooled": inputs.flat[:, : spec.pooled_width].numpy(), "dense": inputs.dense.numpy()}
-    for name, sequence in inputs.sequences.items():
-        arrays |= {f"seq_{name}": sequence.values.numpy(), f"seq_{name}_lengths": sequence.lengths.numpy()}
-    return {name: array for name, array in arrays.items() if array.ndim == 1 or array.shape[1] > 0}
-
-
 @pytest.mark.parametrize(
     "case", [pytest.param(c, marks=pytest.mark.slow) if c in ("sequences_only", "fm") else c for c in CASES]
 )
@@ -81,7 +73,7 @@ def test_the_graph_equals_the_model(kit, case, tmp_path, capfd):
         inputs = kit.random_inputs(spec, batch, seed=batch)
         with torch.no_grad():
             expected = model(inputs)
-        logits, scores = session.run(None, feeds(inputs))
+        logits, scores = session.run(None, kit.feeds(inputs))
         np.testing.assert_allclose(logits, expected.numpy(), rtol=1e-5, atol=1e-5)
         np.testing.assert_allclose(scores, torch.sigmoid(expected).numpy(), rtol=1e-5, atol=1e-6)
 
