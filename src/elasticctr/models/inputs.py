@@ -1,7 +1,7 @@
 """What a model is given: one flat tensor whose column ranges are the pooled embeddings and the dense floats.
 
-Columns of `flat`, for P pooled slots: [P linear weights, if the model wants them] [embeddings, slot after slot]
-[dense]. Keeping them side by side lets a tower read embeddings and dense floats without a copy.
+Columns of `flat`: [linear weights of the pooled slots that have one] [embeddings, slot after slot] [dense]. Keeping
+them side by side lets a tower read embeddings and dense floats without a copy.
 """
 
 from __future__ import annotations
@@ -28,15 +28,25 @@ class InputSpec:
     """The shape of a model's inputs, known before the first sample."""
 
     slots: tuple[str, ...]  # pooled sparse slots
-    dims: tuple[int, ...]  # embedding width of each; 0 for a model of linear weights only
+    dims: tuple[int, ...]  # embedding width of each; 0: a linear weight and nothing else
     dense_dim: int = 0
-    linear: bool = False  # each pooled slot also has one linear weight
+    linear: bool = False  # each pooled slot has one linear weight, not only those of width 0
     sequences: tuple[SequenceSpec, ...] = ()
     labels: int = 1
 
     @property
+    def linear_slots(self) -> tuple[str, ...]:
+        """Pooled slots that have a linear weight, in their order."""
+        return tuple(slot for slot, dim in zip(self.slots, self.dims, strict=True) if self.linear or dim == 0)
+
+    @property
+    def embedded_slots(self) -> tuple[str, ...]:
+        """Pooled slots that have an embedding, in their order."""
+        return tuple(slot for slot, dim in zip(self.slots, self.dims, strict=True) if dim > 0)
+
+    @property
     def linear_width(self) -> int:
-        return len(self.slots) if self.linear else 0
+        return len(self.linear_slots)
 
     @property
     def embedding_width(self) -> int:
@@ -52,12 +62,11 @@ class InputSpec:
 
     @property
     def dim(self) -> int:
-        """The common embedding width. Raises ValueError if slots differ."""
-        if len(set(self.dims)) != 1:
-            raise ValueError(
-                f"this model needs one embedding width for all slots, the schema has {sorted(set(self.dims))}"
-            )
-        return self.dims[0]
+        """The common width of embeddings. Raises ValueError if slots differ."""
+        widths = {dim for dim in self.dims if dim > 0}
+        if len(widths) != 1:
+            raise ValueError(f"this model needs one embedding width for all slots, the schema has {sorted(widths)}")
+        return widths.pop()
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +81,7 @@ class Sequence:
 
 @dataclass(frozen=True, slots=True)
 class Inputs:
-    """One batch, as a model sees it. B samples, P pooled slots, K the embedding width."""
+    """One batch, as a model sees it. B samples, P pooled slots with an embedding, K the embedding width."""
 
     spec: InputSpec
     flat: Tensor  # [B, spec.width]
@@ -81,7 +90,7 @@ class Inputs:
 
     @property
     def linear(self) -> Tensor:
-        """[B, P] pooled linear weights."""
+        """[B, spec.linear_width] pooled linear weights, of spec.linear_slots."""
         return self._read().linear
 
     @property
@@ -92,7 +101,7 @@ class Inputs:
     @property
     def pooled(self) -> Tensor:
         """[B, P, K] pooled embeddings of slots of one width."""
-        return self.embeddings.reshape(-1, len(self.spec.slots), self.spec.dim)
+        return self.embeddings.reshape(self.flat.shape[0], len(self.spec.embedded_slots), self.spec.dim)
 
     @property
     def dense(self) -> Tensor:

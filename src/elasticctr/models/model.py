@@ -44,10 +44,20 @@ class TowerSettings(ModelSettings):
 
 
 class InputNeeds(NamedTuple):
-    """What a row of a pooled slot holds for a model."""
+    """What a row of a slot holds for a model."""
 
     dim: int  # default embedding width; 0: no embeddings, whatever the slots say
-    linear: bool  # one linear weight beside the embedding
+    linear: bool  # one linear weight beside the embedding, in every pooled slot
+    # Pooled slots to have a linear weight and no embedding. None: the model reads no such slots unless `linear`.
+    linear_only: tuple[str, ...] | None = None
+    field_aware: bool = False  # a row holds one vector of the embedding width for each other field, side by side
+    dense_fields: bool = False  # of field_aware: each dense float counts as a field too
+
+    def vectors(self, sparse: int, dense: int) -> int:
+        """How many vectors a row holds, for so many slots with embeddings and so many dense floats."""
+        if not self.field_aware:
+            return 1
+        return max(sparse + (dense if self.dense_fields else 0) - 1, 1)
 
 
 class Model(nn.Module):
@@ -73,7 +83,7 @@ class Model(nn.Module):
                 f"model {self.name!r} {'needs' if needs.linear else 'does not use'} linear weights of slots, but the "
                 f"input spec was made with linear={spec.linear}; make it from input_needs()"
             )
-        if needs.dim > 0 and 0 in spec.dims:
+        if not needs.linear and needs.linear_only is None and 0 in spec.dims:
             raise ConfigError(
                 f"model {self.name!r} needs embeddings, but slot {spec.slots[spec.dims.index(0)]!r} has width 0"
             )

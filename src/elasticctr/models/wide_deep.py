@@ -1,6 +1,7 @@
 """Wide & Deep (Cheng et al., 2016): a linear model beside a tower over embeddings and dense floats.
 
-As PaddleRec builds it, the wide part reads the dense floats only; `wide` chooses otherwise.
+As PaddleRec builds it, the wide part reads the dense floats only; `wide` chooses otherwise. Slots that the tower is not
+to see, crosses above all, have a linear weight and no embedding: those in `wide_only`, and those of width 0.
 """
 
 from __future__ import annotations
@@ -22,6 +23,9 @@ class WideDeepSettings(TowerSettings):
     wide: Literal["dense", "sparse", "both"] = Field(
         "dense", description="what the linear part reads: dense floats, one weight per feasign, or both"
     )
+    wide_only: tuple[str, ...] = Field(
+        (), description="slots the linear part reads whatever `wide` says, and the tower does not"
+    )
 
 
 class WideDeep(Model):
@@ -31,16 +35,17 @@ class WideDeep(Model):
 
     def __init__(self, spec: InputSpec, settings: WideDeepSettings) -> None:
         super().__init__(spec, settings)
-        if settings.wide == "dense" and spec.dense_dim == 0:
+        if settings.wide == "dense" and spec.dense_dim == 0 and not spec.linear_slots:
             raise ConfigError("model 'wide_deep' with wide: dense needs a dense slot; without one set wide: sparse")
         if settings.wide == "sparse" and not spec.slots:
             raise ConfigError("model 'wide_deep' with wide: sparse needs a pooled sparse slot; set wide: dense")
-        self.wide = FirstOrder(spec, sparse=settings.wide != "dense", dense=settings.wide != "sparse")
+        self.wide = FirstOrder(spec, dense=settings.wide != "sparse")
         self.deep = settings.tower(deep_width(spec), spec.labels)
 
     @classmethod
     def input_needs(cls, settings: ModelSettings) -> InputNeeds:
-        return InputNeeds(settings.dim, cast(WideDeepSettings, settings).wide != "dense")
+        chosen = cast(WideDeepSettings, settings)
+        return InputNeeds(settings.dim, chosen.wide != "dense", chosen.wide_only)
 
     def tower_parts(self) -> TowerParts | None:
         is_own = type(self).forward is WideDeep.forward and not self.spec.sequences and self.spec.labels == 1

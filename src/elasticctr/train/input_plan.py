@@ -6,6 +6,7 @@ one, and an embedding.
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -21,28 +22,50 @@ from elasticctr.table import Layout, Lookup, SegmentSettings, SlotTarget, TableS
 from elasticctr.train.job import SparseSettings
 from elasticctr.train.reading import Item
 
+_MAX_WIDTH = 65536  # floats of an embedding
+
 
 def make_input_spec(schema: Schema, needs: InputNeeds) -> InputSpec:
     """What a model with these needs is given of samples of this schema."""
     pooled = [slot for slot in schema.sparse if slot.pooling is not Pooling.NONE]
+    linear_only = _check_slots(needs.linear_only or (), [slot.name for slot in pooled])
     sequences = [slot for slot in schema.sparse if slot.pooling is Pooling.NONE]
     if sequences and needs.dim == 0:
         raise ConfigError(
             f"slot {sequences[0].name!r} is kept as a sequence (pooling: none), and this model has no embeddings; "
             "give the slot a pooling or take another model"
         )
+    widths = {slot.name: 0 if slot.name in linear_only else _width(slot, needs) for slot in schema.sparse}
+    vectors = needs.vectors(sum(width > 0 for width in widths.values()), schema.dense_dim)
+    widest = max(widths, key=lambda name: widths[name], default="")
+    if widths and vectors * widths[widest] > _MAX_WIDTH:
+        raise ConfigError(
+            f"slot {widest!r} would have rows of {vectors} vectors of {widths[widest]} floats, more than {_MAX_WIDTH} "
+            "in all; make model.dim smaller"
+        )
     return InputSpec(
         slots=tuple(slot.name for slot in pooled),
-        dims=tuple(_width(slot, needs) for slot in pooled),
+        dims=tuple(vectors * widths[slot.name] for slot in pooled),
         dense_dim=schema.dense_dim,
         linear=needs.linear,
-        sequences=tuple(SequenceSpec(slot.name, _width(slot, needs), slot.max_values) for slot in sequences),
+        sequences=tuple(SequenceSpec(slot.name, vectors * widths[slot.name], slot.max_values) for slot in sequences),
         labels=len(schema.label),
     )
 
 
 def _width(slot: SparseSlot, needs: InputNeeds) -> int:
-    return 0 if needs.dim == 0 else slot.dim or needs.dim
+    if needs.dim == 0:
+        return 0
+    return needs.dim if slot.dim is None else slot.dim
+
+
+def _check_slots(names: tuple[str, ...], pooled: list[str]) -> frozenset[str]:
+    for name in names:
+        if name not in pooled:
+            close = difflib.get_close_matches(name, pooled, n=1, cutoff=0.5)
+            hint = f"did you mean {close[0]!r}?" if close else f"there are {', '.join(pooled) or 'none'}"
+            raise ConfigError(f"model: {name!r}, to be read by linear weights only, is no pooled slot; {hint}")
+    return frozenset(names)
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,8 +173,9 @@ def _columns(spec: InputSpec) -> list[dict[str, int]]:
     """The columns of `Inputs.flat` where each pooled slot's segments start."""
     columns = []
     start = spec.linear_width
-    for place, dim in enumerate(spec.dims):
-        linear = {"linear": place} if spec.linear else {}
+    places = {slot: place for place, slot in enumerate(spec.linear_slots)}
+    for slot, dim in zip(spec.slots, spec.dims, strict=True):
+        linear = {"linear": places[slot]} if slot in places else {}
         columns.append(linear | ({"embedding": start} if dim else {}))
         start += dim
     return columns
@@ -159,7 +183,7 @@ def _columns(spec: InputSpec) -> list[dict[str, int]]:
 
 def _segments(spec: InputSpec, dim: int, settings: SparseSettings) -> tuple[SegmentSettings, ...]:
     segments = []
-    if spec.linear:
+    if spec.linear or dim == 0:
         optimizer = settings.linear_optimizer or settings.optimizer
         segments.append(
             SegmentSettings(name="linear", dim=1, optimizer=optimizer, initializer=settings.linear_initializer)

@@ -24,12 +24,16 @@ def spec_for(
     """The spec a trainer would make: the model's needs laid over the slots."""
     cls = resolve(model)
     needs = input_needs(cls, parse(cls, settings))
+    dims = dims or tuple(0 if slot in (needs.linear_only or ()) else needs.dim for slot in slots)
+    fields = sum(dim > 0 for dim in dims) + (2 if sequences else 0)
+    vectors = needs.vectors(fields, dense_dim)
+    width = vectors * needs.dim
     return InputSpec(
         slots=slots,
-        dims=dims or (needs.dim,) * len(slots),
+        dims=tuple(vectors * dim for dim in dims),
         dense_dim=dense_dim,
         linear=needs.linear,
-        sequences=(SequenceSpec("history", needs.dim, 4), SequenceSpec("query", needs.dim, 2)) if sequences else (),
+        sequences=(SequenceSpec("history", width, 4), SequenceSpec("query", width, 2)) if sequences else (),
         labels=labels,
     )
 

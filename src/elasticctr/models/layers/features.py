@@ -35,9 +35,10 @@ def deep_features(inputs: Inputs) -> Tensor:
 
 def field_dim(spec: InputSpec, model: str) -> int:
     """The one embedding width of all sparse slots. Raises ConfigError if they differ or if there are none."""
-    widths = dict(zip(spec.slots, spec.dims, strict=True)) | {s.name: s.dim for s in spec.sequences}
+    widths = {slot: dim for slot, dim in zip(spec.slots, spec.dims, strict=True) if dim > 0}
+    widths |= {s.name: s.dim for s in spec.sequences}
     if not widths:
-        raise ConfigError(f"model {model!r} needs at least one sparse slot; the schema has none")
+        raise ConfigError(f"model {model!r} needs at least one sparse slot with an embedding; the schema has none")
     if len(set(widths.values())) > 1:
         shown = ", ".join(f"{name}: {dim}" for name, dim in widths.items())
         raise ConfigError(

@@ -23,7 +23,7 @@ class Pairs(nn.Module):
     def __init__(self, spec: InputSpec, dim: int, dense_pairs: bool = True) -> None:
         super().__init__()
         # [fields * K, K] of ones and zeros: a product with it adds up the fields, several times faster than sum(dim=1).
-        fields = len(spec.slots) + len(spec.sequences)
+        fields = len(spec.embedded_slots) + len(spec.sequences)
         self.register_buffer("fold", torch.eye(dim).repeat(fields, 1), persistent=False)
         has_dense = dense_pairs and spec.dense_dim > 0
         self.dense_vectors = nn.Parameter(torch.empty(spec.dense_dim, dim)) if has_dense else None
