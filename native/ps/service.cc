@@ -60,6 +60,7 @@ void Service::Load(const std::string& directory) {
   } else {
     shard_->Load(directory);
   }
+  is_primary_.store(true);
   is_ready_.store(true);
 }
 

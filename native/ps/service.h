@@ -43,6 +43,7 @@ class Service : public net::Application {
   void Stop(double drain_s);
 
   const std::vector<uint16_t>& ports() const { return server_->ports(); }
+  // Takes its part of a checkpoint, or nothing where it is empty, and serves: a standby that is told to is a primary.
   void Load(const std::string& directory);
   void SetReady() { is_ready_.store(true); }
   bool is_ready() const { return is_ready_.load(); }
@@ -66,7 +67,7 @@ class Service : public net::Application {
   void CheckIncarnation(uint64_t incarnation);
   // What an order does. Blocks: for the orders' thread. Returns JSON.
   std::string Obey(std::string_view order);
-  // Orders of a standby's life. Throw FailedPrecondition.
+  // Orders of a standby's life. Throw FailedPrecondition. One that serves nothing yet may be told to follow.
   void Follow(const std::string& primary);
   void Promote();
   // A standby that begins, on the orders' thread: says what to copy; and a piece of it.

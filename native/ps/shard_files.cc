@@ -205,6 +205,7 @@ void Shard::Load(const std::string& directory) {
     const Loading loading(&state_->is_loading);
     state_->DropWaiting(&finished);
     state_->Clear();
+    state_->is_following = false;
     try {
       state_->ReadFiles(directory, ReadSaved(directory));
     } catch (...) {
@@ -223,6 +224,7 @@ void Shard::Reset() {
     const Loading loading(&state_->is_loading);
     state_->DropWaiting(&finished);
     state_->Clear();
+    state_->is_following = false;
   }
   Answer(&finished);
 }

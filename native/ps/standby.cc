@@ -28,7 +28,10 @@ std::string Service::scratch() const {
 }
 
 void Service::Follow(const std::string& primary) {
-  if (is_primary_.load()) throw Error(Code::kFailedPrecondition, "this pserver is a primary, and follows nobody");
+  if (is_primary_.load() && is_ready_.load()) {
+    throw Error(Code::kFailedPrecondition, "this pserver serves its shard, and follows nobody");
+  }
+  is_primary_.store(false);
   FollowerOptions options;
   options.primary = primary;
   options.token = options_.token;

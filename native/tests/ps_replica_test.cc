@@ -274,6 +274,51 @@ void TestServices() {
   life.Live(&standby.shard(), 100);
 }
 
+// A standby that has nothing serves a checkpoint when told to, whoever it was following; and one that serves nothing
+// yet may become a standby.
+void TestRolesByOrder() {
+  auto first = std::make_unique<Service>(MakeOptions(false));
+  Service standby(MakeOptions(true));
+  first->Start();
+  standby.Start();
+  first->Load("");
+  SetDense(&first->shard());
+  Life life(11);
+  life.Live(&first->shard(), 200);
+  const std::string directory = MakeDirectory("roles");
+  first->shard().Save(directory);
+  const auto expected = SavedFiles(first->shard(), "roles-first");
+  life.Live(&first->shard(), 50);
+  standby.Follow("127.0.0.1:" + std::to_string(first->ports()[0]));
+  CHECK(WaitFor([&] { return standby.stats().find("\"is_caught_up\": true") != std::string::npos; }));
+  first.reset();
+  standby.Load(directory);
+  CHECK(standby.is_primary() && standby.is_ready());
+  CHECK(SavedFiles(standby.shard(), "roles-standby") == expected);
+
+  Service again(MakeOptions(false));
+  again.Start();
+  const std::string address = "127.0.0.1:" + std::to_string(standby.ports()[0]);
+  again.Follow(address);
+  CHECK(!again.is_primary());
+  CHECK(WaitFor([&] { return again.stats().find("\"is_caught_up\": true") != std::string::npos; }));
+  bool is_refused = false;
+  try {
+    standby.Follow(address);
+  } catch (const Error& error) {
+    is_refused = error.code() == Code::kFailedPrecondition;
+  }
+  CHECK(is_refused && standby.is_primary());
+  again.Promote();
+  CHECK(SavedFiles(again.shard(), "roles-again") == expected);
+  // Nothing to load from: it follows whom it is told, trying on, and can be told to begin empty.
+  Service lost(MakeOptions(true));
+  lost.Start();
+  lost.Follow("127.0.0.1:1");
+  lost.Load("");
+  CHECK(lost.is_primary() && lost.is_ready() && lost.shard().GetStats().rows == 0);
+}
+
 }  // namespace
 }  // namespace elasticctr::ps
 
@@ -283,5 +328,6 @@ int main() {
   TestHeldAnswers();
   TestDrops();
   TestServices();
+  TestRolesByOrder();
   return 0;
 }

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tests.cluster.training import Log, Training
+from tests.cluster.harness import wait_until
+from tests.cluster.training import START_S, Log, Training
 
 pytestmark = pytest.mark.timeout(900)
 
@@ -54,3 +56,39 @@ def test_every_pserver_is_killed_before_the_first_checkpoint(training_log: Log, 
         training.kill("pserver-0", "pserver-1")
         training.finish()
         training.check()
+
+
+@pytest.mark.slow
+def test_pserver_and_standby_of_a_shard_are_killed_at_once(training_log: Log, tmp_path: Path) -> None:
+    """Nobody has the shard's state any more: back to the last checkpoint, and whoever is up first serves it."""
+    with Training(tmp_path, training_log, seed=16, standby=True, epochs=4, checkpoint_s=0.5) as training:
+        training.start()
+        training.random_moment(0.3, 0.5)
+        training.kill("pserver-1", "standby-1")
+        training.finish()
+        training.check()
+        assert training.rollbacks == 1
+
+
+@pytest.mark.slow
+def test_a_pserver_hangs_for_good_whose_standby_was_given_up(training_log: Log, tmp_path: Path) -> None:
+    """The standby, which missed something, loads the last checkpoint and serves; the other ends when it wakes up."""
+    with Training(tmp_path, training_log, seed=17, standby=True, epochs=8, checkpoint_s=0.5) as training:
+        training.start()
+        training.random_moment(0.1, 0.2)
+        wait_until(lambda: of_pserver(training, "pserver-0").get("standby") == "in_sync", "a standby", START_S)
+        sleeping = training.pause("standby-0")
+        wait_until(lambda: of_pserver(training, "pserver-0").get("standby") == "none", "a standby given up", START_S)
+        hung = training.pause("pserver-0")
+        training.go_on(sleeping)
+        wait_until(lambda: training.journal("appoint"), "a standby that serves", START_S)
+        training.go_on(hung)
+        training.finish()
+        training.check()
+        assert training.rollbacks == 1 and not training.journal("promote")
+        assert training.events("appoint")[0]["name"] == "standby-0"
+
+
+def of_pserver(training: Training, name: str) -> dict[str, Any]:
+    """What it said of itself last."""
+    return next((role["stats"] for role in training.status()["roles"] if role["name"] == name), {})

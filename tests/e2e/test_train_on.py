@@ -70,6 +70,32 @@ def test_ctrl_c_then_resume(elasticctr: Run, job: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(500)
+def test_versions_are_published_while_pservers_train(elasticctr: Run, job: Path, tmp_path: Path) -> None:
+    """The last of them is the finished model, whose run is evaluated, scored with and verified like any other."""
+    repo, run, scores = tmp_path / "repo", tmp_path / "run", tmp_path / "scores.parquet"
+    publish = ["--set", f"publish.to={repo}", "--set", "publish.model=ctr", "--set", "publish.every_steps=40"]
+    trained = answer(elasticctr("train", job, "--on", "local", *MANY, *publish, timeout_s=300))
+    events = [json.loads(line) for line in (run / "events.jsonl").read_text().splitlines()]
+    assert [e for e in events if e["event"] == "publish_failed"] == []
+    steps = [e["of_step"] for e in events if e["event"] == "publish"]
+    end = next(e for e in events if e["event"] == "end")
+    assert steps == sorted(set(steps)) and steps[-1] == end["step"]
+    found = answer(elasticctr("versions", repo, "--json"))["versions"]
+    assert [(v["version"], v["kind"]) for v in found] == [(n, "base") for n in range(1, len(steps) + 1)]
+    answer(elasticctr("verify", f"{repo}/ctr", "--json"))
+
+    evaluated = answer(elasticctr("eval", run, "--json"))
+    assert evaluated["auc"] == pytest.approx(trained["metrics"]["valid"]["auc"], abs=1e-6)
+    assert answer(elasticctr("predict", run, "--out", scores, "--json"))["rows"] == evaluated["samples"]
+    import pyarrow.parquet as pq
+    from sklearn.metrics import roc_auc_score
+
+    table = pq.read_table(scores)
+    assert roc_auc_score(table["label"], table["score"]) == pytest.approx(evaluated["auc"], abs=1e-5)
+
+
+@pytest.mark.slow
 @pytest.mark.timeout(400)
 @pytest.mark.parametrize("engine", ["mpi", "ray", "torchrun"])
 def test_other_engines(elasticctr: Run, job: Path, tmp_path: Path, engine: str) -> None:

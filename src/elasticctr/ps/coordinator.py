@@ -143,6 +143,8 @@ class Coordinator:
             taken = self.members.primary if member.role == "pserver" else self.members.standby
             if taken(member.shard) is not None:
                 return  # it is told to end
+        if member.role == "standby":
+            member.era = -1  # its primary may have given it up; it is asked anew
         member.phase = "ready" if member.role == "pserver" and member.era == self.era else "joined"
         if member.role != "trainer":
             self.generation += 1

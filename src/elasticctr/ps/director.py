@@ -81,6 +81,7 @@ class Director:
         self._refused: set[Path] = set()
         self._began_s = time.monotonic()
         self._is_stop_heard = True
+        self._is_finished = False
         self._warnings: list[str] = []
         self._was_served = False  # by this coordinator's doing
         self._is_resumed = not any(member.is_alive for member in coordinator.members.everyone())
@@ -103,7 +104,8 @@ class Director:
                     return self._stop()
         finally:
             self._dismiss()
-            self._saving.close()
+            self._saving.close(is_finished=self._is_finished)
+            self._keeping.run()
             self._keeping.close()
 
     # Bringing pservers up: at the start, on resuming, and after one was lost
@@ -152,17 +154,24 @@ class Director:
 
     def _await_servers(self) -> None:
         at = self._at
-        deadline = time.monotonic() + self._cluster.coordinator_wait_s
+        began_s = time.monotonic()
+        wait_s = self._cluster.coordinator_wait_s
+        # One that was only slow is back by then, or one that died was started again; at the start all are on their way.
+        is_start = not self._was_served and self._is_resumed
+        grace_s = wait_s / 2 if is_start else self._cluster.pserver_wait_s
         while True:
             with at.lock:
                 missing = [s for s in range(at.members.shards) if at.members.primary(s) is None]
             if not missing:
                 return
-            if time.monotonic() > deadline:
+            waited_s = time.monotonic() - began_s
+            if waited_s > wait_s:
                 raise Unavailable(
-                    f"no pserver for shard {missing[0]} of {at.members.shards} within "
-                    f"{self._cluster.coordinator_wait_s:g} s (cluster.coordinator_wait_s); see its log"
+                    f"no pserver for shard {missing[0]} of {at.members.shards} within {wait_s:g} s "
+                    "(cluster.coordinator_wait_s); see its log"
                 )
+            if waited_s > grace_s:
+                self._upkeep.fill(missing)
             self._tick(is_serving=False)
 
     def _go_back(self) -> str | None:
@@ -345,6 +354,7 @@ class Director:
 
     def _end(self, reason: str) -> bool:
         self._finish(reason)
+        self._is_finished = True
         return True
 
     def _finish(self, reason: str) -> None:

@@ -43,8 +43,10 @@ def write_job_checkpoint(
     save_parts: Callable[[str], None],
     is_current: Callable[[], bool],
     keep: int,
+    spared: Collection[Path] = (),
 ) -> Path:
-    """`save_parts` has every pserver save into a directory. Nothing is left of a checkpoint that fails."""
+    """`save_parts` has every pserver save into a directory. Nothing is left of a checkpoint that fails. Of the others
+    `keep` are kept, and those that are `spared`."""
 
     def write_files(target: Path) -> None:
         save_parts(str(target.absolute()))
@@ -59,7 +61,7 @@ def write_job_checkpoint(
             (target / LEDGER).write_text(json.dumps(moment.ledger), encoding="utf-8")
 
     path = write_checkpoint(directory, moment.step, moment.trainer, write_files)
-    rotate(directory, keep)
+    rotate(directory, keep, spared)
     return path
 
 

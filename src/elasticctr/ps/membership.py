@@ -86,8 +86,10 @@ class Membership:
             there = [m for m in self.pservers() if m.shard == shard and m is not before]
             # Whoever finds a standby that has everything leaves the shard to it and becomes the next standby.
             is_served = any(m.role == "pserver" or m.phase == "ready" for m in there)
-            if member.role == "pserver" and not is_served:
-                member.shard = shard
+            # A standby that comes back to a shard where there is only another, which has nothing yet, has its place.
+            is_left = wished is not None and any(m.phase != "ready" for m in there)
+            if not is_served and (member.role == "pserver" or is_left):
+                member.role, member.shard = "pserver", shard
                 return
             if (self.wants_standby or member.role == "standby") and len(there) < 2 and not _has_waiting(there):
                 member.role, member.shard = "standby", shard

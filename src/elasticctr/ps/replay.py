@@ -69,6 +69,10 @@ def _apply_member(at: Coordinator, line: Line) -> None:
         member = members.get(line["id"])
         member.role, member.phase, member.era = "pserver", "ready", at.era
         at.generation += 1
+    elif event == "appoint":
+        member = members.get(line["id"])
+        member.role, member.phase, member.era = "pserver", "joined", -1
+        at.generation += 1
     elif event in ("start", "rollback", "best"):
         at.era = line["era"]
         at.generation += 1

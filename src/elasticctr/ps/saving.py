@@ -1,11 +1,7 @@
-"""When a run with pservers is saved and published, and what happens if that fails: training goes on, it is said, and
-tried again."""
+"""When a run with pservers is saved, and what happens if that fails: training goes on, it is said, and tried again."""
 
 from __future__ import annotations
 
-import subprocess
-import sys
-import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -17,12 +13,12 @@ from elasticctr.ps.coordinator import Coordinator
 from elasticctr.ps.fleet import Fleet
 from elasticctr.ps.job_checkpoint import Moment, describe_ledger, write_job_checkpoint
 from elasticctr.ps.keeping import Keeping
+from elasticctr.ps.versions import Versions
 from elasticctr.train.events import plain
 from elasticctr.train.run_directory import RunDirectory
 
 _AGAIN_S = 10.0
 _SOON_S = 1.0  # where nothing else can be done meanwhile
-_PUBLISH_TIMEOUT_S = 3600.0
 
 
 class Saving:
@@ -41,8 +37,7 @@ class Saving:
         self._saved_step = coordinator.course.step
         self._saved_s = time.monotonic()
         self._again_s = self._failed_s = 0.0
-        self._publishing: threading.Thread | None = None
-        self._published_step = coordinator.course.step
+        self._versions = Versions(coordinator, run)
 
     def note_loaded(self, step: int | None, path: Path | None) -> None:
         """The run stands where this checkpoint was written."""
@@ -53,16 +48,17 @@ class Saving:
     def save_if_due(self) -> None:
         """Begins a checkpoint, or sees to the one that was begun."""
         if self._future is not None:
-            if self._future.done() and self._settle_one() and self._is_version_due(self._saved_step):
+            if self._future.done() and self._settle_one() and self._versions.is_due(self._saved_step):
                 self.publish()
             return
+        self._versions.run()
         at, now = self._at, time.monotonic()
         every, every_s = at.job.train.checkpoint_every, at.cluster.checkpoint_s
         step = at.course.step
         is_due = at.wants_checkpoint.is_set()
         is_due |= every is not None and step // every > self._saved_step // every
         is_due |= every_s is not None and now - self._saved_s >= every_s
-        is_due |= self._is_version_due(step)
+        is_due |= self._versions.is_due(step)
         if is_due and now >= self._again_s:
             at.wants_checkpoint.clear()
             if step != self._saved_step:
@@ -94,27 +90,13 @@ class Saving:
             self._settle_one()
 
     def publish(self) -> None:
-        """Publishes the newest checkpoint as a base, beside the training. One at a time; a failure is said."""
-        settings = self._at.job.publish
-        is_busy = self._publishing is not None and self._publishing.is_alive()
-        if settings is None or is_busy or self._newest is None:
-            return
-        self._published_step = self._newest[0]
-        command = [sys.executable, "-m", "elasticctr", "publish", str(self._run.path), "--to", settings.to, "--base"]
-        command += ["--checkpoint", str(self._newest[0]), "--encoding", settings.encoding]
-        command += ["--model", settings.model] if settings.model else []
-        command += ["--keep", str(settings.keep)] if settings.keep else []
-        self._publishing = threading.Thread(target=self._publish, args=(command,), name="elasticctr-publish")
-        self._publishing.start()
+        """Publishes the newest checkpoint, if the job has versions published."""
+        if self._newest is not None:
+            self._versions.publish(*self._newest)
 
-    def _is_version_due(self, step: int) -> bool:
-        settings = self._at.job.publish
-        every = None if settings is None else settings.every_steps
-        return every is not None and step // every > self._published_step // every
-
-    def close(self) -> None:
-        if self._publishing is not None:
-            self._publishing.join()
+    def close(self, *, is_finished: bool) -> None:
+        """REQUIRES: nobody trains any longer. Waits for versions that are under way."""
+        self._versions.close(is_finished=is_finished)
         self._pool.shutdown(wait=True, cancel_futures=True)
 
     def _is_same(self) -> bool:
@@ -148,7 +130,7 @@ class Saving:
 
         keep = at.job.train.keep_checkpoints
         self._future = self._pool.submit(
-            write_job_checkpoint, self._run.checkpoints, moment, save_parts, is_current, keep
+            write_job_checkpoint, self._run.checkpoints, moment, save_parts, is_current, keep, self._versions.spared
         )
 
     _newest_state: dict[str, Any] | None = None
@@ -173,16 +155,3 @@ class Saving:
             self._at.journal.append("checkpoint", {"step": self._saving_step, "path": path.name})
         self._keeping.event("checkpoint", {"path": f"checkpoints/{path.name}"})
         return True
-
-    def _publish(self, command: list[str]) -> None:
-        try:
-            done = subprocess.run(command, capture_output=True, text=True, timeout=_PUBLISH_TIMEOUT_S)
-            said = done.stderr.strip() if done.returncode else ""
-            failed = done.returncode != 0
-        except (OSError, subprocess.TimeoutExpired) as e:
-            said, failed = str(e), True
-        with self._at.lock:
-            if failed:
-                self._at.note("publish_failed", {"reason": said[-500:]})
-            else:
-                self._at.note("publish", {"to": command[command.index("--to") + 1]})

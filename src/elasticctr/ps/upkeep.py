@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from typing import Any
 
 from elasticctr.errors import DeadlineExceeded, ElasticCTRError, Unavailable
@@ -123,6 +124,21 @@ class Upkeep:
             at.note("promote", {"name": standby.name, "shard": standby.shard, "step": answer.get("step")})
         self._group = None
         return True
+
+    def fill(self, shards: Sequence[int]) -> None:
+        """Nobody serves these shards. Their standbys do: with what they have if that is all, else from the next load
+        on, as primaries that hold nothing."""
+        at = self._at
+        for shard in shards:
+            with at.lock:
+                standby = at.members.standby(shard)
+            if standby is None or self._promote(standby) or not standby.is_alive:
+                continue
+            with at.lock:
+                at.journal.append("appoint", {"id": standby.id, "shard": shard})
+                standby.role, standby.phase, standby.era = "pserver", "joined", -1
+                at.generation += 1
+                at.note("appoint", {"name": standby.name, "shard": shard})
 
     def _take_over(self, standby: Member) -> dict[str, Any]:
         try:

@@ -12,7 +12,7 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -112,13 +112,13 @@ def note_best(directory: Path, checkpoint: Path) -> None:
         temporary.replace(directory / BEST)
 
 
-def rotate(directory: Path, keep: int) -> None:
-    """Removes all but the newest `keep` checkpoints and the best one."""
+def rotate(directory: Path, keep: int, spared: Collection[Path] = ()) -> None:
+    """Removes all but the newest `keep` checkpoints, the best one and those that are spared."""
     best = None
     if (directory / BEST).exists():
         best = json.loads((directory / BEST).read_text(encoding="utf-8")).get("checkpoint")
     for path in list_checkpoints(directory)[:-keep]:
-        if path.name != best:
+        if path.name != best and path not in spared:
             # The manifest goes first: a half-removed directory must not be taken for a checkpoint.
             (path / MANIFEST).unlink()
             shutil.rmtree(path, ignore_errors=True)

@@ -15,7 +15,8 @@ HEADER = struct.Struct("<4sIQQQIBBH")
 
 
 class FakePserver:
-    """`cursors` and `group` are there to look at; `fail_save` makes saving fail, `damaged` directories fail to load."""
+    """`cursors` and `group` are there to look at; `fail_save` and `fail_promote` make that fail, and directories that
+    are `damaged` fail to load."""
 
     def __init__(self, shard: int, shards: int = 1) -> None:
         self.shard, self.shards = shard, shards
@@ -24,6 +25,7 @@ class FakePserver:
         self.orders: list[dict[str, Any]] = []
         self.incarnation = 0
         self.fail_save: str | None = None
+        self.fail_promote: str | None = None
         self.damaged: set[str] = set()
         self.is_caught_up = True
         self.standby = "in_sync"  # what a primary says of its standby
@@ -87,6 +89,9 @@ class FakePserver:
         own = parts[min(self.shard, len(parts) - 1)] if parts else {}
         self.cursors = {int(chunk): n for chunk, n in own.items()}
         return 0, b"{}"
+
+    def _do_promote(self, _: dict[str, Any]) -> tuple[int, bytes]:
+        return (15, self.fail_promote.encode()) if self.fail_promote else (0, b"{}")
 
     def _do_forget(self, order: dict[str, Any]) -> tuple[int, bytes]:
         self.forgotten = order["below"]

@@ -190,6 +190,52 @@ def test_a_standby_its_primary_gave_up_does_not_take_over(tmp_path: Path, world:
     assert len(events(run, "rollback")) == 1 and events(run, "end")[-1]["samples"] == LINES
 
 
+def test_a_standby_that_cannot_take_over_serves_from_the_checkpoint(tmp_path: Path, world: Any) -> None:
+    w = world(make_job(tmp_path, cluster={"pservers": 1, "standby": True}, train={"checkpoint_every": 3}))
+    w.allow(16)
+    w.start()
+    primary = w.add_pserver(0)
+    standby = w.add_pserver(0, role="standby")
+    w.add_trainer("a")
+    w.add_trainer("b")
+    run = tmp_path / "run"
+    w.wait_for(lambda: [r["state"] for r in w.status()["roles"] if r["name"] == "standby-0"] == ["ready"])
+    w.wait_for(lambda: list_checkpoints(run / "checkpoints"))
+    standby.fail_promote = "this standby has not caught up with its primary"
+    w.kill(primary)
+    again = w.add_pserver(0)  # finds a standby that seems to have everything, and becomes the next one
+    w.wait_for(lambda: events(run, "appoint"))
+    w.allow()
+    assert w.result() is True
+    (back,) = events(run, "rollback")
+    (appointed,) = [fake for fake in (standby, again) if any(o["op"] == "load" for o in fake.orders)]
+    assert {"op": "load", "directory": str(run / back["path"])} in appointed.orders
+    assert not events(run, "promote") and events(run, "end")[-1]["samples"] == LINES
+
+
+def test_standbys_that_come_back_to_a_shard_without_a_primary_serve_it(tmp_path: Path, world: Any) -> None:
+    """The pserver that was killed came back as a standby; before it had caught up, the one it followed was killed."""
+    w = world(make_job(tmp_path, cluster={"pservers": 1, "standby": True}, train={"checkpoint_every": 3}))
+    w.allow(16)
+    w.start()
+    first, second = w.add_pserver(0), w.add_pserver(0, role="standby")
+    w.add_trainer("a")
+    w.add_trainer("b")
+    run = tmp_path / "run"
+    w.wait_for(lambda: [r["state"] for r in w.status()["roles"] if r["name"] == "standby-0"] == ["ready"])
+    w.kill(first)
+    again = w.add_pserver(0)
+    again.is_caught_up = False
+    w.wait_for(lambda: {"op": "follow", "primary": second.address} in again.orders)
+    w.wait_for(lambda: list_checkpoints(run / "checkpoints"))
+    w.kill(second)
+    w.wait_for(lambda: w.status()["phase"] == "waiting for pservers")
+    w.add_pserver(0, role="standby")
+    w.allow()
+    assert w.result() is True
+    assert len(events(run, "rollback")) == 1 and events(run, "end")[-1]["samples"] == LINES
+
+
 def test_a_disk_that_is_full_stops_no_training(tmp_path: Path, world: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("elasticctr.ps.saving._AGAIN_S", 0.2)
     w = world(make_job(tmp_path, train={"checkpoint_every": 5}))

@@ -1,0 +1,89 @@
+"""Versions published from a run with pservers, beside the training: bases, made from checkpoints by a child process.
+
+One at a time. A checkpoint that is due while another is being published waits, and is replaced by a newer one that is
+due; the last of a run that finished is always published. A failure is said and stops nothing.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+from elasticctr.ps.coordinator import Coordinator
+from elasticctr.train.run_directory import RunDirectory
+
+_TIMEOUT_S = 3600.0
+
+
+class Versions:
+    """Not synchronised: the director's thread calls it."""
+
+    def __init__(self, coordinator: Coordinator, run: RunDirectory) -> None:
+        self._at = coordinator
+        self._settings = coordinator.job.publish
+        self._run = run
+        self._thread: threading.Thread | None = None
+        self._step = coordinator.course.step  # of the newest that was asked for
+        self._under_way: Path | None = None
+        self._next: tuple[int, Path] | None = None
+
+    @property
+    def spared(self) -> set[Path]:
+        """Checkpoints that are needed still."""
+        paths = {self._under_way} if self._is_busy and self._under_way is not None else set()
+        return paths | ({self._next[1]} if self._next is not None else set())
+
+    def is_due(self, step: int) -> bool:
+        every = None if self._settings is None else self._settings.every_steps
+        return every is not None and step // every > self._step // every
+
+    def publish(self, step: int, checkpoint: Path) -> None:
+        """Publishes a checkpoint now, or when the one before it is out."""
+        if self._settings is None:
+            return
+        self._step = step
+        self._next = (step, checkpoint)
+        self.run()
+
+    def run(self) -> None:
+        """Begins what waits, if nothing is under way."""
+        if self._next is None or self._is_busy:
+            return
+        (step, self._under_way), self._next = self._next, None
+        self._thread = threading.Thread(target=self._run_child, args=(self._command(step),), name="elasticctr-publish")
+        self._thread.start()
+
+    def close(self, *, is_finished: bool) -> None:
+        """Waits for what is under way; and of a run that is finished, for its last version."""
+        while self._thread is not None:
+            self._thread.join()
+            self._thread = None
+            if is_finished:
+                self.run()
+
+    @property
+    def _is_busy(self) -> bool:
+        return self._thread is not None and self._thread.is_alive()
+
+    def _command(self, step: int) -> list[str]:
+        settings = self._settings
+        assert settings is not None
+        command = [sys.executable, "-m", "elasticctr", "publish", str(self._run.path), "--to", settings.to, "--base"]
+        command += ["--checkpoint", str(step), "--encoding", settings.encoding]
+        command += ["--model", settings.model] if settings.model else []
+        return command + (["--keep", str(settings.keep)] if settings.keep else [])
+
+    def _run_child(self, command: list[str]) -> None:
+        try:
+            done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=_TIMEOUT_S)
+            said = done.stderr.strip() or f"ended with {done.returncode}" if done.returncode else ""
+        except (OSError, subprocess.TimeoutExpired) as e:
+            said = str(e)
+        step = int(command[command.index("--checkpoint") + 1])
+        with self._at.lock:
+            if said:
+                self._at.note("publish_failed", {"of_step": step, "reason": said[-500:]})
+            else:
+                self._at.note("publish", {"of_step": step, "to": command[command.index("--to") + 1]})
