@@ -25,6 +25,7 @@ from elasticctr.cluster.view import View
 from elasticctr.control.peer import Peer
 from elasticctr.errors import ConfigError, ElasticCTRError, FailedPrecondition, InternalError
 from elasticctr.ps.addresses import find_coordinator
+from elasticctr.train.events import read_events
 from elasticctr.train.interrupt import Interrupt
 from elasticctr.train.job import Job
 from elasticctr.train.run_directory import write_text
@@ -163,6 +164,8 @@ class _Watch:
         self._engine = engine
         self._stop_by_s = 0.0
         self._trainers_gone_s: float | None = None
+        self._began_at = time.time()
+        self._is_ended = False
         self._noted: Sequence[RoleState] | None = None
 
     def is_over(self, states: Sequence[RoleState]) -> bool:
@@ -178,13 +181,20 @@ class _Watch:
         trainers = [state for state in states if state.name.startswith("trainer")]
         if trainers and all(state.phase == "ended" for state in trainers):
             self._trainers_gone_s = self._trainers_gone_s or now_s
-            if now_s - self._trainers_gone_s > NO_TRAINER_S:
+            if now_s - self._trainers_gone_s > NO_TRAINER_S and not self._has_ended():
                 raise FailedPrecondition(
                     f"{self._launch.run.path}: every trainer has ended and work is left; go on with --resume"
                 )
         else:
             self._trainers_gone_s = None
         return False
+
+    def _has_ended(self) -> bool:
+        """Whether the run is over, and only its last version is still being published."""
+        if not self._is_ended:
+            ends = read_events(self._launch.run.events, "end")
+            self._is_ended = bool(ends) and float(ends[-1]["time"]) >= self._began_at
+        return self._is_ended
 
     def ask_to_stop(self) -> None:
         """A checkpoint and an orderly end, asked for until the coordinator has heard it."""

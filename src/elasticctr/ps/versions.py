@@ -25,6 +25,8 @@ class Versions:
         self._settings = coordinator.job.publish
         self._run = run
         self._thread: threading.Thread | None = None
+        self._child: subprocess.Popen[str] | None = None
+        self._is_given_up = False
         self._step = coordinator.course.step  # of the newest that was asked for
         self._under_way: Path | None = None
         self._next: tuple[int, Path] | None = None
@@ -56,12 +58,21 @@ class Versions:
         self._thread.start()
 
     def close(self, *, is_finished: bool) -> None:
-        """Waits for what is under way; and of a run that is finished, for its last version."""
+        """Waits for the last version of a run that is finished. Of any other, nothing more is published."""
+        if not is_finished:
+            self._give_up()
         while self._thread is not None:
             self._thread.join()
             self._thread = None
             if is_finished:
                 self.run()
+
+    def _give_up(self) -> None:
+        """A child that is ended leaves nothing that anybody would take for a version."""
+        self._is_given_up = True
+        with self._at.lock:
+            if self._child is not None:
+                self._child.terminate()
 
     @property
     def _is_busy(self) -> bool:
@@ -76,14 +87,29 @@ class Versions:
         return command + (["--keep", str(settings.keep)] if settings.keep else [])
 
     def _run_child(self, command: list[str]) -> None:
-        try:
-            done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=_TIMEOUT_S)
-            said = done.stderr.strip() or f"ended with {done.returncode}" if done.returncode else ""
-        except (OSError, subprocess.TimeoutExpired) as e:
-            said = str(e)
+        said = self._await_child(command)
         step = int(command[command.index("--checkpoint") + 1])
         with self._at.lock:
-            if said:
+            self._child = None
+            if said and not self._is_given_up:
                 self._at.note("publish_failed", {"of_step": step, "reason": said[-500:]})
-            else:
+            elif not said:
                 self._at.note("publish", {"of_step": step, "to": command[command.index("--to") + 1]})
+
+    def _await_child(self, command: list[str]) -> str:
+        """Why it failed; empty if it did not."""
+        try:
+            with self._at.lock:
+                if self._is_given_up:
+                    return "given up"
+                child = self._child = subprocess.Popen(
+                    command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+                )
+            _, said = child.communicate(timeout=_TIMEOUT_S)
+        except OSError as e:
+            return str(e)
+        except subprocess.TimeoutExpired as e:
+            child.kill()
+            child.communicate()
+            return str(e)
+        return (said.strip() or f"ended with {child.returncode}") if child.returncode else ""

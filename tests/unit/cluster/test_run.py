@@ -17,10 +17,11 @@ import pytest
 from tests.unit.cluster.jobs import FAKE, make_job
 from tests.unit.cluster.processes import is_alive, read_pid, until
 
+from elasticctr.cluster.engine import RoleState
 from elasticctr.cluster.feed import ask_status
 from elasticctr.cluster.launch import begin, one_thread_per_cpu, share_threads
 from elasticctr.cluster.local import LocalEngine
-from elasticctr.cluster.run import run_job
+from elasticctr.cluster.run import _Watch, run_job
 from elasticctr.errors import AlreadyExists, ConfigError, FailedPrecondition, InternalError, NotFound, Unavailable
 from elasticctr.train.job import PublishSettings
 
@@ -91,6 +92,23 @@ def test_a_role_that_fails_for_good_ends_the_job(
         run_job(launch, engine, resume=False, quiet=True)
     assert f"{run}/logs/{crash.partition(':')[0]}.log" in str(raised.value)
     assert all(state.pid is None for state in engine.states())
+
+
+def test_trainers_that_ended_leave_work_unless_the_run_is_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The coordinator may still be publishing the last version then."""
+    monkeypatch.setattr("elasticctr.cluster.run.NO_TRAINER_S", -1.0)
+    launch = begin(make_job(tmp_path / "run"), resume=False)
+    states = [RoleState("coordinator-0", "running"), RoleState("trainer-0", "ended"), RoleState("trainer-1", "ended")]
+    events = tmp_path / "run" / "events.jsonl"
+    before = {"event": "end", "time": time.time() - 5, "step": 1, "reason": "interrupted"}
+    events.write_text(json.dumps(before) + "\n")
+    watch = _Watch(launch, LocalEngine(FAKE))
+    with pytest.raises(FailedPrecondition, match="work is left"):
+        watch.is_over(states)
+    with events.open("a") as out:
+        out.write(json.dumps({**before, "time": time.time() + 5, "reason": "finished"}) + "\n")
+    assert not watch.is_over(states)
+    assert watch.is_over([RoleState("coordinator-0", "ended"), *states[1:]])
 
 
 def test_refusals_touch_nothing(tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import threading
 from pathlib import Path
 from types import SimpleNamespace
@@ -15,23 +14,30 @@ from elasticctr.train.job import PublishSettings
 
 
 class Publisher:
-    """In place of the child processes: each runs until it is let go."""
+    """In place of the child processes: each runs until it is let go or ended."""
 
     def __init__(self) -> None:
         self.steps: list[int] = []
         self.let_go = threading.Semaphore(0)
         self.returncode = 0
 
-    def run(self, command: list[str], **_: Any) -> subprocess.CompletedProcess[str]:
+    def __call__(self, command: list[str], **_: Any) -> Publisher:
         self.steps.append(int(command[command.index("--checkpoint") + 1]))
+        return self
+
+    def communicate(self, timeout: float | None = None) -> tuple[None, str]:
         assert self.let_go.acquire(timeout=30)
-        return subprocess.CompletedProcess(command, self.returncode, "", "no room" if self.returncode else "")
+        return None, "no room" if self.returncode else ""
+
+    def terminate(self) -> None:
+        self.returncode = -15
+        self.let_go.release()
 
 
 @pytest.fixture
 def publisher(monkeypatch: pytest.MonkeyPatch) -> Publisher:
     made = Publisher()
-    monkeypatch.setattr("elasticctr.ps.versions.subprocess.run", made.run)
+    monkeypatch.setattr("elasticctr.ps.versions.subprocess.Popen", made)
     return made
 
 
@@ -62,13 +68,19 @@ def test_what_is_due_meanwhile_waits_and_the_last_is_published(tmp_path: Path, p
     assert notes == [("publish", {"of_step": step, "to": str(tmp_path / "repo")}) for step in (10, 30)]
 
 
-def test_a_run_that_was_stopped_waits_only_for_what_is_under_way(tmp_path: Path, publisher: Publisher) -> None:
+def test_a_failure_is_said(tmp_path: Path, publisher: Publisher) -> None:
     versions, notes = make(tmp_path, keep=3)
     assert not versions.is_due(1_000_000)  # each epoch's end only
     publisher.returncode = 1
     versions.publish(10, tmp_path / "a")
-    versions.publish(20, tmp_path / "b")
     publisher.let_go.release()
-    versions.close(is_finished=False)
-    assert publisher.steps == [10]
+    versions.close(is_finished=True)
     assert notes == [("publish_failed", {"of_step": 10, "reason": "no room"})]
+
+
+def test_a_run_that_was_stopped_publishes_nothing_more(tmp_path: Path, publisher: Publisher) -> None:
+    versions, notes = make(tmp_path)
+    versions.publish(10, tmp_path / "a")
+    versions.publish(20, tmp_path / "b")
+    versions.close(is_finished=False)
+    assert 20 not in publisher.steps and notes == []
