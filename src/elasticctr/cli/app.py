@@ -15,6 +15,7 @@ from elasticctr.cli.pserver import pserver
 from elasticctr.cli.serve import serve
 from elasticctr.cli.status import checkpoint, logs, status, stop
 from elasticctr.cli.trainer import trainer
+from elasticctr.cli.tune import tune
 
 app = typer.Typer(
     name="elasticctr",
@@ -47,6 +48,7 @@ app.command()(train.train)
 app.command("eval")(train.evaluate)
 app.command()(train.predict)
 app.command()(train.report)
+app.command()(tune)
 app.command()(status)
 app.command()(logs)
 app.command()(checkpoint)

@@ -55,7 +55,7 @@ def plot_progress(events: Sequence[Event], train: str, evaluated: str, title: st
             series.setdefault(name, []).append((event["samples"], value))
     if not series:
         return None
-    figure, axes = _new_figure(title, "samples", unit)
+    figure, axes = new_figure(title, "samples", unit)
     for color, (name, points) in zip(_cycle(len(series)), series.items(), strict=True):
         x, y = np.array(points, dtype=float).T
         if name.startswith("train"):
@@ -74,7 +74,7 @@ def plot_calibration(metrics: Mapping[str, Mapping[str, Any]]) -> Figure | None:
     splits = {name: values["calibration"] for name, values in metrics.items() if values.get("calibration")}
     if not splits:
         return None
-    figure, axes = _new_figure("Calibration", "predicted click rate", "actual click rate", is_square=True)
+    figure, axes = new_figure("Calibration", "predicted click rate", "actual click rate", is_square=True)
     rates = [row[side] for rows in splits.values() for row in rows for side in ("predicted", "actual") if row[side] > 0]
     low, high = (min(rates) / 1.3, max(rates) * 1.3) if rates else (0.0, 1.0)
     is_wide = low > 0 and high / low > 20
@@ -102,7 +102,7 @@ def plot_roc(metrics: Mapping[str, Mapping[str, Any]]) -> Figure | None:
     splits = {name: values for name, values in metrics.items() if values.get("roc")}
     if not splits:
         return None
-    figure, axes = _new_figure("ROC", "false positive rate", "true positive rate", is_square=True)
+    figure, axes = new_figure("ROC", "false positive rate", "true positive rate", is_square=True)
     axes.plot((0, 1), (0, 1), color=FAINT, linestyle=(0, (4, 4)), linewidth=1.2)
     for color, (name, values) in zip(_cycle(len(splits)), splits.items(), strict=True):
         x, y = np.array(values["roc"], dtype=float).T
@@ -120,7 +120,7 @@ def plot_scores(metrics: Mapping[str, Mapping[str, Any]]) -> Figure | None:
     if not splits:
         return None
     name, scores = splits[-1]
-    figure, axes = _new_figure(
+    figure, axes = new_figure(
         f"Predictions on {name}", "predicted click rate (last bin: all above)", "share of the class"
     )
     for color, key, label in ((COLORS[0], "negative", "not clicked"), (COLORS[1], "positive", "clicked")):
@@ -134,7 +134,7 @@ def plot_scores(metrics: Mapping[str, Mapping[str, Any]]) -> Figure | None:
     return figure
 
 
-def _new_figure(title: str, x_label: str, y_label: str, is_square: bool = False) -> tuple[Figure, Axes]:
+def new_figure(title: str, x_label: str, y_label: str, is_square: bool = False) -> tuple[Figure, Axes]:
     layout = ConstrainedLayoutEngine(w_pad=0.12, h_pad=0.12)
     figure = Figure(figsize=(5.2, 5.0) if is_square else (7.2, 4.2), layout=layout, facecolor="white")
     FigureCanvasAgg(figure)
