@@ -2,12 +2,16 @@
 per second and bytes on the wire per sample, with 2 trainers and 2 pservers on this machine.
 
 Where trainers step together (sync, hybrid) each takes its share of the batch, so that a step is of as many samples as
-one process'; elsewhere each takes whole batches."""
+one process'; elsewhere each takes whole batches.
+
+A cost is within noise if it is at most two standard errors of a difference of means: 2 s sqrt(2 / seeds), where s is
+the standard deviation over seeds, pooled over all contestants, since few seeds say little about one of them."""
 
 from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import re
 import statistics
@@ -44,8 +48,8 @@ class Contestant:
         return statistics.fmean(self.aucs)
 
     @property
-    def noise(self) -> float:
-        return statistics.stdev(self.aucs) if len(self.aucs) > 1 else 0.0
+    def deviation(self) -> float:
+        return statistics.stdev(self.aucs) if len(self.aucs) > 1 else math.nan
 
 
 def make_contestants(trainers: int, pservers: int, batch_size: int) -> list[Contestant]:
@@ -54,6 +58,10 @@ def make_contestants(trainers: int, pservers: int, batch_size: int) -> list[Cont
     for name in PAIRS:
         share = {"train.batch_size": str(max(batch_size // trainers, 1))} if name in GROUPED else {}
         found.append(Contestant(name, {**counts, "cluster.strategy": name, **share}))
+    apart = {"cluster.strategy": "hybrid", "cluster.step_rows": "apart"}
+    found.append(
+        Contestant("hybrid apart", {**counts, **apart, "train.batch_size": str(max(batch_size // trainers, 1))})
+    )
     for encoding in ("fp16", "int8"):
         short = {"cluster.rows_as": encoding, "cluster.gradients_as": encoding}
         found.append(Contestant(f"async {encoding}", {**counts, "cluster.strategy": "async", **short}))
@@ -135,17 +143,35 @@ def main() -> None:
     report(contestants)
 
 
+def measure_noise(contestants: list[Contestant]) -> float:
+    """Two standard errors of the difference of two contestants' means; not a number with one seed."""
+    pooled = statistics.fmean(c.deviation**2 for c in contestants)
+    return 2 * math.sqrt(2 * pooled / len(contestants[0].aucs))
+
+
+def judge(cost: float, noise: float) -> str:
+    if math.isnan(noise):
+        return "one seed says nothing"
+    return "within noise" if abs(cost) <= noise else "worse" if cost > 0 else "better"
+
+
 def report(contestants: list[Contestant]) -> None:
-    base = contestants[0]
-    result = {"auc_one_process": base.auc, "noise": base.noise, "seeds": float(len(base.aucs))}
-    print(f"\n{'':>14} {'AUC':>9} {'± seeds':>9} {'cost':>9} {'samples/s':>11} {'bytes/sample':>13}")
+    base, seeds = contestants[0], len(contestants[0].aucs)
+    noise = measure_noise(contestants)
+    result = {"auc_one_process": base.auc, "seeds": float(seeds)}
+    if seeds > 1:
+        result["noise"] = noise
+    print(f"\nwithin noise: a difference of at most {noise:.5f}, two standard errors with {seeds} seeds")
+    print(f"{'':>14} {'AUC':>9} {'± seeds':>9} {'cost':>9} {'samples/s':>11} {'bytes/sample':>13}")
     for c in contestants:
         rate, wire = statistics.median(c.rates), statistics.median(c.bytes_per_sample)
         cost = base.auc - c.auc
-        print(f"{c.name:>14} {c.auc:9.5f} {c.noise:9.5f} {cost:9.5f} {rate:11,.0f} {wire:13,.0f}")
+        said = "" if c is base else judge(cost, noise)
+        print(f"{c.name:>14} {c.auc:9.5f} {c.deviation:9.5f} {cost:9.5f} {rate:11,.0f} {wire:13,.0f}  {said}")
         key = c.name.replace(" ", "_")
         if c is not base:
             result |= {f"auc_cost_{key}": cost, f"bytes_{key}": wire}
+            result |= {f"is_within_noise_{key}": float(cost <= noise)} if seeds > 1 else {}
         result[f"samples_per_s_{key}"] = rate
     measure.print_result(result)
 

@@ -30,6 +30,7 @@ from elasticctr.errors import ConfigError
 from elasticctr.ps.client import CursorError
 
 STRATEGIES = ["sync", "async", "half_async", "geo", "hybrid"]
+VARIANTS = [*STRATEGIES, "hybrid apart"]
 BATCH = 32
 GEO = {"every": 4}
 
@@ -40,9 +41,11 @@ def make_trainers(cluster: Cluster, count: int) -> list[Trainer]:
     return trainers
 
 
-def train_in_step(tmp_path: Path, trainers: int, pservers: int, steps: int, **more: Any) -> float:
+def train_in_step(
+    tmp_path: Path, trainers: int, pservers: int, steps: int, strategy: str = "sync", **more: Any
+) -> float:
     """How far sync is from one process on the union batches. Batches are uneven, and the last chunks too."""
-    job = make_job(tmp_path, "sync", **more)
+    job = make_job(tmp_path, strategy, **more)
     samples = Samples(job)
     sizes = np.random.default_rng(1).integers(BATCH // 2, BATCH + 1, (trainers, steps))
     work = [[samples.batch(int(n)) for n in row] for row in sizes]
@@ -55,6 +58,10 @@ def train_in_step(tmp_path: Path, trainers: int, pservers: int, steps: int, **mo
 
 def test_sync_is_one_process_on_the_union_of_the_batches(tmp_path: Path) -> None:
     assert train_in_step(tmp_path, 2, 2, 200) <= 1e-5
+
+
+def test_hybrid_that_fetches_nothing_ahead_is_sync(tmp_path: Path) -> None:
+    assert train_in_step(tmp_path, 2, 2, 50, "hybrid", cluster={"prefetch": False}) <= 1e-5
 
 
 @pytest.mark.slow
@@ -87,6 +94,7 @@ def test_sync_is_one_process_by_every_optimizer(tmp_path: Path, more: dict[str, 
     [
         ("async", {"staleness": 0}, 1),
         ("hybrid", {"prefetch": False}, 1),
+        ("hybrid apart", {"prefetch": False}, 1),
         ("half_async", {"prefetch": False, "merge": 3, "queue": 3}, 3),
         ("geo", {"trainers": 1, "every": 5}, 1),
     ],
@@ -170,7 +178,7 @@ def test_short_encodings_learn_as_well(tmp_path: Path, strategy: str, encoding: 
     assert abs(measure_auc(found, held_out) - measure_auc(reference, held_out)) < 0.02
 
 
-@pytest.mark.parametrize("strategy", STRATEGIES)
+@pytest.mark.parametrize("strategy", VARIANTS)
 def test_a_lost_connection_loses_no_batch(tmp_path: Path, strategy: str) -> None:
     job = make_job(tmp_path, strategy, cluster={"trainers": 2, **GEO}, **FAST)
     work = spread(Samples(job), 2, 6, 40)
@@ -203,7 +211,7 @@ def test_a_lost_connection_loses_no_batch(tmp_path: Path, strategy: str) -> None
         assert sum(trainer.client.stats()["reconnects"] for trainer in team) > 0
 
 
-@pytest.mark.parametrize("strategy", STRATEGIES)
+@pytest.mark.parametrize("strategy", VARIANTS)
 def test_a_chunk_is_taken_over_where_its_trainer_died(tmp_path: Path, strategy: str) -> None:
     job = make_job(tmp_path, strategy, cluster={"trainers": 2, **GEO}, **FAST)
     samples = Samples(job)
@@ -235,7 +243,7 @@ def test_a_gap_is_refused_and_the_cursors_tell_where_to_go_on(tmp_path: Path, st
         check_once(cluster, tmp_path, [[(0, batches)]])
 
 
-@pytest.mark.parametrize("strategy", STRATEGIES)
+@pytest.mark.parametrize("strategy", VARIANTS)
 def test_a_job_goes_on_from_its_parts_with_other_pservers(tmp_path: Path, strategy: str) -> None:
     job = make_job(tmp_path, strategy, cluster={"trainers": 1, **GEO}, **FAST)
     samples = Samples(job)

@@ -40,6 +40,10 @@ TOKEN = "secret-of-this-test"
 
 
 def make_job(tmp_path: Path, strategy: str, *, cluster: dict[str, Any] | None = None, **more: Any) -> Job:
+    """`strategy`: of the job; "hybrid apart" with that setting of it."""
+    strategy, _, step_rows = strategy.partition(" ")
+    if step_rows:
+        cluster = {"step_rows": step_rows, **(cluster or {})}
     settings: dict[str, Any] = {
         "run_dir": str(tmp_path / "run"),
         "schema": {"slots": SLOTS},

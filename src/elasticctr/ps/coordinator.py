@@ -297,8 +297,8 @@ class Coordinator:
             self.reports[what] = self.reports.get(what, 0) + 1
             self.note("report", {"name": member.name, "what": what, "detail": detail})
             if what == "pserver_unreachable":
-                named = [m.shard for m in self.members.primaries() if m.address in str(detail)]
-                self.suspects |= {s for s in named or range(self.members.shards) if s is not None}
+                shards = range(self.members.shards)
+                self.suspects |= {shard for shard in shards if str(shard) == str(detail)} or set(shards)
             if what == "data":  # no other trainer could read it either
                 self.failure = self.failure or DataError(str(detail))
             return {}

@@ -14,6 +14,7 @@ from elasticctr.ps.reporting import Reporter
 T = TypeVar("T")
 
 _PAUSES_S = (0.05, 0.1, 0.2, 0.5)
+_ASK_S = 0.5  # between questions for addresses, in case the news of new ones was missed
 _ENDING_S = 10.0  # patience of a trainer that is told to stop
 
 
@@ -57,8 +58,10 @@ class CoordinatedFailover:
             trouble = "; ".join(silent.values()) or "no answer"
             raise Unavailable(f"pservers were waited for {waited_s:.0f} s: {trouble}")
         self._tell(silent)
-        if silent and time.monotonic() - self._asked > 0.5:
-            self._find()
+        if silent:
+            self._reporter.hurry()  # its answer says whether addresses have changed, or all was called off
+            if time.monotonic() - self._asked > _ASK_S:
+                self._find()
 
     def follow(self) -> None:
         """Takes up new addresses if the coordinator has said that there are some. May be another thread's."""

@@ -7,6 +7,7 @@ decides how long to wait.
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -28,7 +29,7 @@ from elasticctr.train.sparse import today
 
 T = TypeVar("T")
 
-_POLL_S = 0.2
+_POLL_S = 0.05  # a lost pserver is noticed by then; looking whether one is costs microseconds
 
 
 class Failover(Protocol):
@@ -129,9 +130,16 @@ class Remote:
             fetch, pulling.fetch = pulling.fetch, None  # one that failed is of no more use
             if fetch is None:
                 fetch = self.client.start_pull(pulling.lookups, pulling.insert, pulling.wants_dense)
+            self._await(fetch)
             return use(fetch)
 
         return self.failover.retry(arrive)
+
+    def _await(self, fetch: Fetch) -> None:
+        """Until the rows are there, or are known not to come. A pserver that is lost is seen to meanwhile."""
+        began_s = time.monotonic()
+        while not fetch.wait(round(1000 * _POLL_S)):
+            self.failover.poll(time.monotonic() - began_s)
 
     def refresh(self) -> None:
         """The newest dense parameters that have arrived, into the model."""
@@ -171,14 +179,13 @@ class Remote:
 
     def wait(self, outstanding: int = 0) -> None:
         """Until at most so many pushes are not applied yet."""
-        waited_s = 0.0
+        began_s = time.monotonic()
         while True:
             try:
                 self.client.wait_pushes(outstanding, _POLL_S)
                 return
             except DeadlineExceeded:
-                waited_s += _POLL_S
-                self.failover.poll(waited_s)
+                self.failover.poll(time.monotonic() - began_s)
 
 
 def make_head(

@@ -19,6 +19,7 @@ from elasticctr.ps.leases import Lease
 from elasticctr.train.label_metrics import LabelMetrics
 
 _BEAT_S = 1.0
+_HURRIED_S = 0.1  # between beats while something is waited for
 _RETRY_S = 0.2
 
 
@@ -49,6 +50,7 @@ class Reporter:
         self._lock = threading.Condition()
         self._is_closed = False
         self._is_sending = False
+        self._is_hurried = False
         self.rate_scale = 1.0  # of learning rates, as the coordinator last said
         self.is_reload = False  # pservers went back to a checkpoint: all leases and all that is not applied is void
         self.is_stop = False
@@ -68,6 +70,13 @@ class Reporter:
 
     def report(self, what: str, detail: str) -> None:
         self._add(_Report("/v1/report", None, {"what": what, "detail": detail}, None))
+
+    def hurry(self) -> None:
+        """The next beat comes soon: its answer is waited for."""
+        with self._lock:
+            if not self._is_hurried:
+                self._is_hurried = True
+                self._lock.notify_all()
 
     def take_answer(self, answer: dict[str, Any]) -> None:
         """Notes what any answer of the coordinator may carry."""
@@ -110,15 +119,16 @@ class Reporter:
         heard = beaten = time.monotonic()
         while True:
             with self._lock:
-                due = beaten + self._beat_s - time.monotonic()
-                if not self._reports and not self._is_closed and due > 0:
-                    self._lock.wait(due)
+                if not self._reports and not self._is_closed and self._due_s(beaten) > 0:
+                    self._lock.wait(self._due_s(beaten))
                 if self._is_closed:
                     return
                 report = self._reports[0] if self._reports else None
                 self._is_sending = report is not None
+                is_due = self._due_s(beaten) <= 0
+                self._is_hurried = self._is_hurried and not is_due
             try:
-                if time.monotonic() >= beaten + self._beat_s:
+                if is_due:
                     self.take_answer(self._coordinator.beat(self._member, self._stats()))
                     heard = beaten = time.monotonic()
                     self.on_beat()
@@ -137,6 +147,10 @@ class Reporter:
                 with self._lock:
                     self._is_sending = False
                     self._lock.notify_all()
+
+    def _due_s(self, beaten: float) -> float:
+        every_s = min(_HURRIED_S, self._beat_s) if self._is_hurried else self._beat_s
+        return beaten + every_s - time.monotonic()
 
     def _send(self, report: _Report) -> None:
         body = {"id": self._member, **report.body}

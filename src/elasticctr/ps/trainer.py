@@ -244,6 +244,8 @@ class TrainerRole:
                 continue
             self._step(ahead)
             ahead = None
+            if event is None:
+                self._failover.poll(0.0)  # it may be a lost pserver that the next chunk waits for
             if isinstance(event, ChunkEnd):
                 self._end_chunk(event)
             elif isinstance(event, End):

@@ -31,6 +31,10 @@ class ClusterSettings(Settings):
         None, ge=0, description="async: pushes a trainer may have under way; default: 2. 0: each is waited for"
     )
     prefetch: bool = Field(True, description="fetch the next batch's rows while this one computes; never under sync")
+    step_rows: Literal["together", "apart"] = Field(
+        "together",
+        description="hybrid: rows step once for all trainers' pushes, as dense parameters do; apart: with every push",
+    )
     merge: int = Field(4, ge=1, le=1024, description="half_async: batches merged into one push")
     queue: int = Field(8, ge=1, le=1024, description="half_async: batches that may wait to be merged or sent")
     every: int = Field(100, ge=1, description="geo: batches between exchanges")

@@ -44,7 +44,7 @@ server = _native.PServer(
     max_buffered_bytes=1 << 30, request_timeout_s=10,
 )
 server.start()
-if not about["standby"]:
+if about["load"] is not None and not about["standby"]:
     server.load(about["load"])
 print(server.port, flush=True)
 sys.stdin.read()
@@ -53,7 +53,10 @@ server.stop(1.0)
 
 
 class Process:
-    def __init__(self, shard: int, shards: int, token: str = "", load: str = "", is_standby: bool = False) -> None:
+    def __init__(
+        self, shard: int, shards: int, token: str = "", load: str | None = "", is_standby: bool = False
+    ) -> None:
+        """`load`: a checkpoint, or nothing; None: it has to be told."""
         tables = [t.model_dump(mode="json") for t in TABLES]
         about = {"shard": shard, "shards": shards, "tables": tables, "dense": DENSE, "token": token, "job": JOB}
         about |= {"build": build(), "load": load, "standby": is_standby}

@@ -113,3 +113,13 @@ def test_too_long_a_silence_and_a_refusal_end_the_trainer(coordinator: Scripted,
     wait_until(lambda: refused.failure is not None)
     assert isinstance(refused.failure, FailedPrecondition)
     refused.close()
+
+
+def test_a_hurried_beat_does_not_wait_for_its_time(coordinator: Scripted) -> None:
+    coordinator.answers["/v1/beat"] = (200, {"order": "reload"})
+    reporter = make_reporter(coordinator.url, beat_s=60.0)
+    assert not reporter.is_reload
+    reporter.hurry()
+    wait_until(lambda: reporter.is_reload)
+    reporter.close()
+    assert [path for path, _, _ in coordinator.told] == ["/v1/beat"]  # and the next one is in its time again

@@ -113,3 +113,34 @@ def test_a_standby_that_stops_is_dropped_and_comes_back(primary: Process, standb
     client.push_rows(head(2), gradients(FEASIGNS))
     client.wait_pushes(0, timeout_s=2)
     assert client.control(0, "stats")["standby_drops"] == 2
+
+
+def test_a_primary_that_comes_back_empty_is_the_next_standby(primary: Process) -> None:
+    client = connect([primary])
+    client.set_dense(np.zeros(DENSE, np.float32))
+    client.push_rows(head(0), gradients(FEASIGNS), np.full(DENSE, 0.5, np.float32))
+    client.wait_pushes()
+    again = Process(0, 1, load=None)  # started as a primary; another serves the shard by now
+    try:
+        orders = operator_of(again)
+        orders.control(0, "follow", primary=primary.address)
+        wait_until(lambda: client.control(0, "stats")["standby"] == "in_sync")
+        wait_until(lambda: orders.control(0, "stats")["is_caught_up"])
+        assert orders.control(0, "stats")["role"] == "standby"
+        with pytest.raises(FailedPrecondition, match="follows nobody"):
+            client.control(0, "follow", primary=again.address)  # one that serves never does
+        primary.kill()
+        assert orders.control(0, "promote")["role"] == "primary"
+        assert orders.cursors([9]) == [[1]]
+    finally:
+        again.kill()
+
+
+def test_a_standby_told_to_load_serves(standby: Process) -> None:
+    """Nobody else has the shard: the run goes back to a checkpoint, or as here to nothing."""
+    loaded = operator_of(standby).control(0, "load", directory=None)
+    assert loaded["role"] == "primary" and loaded["is_ready"]
+    client = connect([standby])
+    client.push_rows(head(0), gradients(FEASIGNS))
+    client.wait_pushes()
+    assert client.cursors([9]) == [[1]]

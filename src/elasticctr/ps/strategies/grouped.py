@@ -6,7 +6,7 @@ A member without work sends empty pushes, one at a time, so that those with work
 from __future__ import annotations
 
 import time
-from typing import ClassVar
+from abc import abstractmethod
 
 from elasticctr.errors import DeadlineExceeded
 from elasticctr.ps.client import GroupMode, PushKind
@@ -18,7 +18,11 @@ _PAUSE_S = 0.001  # between empty pushes: with nobody at work they would follow 
 
 class Grouped(Strategy):
     is_grouped = True
-    group: ClassVar[GroupMode]  # what waits for the others
+
+    @property
+    @abstractmethod
+    def group(self) -> GroupMode:
+        """What waits for the others."""
 
     def step(self, prepared: Prepared) -> Outcome:
         if self.remote.client.outstanding:

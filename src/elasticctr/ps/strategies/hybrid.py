@@ -1,7 +1,9 @@
-"""hybrid: rows as in async, applied when they arrive; dense parameters as in sync, one step of all trainers together.
+"""hybrid: one step of all trainers together, as in sync, but the rows of a batch are fetched while the one before it
+computes, so that nobody waits for them; they may lack the step before. Dense parameters never do.
 
-A feasign is rarely in two batches at once, so rows suffer little from being pushed at any time; the dense parameters,
-which every batch changes, suffer most and are exact.
+With `step_rows: apart` each push steps its rows when it arrives and only dense parameters wait for the others. Pservers
+then have their work spread over time; a feasign of several trainers' shares takes a step of full size for each, which
+optimizers that divide by the gradient's size (Adam, Adagrad) make a higher learning rate.
 """
 
 from __future__ import annotations
@@ -13,7 +15,9 @@ from elasticctr.ps.strategies.strategy import Prepared
 
 
 class Hybrid(Grouped):
-    group = GroupMode.dense
+    @property
+    def group(self) -> GroupMode:
+        return GroupMode.all if self.settings.step_rows == "together" else GroupMode.dense
 
     def prepare(self, work: Work) -> Prepared:
         if self.settings.prefetch:

@@ -10,4 +10,6 @@ from elasticctr.ps.strategies.grouped import Grouped
 
 
 class Sync(Grouped):
-    group = GroupMode.all
+    @property
+    def group(self) -> GroupMode:
+        return GroupMode.all
