@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,7 +13,10 @@ from tests.unit.ps.conftest import LINES, make_job
 from tests.unit.ps.test_coordinator import done_chunks
 
 from elasticctr.errors import FailedPrecondition
+from elasticctr.ps.coordinator import Coordinator
 from elasticctr.ps.journal import Journal
+from elasticctr.ps.membership import Member
+from elasticctr.ps.replay import replay
 from elasticctr.train.checkpoint import list_checkpoints
 from elasticctr.train.events import read_events
 
@@ -96,6 +100,25 @@ def test_sigterm_writes_a_checkpoint(tmp_path: Path, world: Any) -> None:
     _, said = first.communicate(timeout=60)
     assert first.returncode == 0 and "go on with --resume" in said.decode()
     assert list_checkpoints(tmp_path / "run" / "checkpoints")
+
+
+@pytest.mark.parametrize(("event", "era", "phase"), [("promote", 3, "ready"), ("appoint", -1, "joined")])
+def test_who_serves_a_shard_is_known_again(tmp_path: Path, event: str, era: int, phase: str) -> None:
+    """A standby that took over holds the state of its era; one that was appointed is loaded."""
+    job = make_job(tmp_path, cluster={"pservers": 1, "standby": True})
+    assert job.cluster is not None
+    journal, _ = Journal.take_over(tmp_path / "journal.jsonl")
+    at = Coordinator(job, job.cluster, journal, 2)
+    members = [Member(1, "pserver", "pserver-0", address="a:1", shard=0)]
+    members.append(Member(2, "standby", "standby-0", address="a:2", shard=0))
+    lines: list[dict[str, Any]] = [{"event": "join", "member": member.as_dict()} for member in members]
+    lines += [{"event": "start", "era": 3, "path": None}, {"event": "loaded", "era": 3, "ids": [1]}]
+    lines += [{"event": "gone", "id": 1, "phase": "lost", "reason": ""}, {"event": event, "id": 2, "shard": 0}]
+    run: Any = SimpleNamespace(path=tmp_path)
+    replay(at, lines, run, plan=None)  # type: ignore[arg-type]
+    primary = at.members.primary(0)
+    assert primary is not None and (primary.name, primary.era, primary.phase) == ("standby-0", era, phase)
+    assert at.members.standby(0) is None and at.era == 3
 
 
 def test_the_journal_of_another_job_is_refused(tmp_path: Path, world: Any) -> None:
