@@ -15,6 +15,7 @@ void BindRemote(nanobind::module_& m);
 void BindPsClient(nanobind::module_& m);
 void BindDense(nanobind::module_& m);
 void BindMetric(nanobind::module_& m);
+void BindMetricSegments(nanobind::module_& m);
 void BindCubeFiles(nanobind::module_& m);
 void BindCube(nanobind::module_& m);
 void BindCubeClient(nanobind::module_& m);

@@ -1,10 +1,10 @@
-#include <nanobind/ndarray.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string_view.h>
 
 #include <optional>
 
 #include "bindings/bindings.h"
+#include "bindings/metric_arrays.h"
 #include "metric/binary_metrics.h"
 #include "metric/exact_auc.h"
 #include "metric/group_auc.h"
@@ -19,38 +19,11 @@ namespace {
 using metric::BinaryMetrics;
 using metric::GroupAuc;
 
-using Floats = nb::ndarray<const float, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
-using Groups = nb::ndarray<const uint64_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
-using Rows = nb::ndarray<nb::numpy, double, nb::ndim<2>, nb::c_contig>;
-
-// The weights' array or null, once all lengths are known to agree.
-const float* CheckedWeights(size_t n, const Floats& labels, const std::optional<Floats>& weights) {
-  if (labels.shape(0) != n || (weights && weights->shape(0) != n)) {
-    throw Error(Code::kFailedPrecondition, "scores, labels, weights and groups must have the same length; there are " +
-                                               std::to_string(n) + " scores and " + std::to_string(labels.shape(0)) +
-                                               " labels");
-  }
-  return weights ? weights->data() : nullptr;
-}
-
-Rows ToRows(const std::vector<double>& flat, size_t columns) {
-  auto* data = new double[flat.size()];
-  std::copy(flat.begin(), flat.end(), data);
-  nb::capsule owner(data, [](void* p) noexcept { delete[] static_cast<double*>(p); });
-  return Rows(data, {flat.size() / columns, columns}, owner);
-}
-
-nb::bytes ToBytes(const std::string& text) { return nb::bytes(text.data(), text.size()); }
-
 template <typename T, void (T::*method)(const float*, const float*, const float*, size_t)>
 void Update(T& self, Floats scores, Floats labels, std::optional<Floats> weights) {
   const float* w = CheckedWeights(scores.shape(0), labels, weights);
   nb::gil_scoped_release release;
   (self.*method)(scores.data(), labels.data(), w, scores.shape(0));
-}
-
-double Unscale(metric::UInt128 sum) {
-  return static_cast<double>(sum) / static_cast<double>(uint64_t{1} << metric::kSumBits);
 }
 
 }  // namespace
@@ -64,6 +37,21 @@ void BindMetric(nb::module_& m) {
       .def("merge", &BinaryMetrics::Merge, "other"_a, nb::call_guard<nb::gil_scoped_release>())
       .def("reset", &BinaryMetrics::Reset, nb::call_guard<nb::gil_scoped_release>())
       .def("auc", &BinaryMetrics::Auc, nb::call_guard<nb::gil_scoped_release>())
+      .def("auc_bound", &BinaryMetrics::AucBound, nb::call_guard<nb::gil_scoped_release>())
+      .def(
+          "average_precision",
+          [](const BinaryMetrics& self) {
+            const metric::Bounded result = self.AveragePrecision();
+            return nb::make_tuple(result.value, result.bound);
+          },
+          nb::sig("def average_precision(self) -> tuple[float, float]"), "(value, how far off it can be)")
+      .def(
+          "calibration_error",
+          [](const BinaryMetrics& self, size_t bins, bool equal_weight) {
+            if (bins < 1) throw Error(Code::kConfig, "calibration needs at least one bin");
+            return self.CalibrationError(bins, equal_weight);
+          },
+          "bins"_a, "equal_weight"_a)
       .def_prop_ro("samples", [](const BinaryMetrics& self) { return self.totals().samples; })
       .def_prop_ro("invalid_scores", [](const BinaryMetrics& self) { return self.totals().invalid_scores; })
       .def_prop_ro("invalid_labels", [](const BinaryMetrics& self) { return self.totals().invalid_labels; })
@@ -119,6 +107,40 @@ void BindMetric(nb::module_& m) {
           },
           nb::sig("def compute(self) -> tuple[float, int, int, float, int]"),
           "(auc, groups counted, groups of one class, impressions counted, invalid samples)")
+      .def(
+          "rank",
+          [](const GroupAuc& self, size_t k) {
+            if (k < 1) throw Error(Code::kConfig, "a ranking is of the first 1 or more; 0 was asked for");
+            metric::GroupedRanking result;
+            {
+              nb::gil_scoped_release release;
+              result = self.Rank(k);
+            }
+            return nb::make_tuple(result.ndcg, result.recall, result.groups, result.skipped);
+          },
+          "k"_a, nb::sig("def rank(self, k: int) -> tuple[float, float, int, int]"),
+          "(ndcg, recall, groups counted, groups without a positive)")
+      .def(
+          "rows",
+          [](const GroupAuc& self, uint64_t min_samples) {
+            std::vector<metric::GroupRow> rows;
+            {
+              nb::gil_scoped_release release;
+              rows = self.Rows(min_samples);
+            }
+            std::vector<uint64_t> groups;
+            std::vector<double> flat;
+            for (const auto& row : rows) {
+              groups.push_back(row.group);
+              flat.insert(flat.end(),
+                          {static_cast<double>(row.samples), row.weight, row.positive, row.auc, row.deviation});
+            }
+            return nb::make_tuple(ToFeasigns(groups), ToRows(flat, 5));
+          },
+          "min_samples"_a,
+          nb::sig("def rows(self, min_samples: int) -> tuple[numpy.typing.NDArray[numpy.uint64], "
+                  "numpy.typing.NDArray[numpy.float64]]"),
+          "groups, and for each: samples, weight, positive weight, auc, its standard deviation")
       .def_prop_ro("samples", &GroupAuc::samples)
       .def("state", [](const GroupAuc& self) { return ToBytes(self.State()); })
       .def("restore", [](GroupAuc& self, nb::bytes state) { self.Restore({state.c_str(), state.size()}); }, "state"_a);

@@ -43,6 +43,7 @@ NB_MODULE(_native, m) {
   elasticctr::BindPsClient(m);
   elasticctr::BindDense(m);
   elasticctr::BindMetric(m);
+  elasticctr::BindMetricSegments(m);
   elasticctr::BindCubeFiles(m);
   elasticctr::BindCube(m);
   elasticctr::BindCubeClient(m);

@@ -40,6 +40,12 @@ struct CalibrationBin {
   double predicted;  // mean predicted probability
 };
 
+// A value read from the histogram, and how far it can be from the one that every logit on its own would give.
+struct Bounded {
+  double value;
+  double bound;
+};
+
 class BinaryMetrics {
  public:
   BinaryMetrics();
@@ -54,6 +60,14 @@ class BinaryMetrics {
   Totals totals() const;
   // Area under the ROC curve, ties counting half. NaN when only one class was seen.
   double Auc() const;
+  // The most that Auc() can be off because logits of one bucket tie: half of the share of pairs that do.
+  double AucBound() const;
+  // Area under the precision-recall curve as average precision: the mean over positives of the precision at their
+  // score, equal scores being one threshold. NaN without a positive. Its bound covers any order within buckets.
+  Bounded AveragePrecision() const;
+  // Expected calibration error: mean over samples of |actual - predicted| rate of their bin. Bins as in Calibration.
+  // NaN without samples. REQUIRES: bins >= 1.
+  double CalibrationError(size_t bins, bool equal_weight) const;
   // (false positive rate, true positive rate), from (0, 0) to (1, 1), at most about max_points of them.
   // Empty when only one class was seen.
   std::vector<std::pair<double, double>> Roc(size_t max_points) const;

@@ -1,6 +1,6 @@
 // The saved form of BinaryMetrics: a fixed head, the buckets that are not empty, a checksum of it all.
 #include "metric/binary_metrics.h"
-#include "util/coding.h"
+#include "metric/state_coding.h"
 #include "util/crc32c.h"
 #include "util/status.h"
 
@@ -11,25 +11,6 @@ constexpr uint32_t kMagic = 0x4d424345;  // "ECBM"
 constexpr uint32_t kFormat = 1;
 constexpr size_t kHead = 8 + 5 * 8 + 2 * 16 + 8;
 constexpr size_t kBucketSize = 4 + 8 + 8;
-
-void Append64(std::string* out, uint64_t value) {
-  char bytes[8];
-  EncodeFixed64(bytes, value);
-  out->append(bytes, sizeof bytes);
-}
-
-void Append32(std::string* out, uint32_t value) {
-  char bytes[4];
-  EncodeFixed32(bytes, value);
-  out->append(bytes, sizeof bytes);
-}
-
-void Append128(std::string* out, UInt128 value) {
-  Append64(out, static_cast<uint64_t>(value));
-  Append64(out, static_cast<uint64_t>(value >> 64));
-}
-
-UInt128 Decode128(const char* p) { return static_cast<UInt128>(DecodeFixed64(p + 8)) << 64 | DecodeFixed64(p); }
 
 [[noreturn]] void ThrowCorruption(const char* what) {
   throw Error(Code::kCorruption, std::string("saved metrics are damaged (") + what +

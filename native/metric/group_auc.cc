@@ -59,17 +59,23 @@ void GroupAuc::Sort() const {
   is_sorted_ = true;
 }
 
+size_t GroupAuc::EndOfGroup(size_t first) const {
+  size_t end = first + 1;
+  while (end < samples_.size() && samples_[end].group_low == samples_[first].group_low &&
+         samples_[end].group_high == samples_[first].group_high) {
+    ++end;
+  }
+  return end;
+}
+
 GroupedAuc GroupAuc::Compute() const {
   std::scoped_lock lock(mutex_);
   Sort();
   GroupedAuc result{std::numeric_limits<double>::quiet_NaN(), 0, 0, 0.0, invalid_};
   double sum = 0.0;
   for (size_t i = 0; i < samples_.size();) {
-    const Sample& first = samples_[i];
     PairCounter pairs;
-    for (;
-         i < samples_.size() && samples_[i].group_low == first.group_low && samples_[i].group_high == first.group_high;
-         ++i) {
+    for (const size_t end = EndOfGroup(i); i < end; ++i) {
       pairs.Add(samples_[i].order, samples_[i].label, samples_[i].weight);
     }
     const double auc = pairs.Auc();

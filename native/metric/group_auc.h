@@ -23,12 +23,34 @@ struct GroupedAuc {
   uint64_t invalid;    // samples left out: NaN score, bad label or weight
 };
 
+struct GroupedRanking {
+  double ndcg;  // means over groups, each counting the same; NaN without a group that has a positive
+  double recall;
+  uint64_t groups;   // with a positive: those in the means
+  uint64_t skipped;  // without one
+};
+
+// One group alone.
+struct GroupRow {
+  uint64_t group;
+  uint64_t samples;
+  double weight;
+  double positive;   // weight of the positive ones
+  double auc;        // NaN with one class only
+  double deviation;  // standard deviation of `auc` after DeLong; NaN with fewer than two samples of a class
+};
+
 class GroupAuc {
  public:
   // `weights` may be null: 1 each. The arrays hold n items. Scores may be logits or probabilities.
   void Update(const uint64_t* groups, const float* scores, const float* labels, const float* weights, size_t n);
   void Merge(const GroupAuc& other);
   GroupedAuc Compute() const;
+  // NDCG and recall of the k best scored samples of each group. A sample's gain is label × weight; weight 0 leaves it
+  // out. Samples of one score count as their mean over all orders. REQUIRES: k >= 1.
+  GroupedRanking Rank(size_t k) const;
+  // Groups of at least `min_samples` samples, by rising group.
+  std::vector<GroupRow> Rows(uint64_t min_samples) const;
   size_t samples() const;
 
   // Bytes for a checkpoint, the same for equal accumulators. docs/metrics.md is their specification.
@@ -48,6 +70,8 @@ class GroupAuc {
 
   // REQUIRES: mutex_ held.
   void Sort() const;
+  // Past the last sample of the group that begins at `first`. REQUIRES: sorted.
+  size_t EndOfGroup(size_t first) const;
 
   mutable std::mutex mutex_;
   mutable std::vector<Sample> samples_;

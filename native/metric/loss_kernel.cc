@@ -90,21 +90,28 @@ ELASTICCTR_INLINE uint64_t ToInteger(double v) {
   return std::bit_cast<uint64_t>(v + kRound) - std::bit_cast<uint64_t>(kRound);
 }
 
+struct Evaluated {
+  double loss;
+  double predicted;
+};
+
+ELASTICCTR_INLINE Evaluated EvaluateOne(double x, double y) {
+  x = x < -kMaxLogit ? -kMaxLogit : x;
+  x = x > kMaxLogit ? kMaxLogit : x;
+  const double e = ExpNegative(x < 0.0 ? -x : x);
+  const Softplus softplus = SoftplusOf(e);
+  return {(x > 0.0 ? x : 0.0) - x * y + softplus.log1p, (x < 0.0 ? e : 1.0) * softplus.inverse};
+}
+
 ELASTICCTR_CLONES
 void Evaluate(size_t n, Block* __restrict block) {
   constexpr double kToSum = 1 << (kSumBits - kWeightBits);
   uint64_t loss_sum = 0;
   uint64_t predicted_sum = 0;
   for (size_t i = 0; i < n; ++i) {
-    double x = block->logit[i];
-    x = x < -kMaxLogit ? -kMaxLogit : x;
-    x = x > kMaxLogit ? kMaxLogit : x;
     const double y = block->label[i];
     const double weight = (block->scale[i] * kWeightOne + kRound) - kRound;
-    const double e = ExpNegative(x < 0.0 ? -x : x);
-    const Softplus softplus = SoftplusOf(e);
-    const double loss = (x > 0.0 ? x : 0.0) - x * y + softplus.log1p;
-    const double predicted = (x < 0.0 ? e : 1.0) * softplus.inverse;
+    const auto [loss, predicted] = EvaluateOne(block->logit[i], y);
     const uint64_t positive = ToInteger(weight * y);
     block->positive[i] = positive;
     block->negative[i] = ToInteger(weight) - positive;
@@ -115,12 +122,26 @@ void Evaluate(size_t n, Block* __restrict block) {
   block->predicted = predicted_sum;
 }
 
+ELASTICCTR_CLONES
+void EvaluateSamples(const float* logits, const float* labels, size_t n, double* __restrict loss,
+                     double* __restrict predicted) {
+  for (size_t i = 0; i < n; ++i) {
+    const Evaluated one = EvaluateOne(logits[i], labels[i]);
+    loss[i] = one.loss;
+    predicted[i] = one.predicted;
+  }
+}
+
 }  // namespace
 
 Invalid ComputeBlock(const float* logits, const float* labels, const float* weights, size_t n, Block* block) {
   const Invalid invalid = Clean(logits, labels, weights, n, block);
   Evaluate(n, block);
   return invalid;
+}
+
+void EvaluateEach(const Block& block, size_t n, double* loss, double* predicted) {
+  EvaluateSamples(block.logit, block.label, n, loss, predicted);
 }
 
 void LogitsOfScores(const float* scores, size_t n, float* logits) {

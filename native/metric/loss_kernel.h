@@ -44,6 +44,10 @@ struct Invalid {
 // REQUIRES: n <= kBlock; the three arrays hold n floats.
 Invalid ComputeBlock(const float* logits, const float* labels, const float* weights, size_t n, Block* block);
 
+// Loss and predicted probability of each sample, as ComputeBlock takes them. REQUIRES: `block` comes from it, of n
+// samples.
+void EvaluateEach(const Block& block, size_t n, double* loss, double* predicted);
+
 // The logits of probabilities; NaN where a value is not one. REQUIRES: n <= kBlock.
 void LogitsOfScores(const float* scores, size_t n, float* logits);
 

@@ -14,14 +14,25 @@ inline bool IsValid(float score, float label, float weight) {
   return score == score && label >= 0.0f && label <= 1.0f && weight >= 0.0f && weight <= kMaxWeight;
 }
 
+struct SplitOfWeight {
+  uint64_t positive;  // in 2^-20
+  uint64_t negative;
+};
+
+// REQUIRES: IsValid(…).
+inline SplitOfWeight SplitWeight(float label, float weight) {
+  const auto all = static_cast<uint64_t>(weight * kWeightOne + 0.5);
+  const auto positive = static_cast<uint64_t>(static_cast<double>(all) * label + 0.5);
+  return {positive, all - positive};
+}
+
 // Feed samples by rising score; those of the same score in any order.
 class PairCounter {
  public:
   // REQUIRES: IsValid(…), and order is not below the one before.
   void Add(uint32_t order, float label, float weight) {
-    const auto all = static_cast<uint64_t>(weight * kWeightOne + 0.5);
-    const auto positive = static_cast<uint64_t>(static_cast<double>(all) * label + 0.5);
-    AddIntegers(order, positive, all - positive);
+    const auto [positive, negative] = SplitWeight(label, weight);
+    AddIntegers(order, positive, negative);
   }
   void AddIntegers(uint32_t order, uint64_t positive, uint64_t negative) {
     if (order != order_) Close();
