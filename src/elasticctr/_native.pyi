@@ -6,6 +6,7 @@ import enum
 from typing import Annotated, Any
 
 import numpy
+import numpy.typing
 from numpy.typing import NDArray
 
 is_debug_build: bool = False
@@ -704,6 +705,11 @@ class BinaryMetrics:
     def merge(self, other: BinaryMetrics) -> None: ...
     def reset(self) -> None: ...
     def auc(self) -> float: ...
+    def auc_bound(self) -> float: ...
+    def average_precision(self) -> tuple[float, float]:
+        """(value, how far off it can be)"""
+
+    def calibration_error(self, bins: int, equal_weight: bool) -> float: ...
     @property
     def samples(self) -> int: ...
     @property
@@ -741,6 +747,14 @@ class GroupAuc:
         (auc, groups counted, groups of one class, impressions counted, invalid samples)
         """
 
+    def rank(self, k: int) -> tuple[float, float, int, int]:
+        """(ndcg, recall, groups counted, groups without a positive)"""
+
+    def rows(self, min_samples: int) -> tuple[numpy.typing.NDArray[numpy.uint64], numpy.typing.NDArray[numpy.float64]]:
+        """
+        groups, and for each: samples, weight, positive weight, auc, its standard deviation
+        """
+
     @property
     def samples(self) -> int: ...
     def state(self) -> bytes: ...
@@ -752,6 +766,62 @@ def exact_auc(
     weights: Annotated[NDArray[numpy.float32], dict(shape=(None,), order="C", device="cpu", writable=False)]
     | None = None,
 ) -> float: ...
+
+class SegmentMetrics:
+    def __init__(self, max_values: int) -> None: ...
+    def update(
+        self,
+        values: Annotated[NDArray[numpy.uint64], dict(shape=(None,), order="C", device="cpu", writable=False)],
+        offsets: Annotated[NDArray[numpy.int32], dict(shape=(None,), order="C", device="cpu", writable=False)],
+        logits: Annotated[NDArray[numpy.float32], dict(shape=(None,), order="C", device="cpu", writable=False)],
+        labels: Annotated[NDArray[numpy.float32], dict(shape=(None,), order="C", device="cpu", writable=False)],
+        weights: Annotated[NDArray[numpy.float32], dict(shape=(None,), order="C", device="cpu", writable=False)]
+        | None = None,
+    ) -> None: ...
+    def merge(self, other: SegmentMetrics) -> None: ...
+    def rows(self) -> tuple[numpy.typing.NDArray[numpy.uint64], numpy.typing.NDArray[numpy.float64]]:
+        """
+        values, and for each: samples, then sums of weight (w), w y, w p, w loss, w^2, w^2 loss, w^2 loss^2
+        """
+
+    @property
+    def level(self) -> int: ...
+    @property
+    def samples(self) -> int: ...
+    @property
+    def invalid(self) -> int: ...
+    def state(self) -> bytes: ...
+    def restore(self, state: bytes) -> None: ...
+
+class Bootstrap:
+    def __init__(self, is_paired: bool = False) -> None: ...
+    def update(
+        self,
+        logits: Annotated[NDArray[numpy.float32], dict(shape=(None,), order="C", device="cpu", writable=False)],
+        labels: Annotated[NDArray[numpy.float32], dict(shape=(None,), order="C", device="cpu", writable=False)],
+        weights: Annotated[NDArray[numpy.float32], dict(shape=(None,), order="C", device="cpu", writable=False)]
+        | None = None,
+        others: Annotated[NDArray[numpy.float32], dict(shape=(None,), order="C", device="cpu", writable=False)]
+        | None = None,
+    ) -> None: ...
+    def merge(self, other: Bootstrap) -> None: ...
+    def estimate(self) -> Annotated[NDArray[numpy.float64], dict(shape=(None, None), order="C")]:
+        """auc, logloss, and the second model's"""
+
+    def draw(
+        self, replicates: int, seed: int
+    ) -> Annotated[NDArray[numpy.float64], dict(shape=(None, None), order="C")]:
+        """for each replicate: auc, logloss, and the second model's"""
+
+    @property
+    def is_paired(self) -> bool: ...
+    @property
+    def samples(self) -> int: ...
+    @property
+    def invalid(self) -> int: ...
+    def state(self) -> bytes: ...
+    def restore(self, state: bytes) -> None: ...
+
 def encode_rows(
     values: Annotated[NDArray[numpy.float32], dict(shape=(None, None), order="C", device="cpu", writable=False)],
     encoding: str,

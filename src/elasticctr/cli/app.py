@@ -10,6 +10,7 @@ from elasticctr.cli.call import call
 from elasticctr.cli.coordinator import coordinator
 from elasticctr.cli.demo import demo
 from elasticctr.cli.doctor import doctor
+from elasticctr.cli.evaluate import evaluate
 from elasticctr.cli.output import CommandGroup
 from elasticctr.cli.pserver import pserver
 from elasticctr.cli.serve import serve
@@ -45,7 +46,7 @@ app.add_typer(data.app)
 app.add_typer(cube.app)
 app.add_typer(feedback.app)
 app.command()(train.train)
-app.command("eval")(train.evaluate)
+app.command("eval")(evaluate)
 app.command()(train.predict)
 app.command()(train.report)
 app.command()(tune)

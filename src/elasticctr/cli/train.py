@@ -1,15 +1,15 @@
-"""`elasticctr train`, `eval`, `predict`, `report`."""
+"""`elasticctr train`, `predict`, `report`."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from elasticctr.cli.output import JsonOption, print_json, print_table
+from elasticctr.cli.metrics import print_metrics
+from elasticctr.cli.output import JsonOption, print_json
 from elasticctr.cluster.environment import read_environment
 from elasticctr.data.settings import DataSettings
 from elasticctr.errors import ConfigError
@@ -104,7 +104,7 @@ def train(
     if as_json:
         print_json(summary)
     else:
-        _print_metrics(summary["metrics"])
+        print_metrics(summary["metrics"])
         speed = f"{result.samples:,} samples in {result.seconds:.1f} s ({result.samples_per_s:,.0f} samples/s)"
         typer.echo(f"{speed}\nreport: {result.run_dir / 'report.html'}" if result.is_finished else speed)
     if not result.is_finished:
@@ -116,38 +116,6 @@ def train(
             err=True,
         )
         raise typer.Exit(130)
-
-
-def evaluate(
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="Run directory, or one checkpoint in it.")],
-    data: Annotated[
-        str | None, typer.Option(help="File, directory, glob or URL; default: the job's test or valid data.")
-    ] = None,
-    gauc_slot: Annotated[str | None, typer.Option(help="Slot whose first value groups samples for GAUC.")] = None,
-    overrides: Overrides = None,
-    as_json: JsonOption = False,
-) -> None:
-    """Evaluate a trained model on any data of the same schema.
-
-    Takes the checkpoint with the best validation result, or the newest.
-
-    Example: `elasticctr eval runs/deepfm --data logs/2026-11-14/`
-    """
-    learner, dataset, job = _open(run, data, overrides)
-    from elasticctr.train.evaluation import evaluate as evaluate_data
-    from elasticctr.train.label_metrics import values_of
-
-    metrics = evaluate_data(
-        learner,
-        dataset,
-        batch_size=job.train.eval_batch_size,
-        gauc_slot=gauc_slot or job.train.gauc_slot,
-        quiet=as_json,
-    )
-    if as_json:
-        print_json(metrics)
-    else:
-        _print_metrics({"data": values_of(metrics)})
 
 
 def predict(
@@ -165,7 +133,7 @@ def predict(
 
     Example: `elasticctr predict runs/deepfm --data today.txt --out scores.parquet`
     """
-    learner, dataset, job = _open(run, data, overrides, require_label=False)
+    learner, dataset, job = open_run(run, data, overrides, require_label=False)
     from elasticctr.train.prediction import predict as predict_data
 
     rows = predict_data(learner, dataset, out, batch_size=job.train.eval_batch_size, quiet=as_json)
@@ -193,7 +161,7 @@ def report(
         typer.echo(str(path))
 
 
-def _open(
+def open_run(
     run: Path, data: str | None, overrides: list[str] | None, *, require_label: bool = True
 ) -> tuple[Learner, Dataset, Job]:
     from elasticctr.train.loading import load_learner
@@ -204,19 +172,3 @@ def _open(
     if settings is None:
         raise ConfigError(f"{run}: its job names no valid or test data; say what to read with --data")
     return learner, open_dataset(settings, job.samples, require_label=require_label), job
-
-
-def _print_metrics(by_split: Mapping[str, Mapping[str, Any]]) -> None:
-    from elasticctr.train.label_metrics import split_labels
-
-    by_split = dict(split_labels(by_split))
-    names = ("rows", "auc", "gauc", "logloss", "ne", "copc", "ctr", "predicted_ctr")
-    shown = [name for name in names if any(name in metrics for metrics in by_split.values())]
-    rows = [[split, *(_figure(metrics.get(name)) for name in shown)] for split, metrics in by_split.items()]
-    print_table("metrics", ["split", *(f"#{name}" for name in shown)], rows)
-
-
-def _figure(value: Any) -> str:
-    if value is None:
-        return "-"
-    return f"{value:,}" if isinstance(value, int) else f"{value:.5f}"

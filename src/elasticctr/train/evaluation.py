@@ -11,8 +11,8 @@ from rich.console import Console
 
 from elasticctr.data.batch import Batch
 from elasticctr.data.dataset import Dataset
-from elasticctr.errors import ConfigError
 from elasticctr.obs.progress import Progress
+from elasticctr.train.analysis import Analysis, find_slot
 from elasticctr.train.label_metrics import LabelMetrics
 from elasticctr.train.learner import Learner
 from elasticctr.train.metrics import group_ids
@@ -26,9 +26,16 @@ def score(learner: Learner, dataset: Dataset, *, batch_size: int) -> Iterator[tu
 
 
 def evaluate(
-    learner: Learner, dataset: Dataset, *, batch_size: int, gauc_slot: str | None = None, quiet: bool = False
+    learner: Learner,
+    dataset: Dataset,
+    *,
+    batch_size: int,
+    gauc_slot: str | None = None,
+    top_k: int | None = None,
+    analysis: Analysis | None = None,
+    quiet: bool = False,
 ) -> dict[str, Any]:
-    """Metrics of every label over a whole data set, curves included."""
+    """Metrics of every label over a whole data set, curves included; with `top_k`, of the groups' first as well."""
     group = find_group(dataset, gauc_slot)
     metrics = LabelMetrics(dataset.schema.label)
     with Progress("evaluating", console=Console(quiet=True) if quiet else None) as progress:
@@ -39,15 +46,13 @@ def evaluate(
                 batch.weights,
                 None if group is None else group_ids(*batch.slot(group)),
             )
+            if analysis is not None:
+                analysis.update(batch, logits)
             progress.advance(len(batch))
-    return metrics.report()
+    report = metrics.report(top_k)
+    return report if analysis is None else {**report, **analysis.results()}
 
 
 def find_group(dataset: Dataset, slot: str | None) -> int | None:
     """The number of the slot that groups samples, among the sparse ones."""
-    if slot is None:
-        return None
-    names = [s.name for s in dataset.schema.sparse]
-    if slot not in names:
-        raise ConfigError(f"{slot!r} is not a sparse slot of the schema; it has {', '.join(names)}")
-    return names.index(slot)
+    return None if slot is None else find_slot(dataset.schema, slot)

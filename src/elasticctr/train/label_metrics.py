@@ -53,9 +53,18 @@ class LabelMetrics:
         each = {label: metrics.compute() for label, metrics in zip(self.labels, self._each, strict=True)}
         return {LABELS: {label: values.as_dict(names) for label, values in each.items()}}
 
-    def report(self) -> dict[str, Any]:
-        """`as_dict` with curves."""
-        return self._describe([{**metrics.as_dict(), **metrics.curves()} for metrics in self._each])
+    def report(self, top_k: int | None = None) -> dict[str, Any]:
+        """`as_dict` with curves; with `top_k`, also how good the first k of each group are."""
+        return self._describe(
+            [
+                {
+                    **metrics.as_dict(),
+                    **(metrics.ranking(top_k) if top_k is not None else {}),
+                    **metrics.curves(),
+                }
+                for metrics in self._each
+            ]
+        )
 
     def _describe(self, each: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         if len(each) == 1:

@@ -15,7 +15,7 @@ from elasticctr.train.run_directory import RunDirectory
 def load_learner(run: Path, overrides: Sequence[str] = ()) -> tuple[Learner, Job]:
     """The learner of a run (its best checkpoint, or else its newest) or of one checkpoint in it, and its job."""
     is_checkpoint = (run / MANIFEST).exists()
-    directory = RunDirectory(run.parent.parent if is_checkpoint else run)
+    directory = RunDirectory.of(run)
     job = directory.load_job()
     if overrides:
         changed = apply_overrides(job.model_dump(mode="json", by_alias=True), overrides, {})

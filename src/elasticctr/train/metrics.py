@@ -11,7 +11,7 @@ import struct
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from difflib import get_close_matches
-from math import isnan, log
+from math import isnan, log, nan
 from typing import Any
 
 import numpy as np
@@ -39,6 +39,10 @@ class MetricValues:
     copc: float | None  # clicks over predicted clicks
     ctr: float | None
     predicted_ctr: float | None
+    pr_auc: float | None  # average precision
+    rig: float | None  # relative information gain: 1 - ne
+    ece: float | None  # expected calibration error over bins of equal width
+    ece_mass: float | None  # the same over bins of equal weight
     gauc: float | None = None
     gauc_groups: int | None = None
     gauc_groups_skipped: int | None = None
@@ -50,6 +54,7 @@ class MetricValues:
 
 
 METRIC_NAMES = tuple(MetricValues.__dataclass_fields__)
+ECE_BINS = 20
 DEFAULT_NAMES = tuple(name for name in METRIC_NAMES if not name.startswith("gauc"))
 
 
@@ -105,14 +110,30 @@ class Metrics:
             return values.as_dict(self.names)
         return values.as_dict(METRIC_NAMES if self._groups is not None else DEFAULT_NAMES)
 
-    def curves(self, bins: int = 20, roc_points: int = 200) -> dict[str, Any]:
-        """What plots and reports draw, JSON-able.
+    def ranking(self, k: int) -> dict[str, int | float | None]:
+        """NDCG and recall of the first `k` of each group, JSON-able. None without groups, or without a positive."""
+        ndcg, recall, groups, skipped = self._groups.rank(k) if self._groups is not None else (nan, nan, 0, 0)
+        return {
+            f"ndcg@{k}": _defined(ndcg),
+            f"recall@{k}": _defined(recall),
+            "ranked_groups": groups,
+            "ranked_groups_skipped": skipped,
+        }
 
+    def bounds(self) -> dict[str, float | None]:
+        """How far `auc` and `pr_auc` can be from exact ones because logits of one bucket count as equal."""
+        return {"auc": _defined(self._all.auc_bound()), "pr_auc": _defined(self._all.average_precision()[1])}
+
+    def curves(self, bins: int = 20, roc_points: int = 200) -> dict[str, Any]:
+        """What plots and reports show besides, JSON-able.
+
+        `bounds`: how far AUC and PR-AUC can be off.
         `roc`: [false positive rate, true positive rate] pairs. `calibration`: rows of equal weight,
         `calibration_width`: rows of equal width, each {lower, upper, weight, positives, predicted, actual}.
         `scores`: how predictions are spread, {edges, positive, negative} with the share of each class per bin.
         """
         return {
+            "bounds": self.bounds(),
             "roc": [[float(x), float(y)] for x, y in self._all.roc(roc_points)],
             "calibration": _calibration_rows(self._all.calibration(bins, True)),
             "calibration_width": _calibration_rows(self._all.calibration(bins, False)),
@@ -196,6 +217,10 @@ def _values(part: _native.BinaryMetrics, groups: _native.GroupAuc | None, auc: f
         copc=positives / predicted if predicted > 0 else None,
         ctr=positives / total if total > 0 else None,
         predicted_ctr=predicted / total if total > 0 else None,
+        pr_auc=_defined(part.average_precision()[0]),
+        rig=None if ne is None else 1 - ne,
+        ece=_defined(part.calibration_error(ECE_BINS, False)),
+        ece_mass=_defined(part.calibration_error(ECE_BINS, True)),
         gauc=None if gauc is None else _defined(gauc),
         gauc_groups=counted,
         gauc_groups_skipped=skipped,

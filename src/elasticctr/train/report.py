@@ -19,6 +19,8 @@ from elasticctr.errors import DataError, NotFound
 from elasticctr.train.events import Event, read_events
 from elasticctr.train.label_metrics import LABELS, split_labels
 from elasticctr.train.report_page import PAGE
+from elasticctr.train.report_segments import describe_confidence, describe_segments
+from elasticctr.train.report_tables import make_table, show
 
 Values = Mapping[str, Any]
 
@@ -87,12 +89,14 @@ def write_report(run_dir: str | Path) -> Path:
 def render_report(run: RunFiles, plots: Sequence[Path]) -> str:
     end = (run.of_kind("end") or [{}])[-1]
     sections = [
-        ("Metrics", _metrics_table(run.metrics)),
+        ("Metrics", _metricsmake_table(run.metrics)),
         ("Curves", "".join(_figure(plot) for plot in plots)),
-        ("Calibration", _calibration_table(run.metrics)),
+        ("Calibration", _calibrationmake_table(run.metrics)),
+        ("Confidence", describe_confidence(run.metrics)),
+        ("Worst segments", describe_segments(run.metrics)),
         ("Time and throughput", _facts(_timing(run, end))),
-        ("Data", _table(("split", "files", "rows", "bad lines"), _data_rows(run))),
-        ("Checkpoints", _table(("step", "samples", "path"), _checkpoint_rows(run))),
+        ("Data", make_table(("split", "files", "rows", "bad lines"), _data_rows(run))),
+        ("Checkpoints", make_table(("step", "samples", "path"), _checkpoint_rows(run))),
         ("Go on from here", _commands(run)),
         ("Configuration", f"<pre>{escape(run.config)}</pre>" if run.config else ""),
         ("Environment", _facts(_flatten(run.environment))),
@@ -134,19 +138,21 @@ def _headlines(metrics: Mapping[str, Values]) -> str:
 
 def _cards(values: Values) -> str:
     return "".join(
-        f"<div class=card><b>{_show(values[key])}</b><span>{escape(label)}</span></div>"
+        f"<div class=card><b>{show(values[key])}</b><span>{escape(label)}</span></div>"
         for key, label in HEADLINES.items()
         if values.get(key) is not None
     )
 
 
-def _metrics_table(metrics: Mapping[str, Values]) -> str:
+def _metricsmake_table(metrics: Mapping[str, Values]) -> str:
     metrics = split_labels(metrics)
     names = dict.fromkeys(k for values in metrics.values() for k, v in values.items() if not isinstance(v, dict | list))
-    return _table(("metric", *metrics), ((name, *(values.get(name) for values in metrics.values())) for name in names))
+    return make_table(
+        ("metric", *metrics), ((name, *(values.get(name) for values in metrics.values())) for name in names)
+    )
 
 
-def _calibration_table(metrics: Mapping[str, Values]) -> str:
+def _calibrationmake_table(metrics: Mapping[str, Values]) -> str:
     split = main_split(metrics)
     if split is None:
         return ""
@@ -157,7 +163,7 @@ def _calibration_table(metrics: Mapping[str, Values]) -> str:
 def _calibration_rows(split: str, rows: Iterable[Values]) -> str:
     cells = (
         (
-            f"{_show(row['lower'])} – {_show(row['upper'])}",
+            f"{show(row['lower'])} – {show(row['upper'])}",
             row["weight"],
             row["positives"],
             row["predicted"],
@@ -167,7 +173,7 @@ def _calibration_rows(split: str, rows: Iterable[Values]) -> str:
         for row in rows
     )
     header = ("score", "weight", "clicks", "predicted CTR", "actual CTR", "COPC")
-    return f"<p>On {escape(split)}, in bins of equal weight.</p>" + _table(header, cells)
+    return f"<p>On {escape(split)}, in bins of equal weight.</p>" + make_table(header, cells)
 
 
 def _timing(run: RunFiles, end: Event) -> list[tuple[str, Any]]:
@@ -224,14 +230,8 @@ def _figure(path: Path) -> str:
     return f'<figure><img alt="{text}" src="data:image/png;base64,{data}"><figcaption>{text}</figcaption></figure>'
 
 
-def _table(header: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
-    head = "".join(f"<th>{escape(str(name))}</th>" for name in header)
-    body = "".join("<tr>" + "".join(f"<td>{_show(cell)}</td>" for cell in row) + "</tr>" for row in rows)
-    return f"<div class=wide><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>" if body else ""
-
-
 def _facts(facts: Iterable[tuple[str, Any]]) -> str:
-    rows = "".join(f"<tr><th>{escape(name)}</th><td>{_show(v)}</td></tr>" for name, v in facts if v is not None)
+    rows = "".join(f"<tr><th>{escape(name)}</th><td>{show(v)}</td></tr>" for name, v in facts if v is not None)
     return f"<div class=wide><table class=facts><tbody>{rows}</tbody></table></div>" if rows else ""
 
 
@@ -241,18 +241,6 @@ def _flatten(values: Values) -> list[tuple[str, Any]]:
         label = key.replace("_", " ")
         flat += [(f"{name}", v) for name, v in value.items()] if isinstance(value, dict) else [(label, value)]
     return flat
-
-
-def _show(value: object) -> str:
-    if value is None:
-        return "–"
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, int) or (isinstance(value, float) and value.is_integer() and abs(value) >= 1000):
-        return f"{value:,.0f}"
-    if isinstance(value, float):
-        return f"{value:,.1f}" if abs(value) >= 1000 else f"{value:.5g}"
-    return escape(str(value))
 
 
 def _read_json(path: Path) -> dict[str, Any]:

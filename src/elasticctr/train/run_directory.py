@@ -9,9 +9,10 @@ from typing import Any
 import yaml
 
 from elasticctr.config import load_yaml, parse_settings
-from elasticctr.errors import AlreadyExists, InternalError, NotFound
+from elasticctr.errors import AlreadyExists, DataError, InternalError, NotFound
 from elasticctr.obs.environment import capture_environment
-from elasticctr.train.checkpoint import list_checkpoints
+from elasticctr.train.checkpoint import MANIFEST, list_checkpoints
+from elasticctr.train.events import plain
 from elasticctr.train.job import Job
 
 
@@ -23,6 +24,11 @@ class RunDirectory:
         self.events = self.path / "events.jsonl"
         self.metrics = self.path / "metrics.json"
         self.checkpoints = self.path / "checkpoints"
+
+    @classmethod
+    def of(cls, run: Path) -> RunDirectory:
+        """The run directory that `run` is, or that the checkpoint `run` lies in."""
+        return cls(run.parent.parent if (run / MANIFEST).exists() else run)
 
     @property
     def is_used(self) -> bool:
@@ -49,6 +55,16 @@ class RunDirectory:
 
     def write_metrics(self, metrics: dict[str, Any]) -> None:
         write_text(self.metrics, json.dumps(metrics, indent=1))
+
+    def add_metrics(self, split: str, metrics: dict[str, Any]) -> None:
+        """Keeps what an evaluation found beside the metrics of training, in place of an earlier one of that name."""
+        try:
+            found = json.loads(self.metrics.read_text(encoding="utf-8")) if self.metrics.exists() else {}
+            self.write_metrics({**found, split: plain(metrics)})
+        except (ValueError, TypeError) as e:
+            raise DataError(f"not valid JSON ({e}); remove the file to start it anew", self.metrics) from None
+        except OSError as e:
+            raise InternalError(f"{self.metrics}: cannot be written: {e.strerror or e}") from e
 
 
 def write_text(path: Path, text: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 
@@ -9,7 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sklearn.metrics import log_loss, roc_auc_score
+from sklearn.metrics import average_precision_score, log_loss, ndcg_score, roc_auc_score
 
 from elasticctr.errors import ConfigError, Corruption, FailedPrecondition
 from elasticctr.train.metrics import METRIC_NAMES, Metrics, exact_auc, group_ids
@@ -322,3 +323,111 @@ def test_inputs_of_other_shapes_and_types_are_taken():
     a.update(logits, labels)
     b.update(logits.reshape(-1, 1).astype(np.float64), np.stack([labels, labels * 0], axis=1)[:, 0].astype(bool))
     assert a.state() == b.state()
+
+
+@pytest.mark.parametrize("is_weighted", [False, True])
+def test_average_precision_matches_scikit_learn(is_weighted):
+    logits, labels, weights = make_samples(50_000, seed=21)
+    logits[::7] = np.float32(-1.25)  # a tie of thousands
+    w = weights if is_weighted else None
+    metrics = Metrics()
+    metrics.update(logits, labels, w)
+    expected = average_precision_score(labels, logits, sample_weight=w)
+    bounds = metrics.bounds()
+    assert metrics.compute().pr_auc == pytest.approx(expected, abs=1e-5)
+    assert (
+        abs(metrics.compute().pr_auc - expected) <= bounds["pr_auc"] < 0.03
+    )  # the bound cannot know that they tie in truth
+    assert abs(metrics.compute().auc - roc_auc_score(labels, logits, sample_weight=w)) <= bounds["auc"] + 1e-9
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.tuples(st.sampled_from([-2.0, -1.0, 0.5, 0.50001, 0.50002, 3.0]), st.booleans()), min_size=1))
+def test_bounds_hold_for_scores_that_share_a_bucket(samples):
+    scores = np.array([s for s, _ in samples], np.float32)
+    labels = np.array([c for _, c in samples], np.float32)
+    metrics = Metrics()
+    metrics.update(scores, labels)
+    values, bounds = metrics.compute(), metrics.bounds()
+    if labels.sum() == 0:
+        assert values.pr_auc is None and bounds["pr_auc"] is None
+        return
+    assert abs(values.pr_auc - average_precision_score(labels, scores)) <= bounds["pr_auc"] + 1e-12
+    if labels.min() == 0:
+        assert abs(values.auc - roc_auc_score(labels, scores)) <= bounds["auc"] + 1e-12
+
+
+def naive_ece(p, labels, weights, edges):
+    error = 0.0
+    for low, high in itertools.pairwise(edges):
+        rows = (p >= low) & (p < high)
+        error += abs(np.sum(weights[rows] * (labels[rows] - p[rows])))
+    return error / weights.sum()
+
+
+def test_calibration_errors_match_a_naive_one():
+    logits, labels, weights = make_samples(100_000, seed=22)
+    metrics = Metrics()
+    metrics.update(logits, labels, weights)
+    p, w = sigmoid(logits), weights.astype(np.float64)
+    values = metrics.compute()
+    # 1.4e-5 for predictions rounded to buckets, and the samples of buckets that a border goes through
+    assert values.ece == pytest.approx(naive_ece(p, labels, w, np.append(np.arange(20) / 20, 2.0)), abs=2e-4)
+    order = np.argsort(p)
+    cuts = np.searchsorted(np.cumsum(w[order]), np.arange(1, 20) / 20 * w.sum())
+    by_mass = np.concatenate([[0.0], p[order][cuts], [2.0]])
+    assert values.ece_mass == pytest.approx(naive_ece(p, labels, w, by_mass), abs=2e-4)
+    assert values.rig == pytest.approx(1 - values.ne, abs=1e-15)
+
+
+def test_calibration_error_of_a_constant_is_its_gap():
+    metrics = Metrics()
+    metrics.update(np.zeros(1000), np.repeat([1.0, 0.0], [300, 700]))
+    values = metrics.compute()
+    assert values.ece == pytest.approx(0.2, abs=1e-6) and values.ece_mass == pytest.approx(0.2, abs=1e-6)
+    assert Metrics().compute().ece is None and Metrics().compute().pr_auc is None and Metrics().compute().rig is None
+
+
+@pytest.mark.parametrize("k", [1, 3, 10, 1000])
+def test_ranking_matches_scikit_learn_with_ties_and_weights(k):
+    rng = np.random.default_rng(k)
+    logits, labels, weights = make_samples(3000, seed=23)
+    logits = np.round(logits * 2) / 2  # many ties
+    groups = rng.integers(0, 200, 3000).astype(np.uint64)
+    metrics, halves = Metrics(), Metrics()
+    metrics.update(logits, labels, weights, groups)
+    ndcg, recall, skipped = [], [], 0
+    for group in np.unique(groups):
+        rows = groups == group
+        gain = labels[rows].astype(np.float64) * weights[rows]
+        if gain.sum() == 0:
+            skipped += 1
+            continue
+        if rows.sum() > 1:
+            ndcg.append(ndcg_score([gain], [logits[rows]], k=k))
+        else:
+            ndcg.append(1.0)
+        found = 0.0
+        for score, own in zip(logits[rows], gain, strict=True):
+            above, tied = (logits[rows] > score).sum(), (logits[rows] == score).sum()
+            found += own * min(max(k - above, 0) / tied, 1.0)  # the chance to be among the first k
+        recall.append(found / gain.sum())
+    values = metrics.ranking(k)
+    assert values[f"ndcg@{k}"] == pytest.approx(np.mean(ndcg), abs=1e-9)
+    assert values[f"recall@{k}"] == pytest.approx(np.mean(recall), abs=1e-9)
+    assert (values["ranked_groups"], values["ranked_groups_skipped"]) == (len(ndcg), skipped)
+    order = rng.permutation(3000)
+    for part in np.array_split(order, 5):
+        piece = Metrics()
+        piece.update(logits[part], labels[part], weights[part], groups[part])
+        halves.merge(piece)
+    assert halves.ranking(k) == values
+
+
+def test_ranking_without_groups_or_clicks_is_null():
+    assert Metrics().ranking(5) == {"ndcg@5": None, "recall@5": None, "ranked_groups": 0, "ranked_groups_skipped": 0}
+    metrics = Metrics()
+    metrics.update(np.array([1.0, np.nan]), np.array([0.0, 1.0]), groups=np.array([1, 1], np.uint64))
+    assert metrics.ranking(5)["ndcg@5"] is None and metrics.ranking(5)["ranked_groups_skipped"] == 1
+    with pytest.raises(ConfigError, match="first 1 or more"):
+        metrics.ranking(0)
