@@ -8,7 +8,7 @@ import pytest
 
 from tests.cluster.training import Log, Training
 
-pytestmark = pytest.mark.timeout(600)
+pytestmark = pytest.mark.timeout(900)
 
 
 def test_the_coordinator_is_killed(training_log: Log, tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from elasticctr.train.checkpoint import list_checkpoints
 from tests.cluster.harness import wait_until
 from tests.cluster.training import Log, Training
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
 
 @pytest.fixture

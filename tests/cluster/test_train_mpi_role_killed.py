@@ -12,7 +12,7 @@ from tests.cluster.training import Log, Training
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(500)
+@pytest.mark.timeout(900)
 def test_roles_of_an_mpirun_are_killed(training_log: Log, tmp_path: Path) -> None:
     try:
         find_mpirun()

@@ -12,7 +12,7 @@ from tests.cluster.harness import wait_until
 from tests.cluster.training import Log, Training
 
 pytest.importorskip("ray", reason="no Ray: pip install 'elasticctr[ray]'")
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(500)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
 
 @pytest.fixture

@@ -72,7 +72,7 @@ def test_pserver_and_standby_of_a_shard_are_killed_at_once(training_log: Log, tm
 
 @pytest.mark.slow
 def test_a_pserver_hangs_for_good_whose_standby_was_given_up(training_log: Log, tmp_path: Path) -> None:
-    """The standby, which missed something, loads the last checkpoint and serves; the other ends when it wakes up."""
+    """The standby, which missed something, loads the last checkpoint and serves; the other follows it later."""
     with Training(tmp_path, training_log, seed=17, standby=True, epochs=8, checkpoint_s=0.5) as training:
         training.start()
         training.random_moment(0.1, 0.2)
@@ -83,6 +83,7 @@ def test_a_pserver_hangs_for_good_whose_standby_was_given_up(training_log: Log, 
         training.go_on(sleeping)
         wait_until(lambda: training.journal("appoint"), "a standby that serves", START_S)
         training.go_on(hung)
+        wait_until(lambda: training.restarts("pserver-0"), "the other, started again as a standby", START_S)
         training.finish()
         training.check()
         assert training.rollbacks == 1 and not training.journal("promote")

@@ -12,7 +12,7 @@ from elasticctr.train import load_job, train
 from elasticctr.train.checkpoint import open_checkpoint
 from tests.cluster.training import Log, Training
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
 
 def test_stopped_with_two_pservers_resumed_with_three_then_one(training_log: Log, tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from tests.cluster.training import Log, Training
 
+pytestmark = pytest.mark.timeout(900)
 STRATEGIES = ["sync", "async", "half_async", "geo", "hybrid"]
 _AUC_NOISE = 0.06  # half_async and geo take fewer steps, sync larger ones; benchmarks/strategies.py has the figures
 

@@ -10,7 +10,7 @@ import pytest
 
 from tests.cluster.training import Log, Training
 
-pytestmark = pytest.mark.timeout(600)
+pytestmark = pytest.mark.timeout(900)
 
 
 def start_second(training: Training, port: int = 0) -> subprocess.Popen[bytes]:

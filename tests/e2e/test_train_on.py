@@ -27,7 +27,7 @@ def expected_samples(elasticctr: Run, job: Path, tmp_path: Path) -> dict[str, An
     return answer(elasticctr("train", job, "--run-dir", tmp_path / "one", "--json"))
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(900)
 def test_local_engine_gives_the_result_of_one_process(elasticctr: Run, job: Path, tmp_path: Path) -> None:
     one = expected_samples(elasticctr, job, tmp_path)
     many = answer(elasticctr("train", job, "--on", "local", *MANY, timeout_s=200))
@@ -46,7 +46,7 @@ def test_local_engine_gives_the_result_of_one_process(elasticctr: Run, job: Path
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(400)
+@pytest.mark.timeout(900)
 def test_ctrl_c_then_resume(elasticctr: Run, job: Path, tmp_path: Path) -> None:
     run = tmp_path / "run"
     whole = [*MANY, "--set", "train.epochs=12"]
@@ -70,7 +70,7 @@ def test_ctrl_c_then_resume(elasticctr: Run, job: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(500)
+@pytest.mark.timeout(900)
 def test_versions_are_published_while_pservers_train(elasticctr: Run, job: Path, tmp_path: Path) -> None:
     """The last of them is the finished model, whose run is evaluated, scored with and verified like any other."""
     repo, run, scores = tmp_path / "repo", tmp_path / "run", tmp_path / "scores.parquet"
@@ -96,7 +96,7 @@ def test_versions_are_published_while_pservers_train(elasticctr: Run, job: Path,
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(400)
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("engine", ["mpi", "ray", "torchrun"])
 def test_other_engines(elasticctr: Run, job: Path, tmp_path: Path, engine: str) -> None:
     if engine == "ray":
@@ -116,7 +116,7 @@ def test_other_engines(elasticctr: Run, job: Path, tmp_path: Path, engine: str) 
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(900)
 def test_roles_by_the_older_systems_variables(elasticctr: Run, job: Path, tmp_path: Path) -> None:
     """Two pservers and two trainers as four pods would be, on loopback."""
     one = expected_samples(elasticctr, job, tmp_path)

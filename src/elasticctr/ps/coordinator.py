@@ -154,7 +154,8 @@ class Coordinator:
     def _order(self, member: Member) -> str:
         if self.is_over or not member.is_alive:
             member.was_told_end = True
-            return "stop"
+            is_replaced = member.role != "trainer" and member.phase == "lost" and self.members.wants_standby
+            return "rejoin" if is_replaced and not self.is_over else "stop"
         if member.role != "trainer":
             return "go"
         if self.is_stopping:

@@ -304,6 +304,9 @@ def _beat_until_over(
             continue
         if order == "stop":
             return
+        if order == "rejoin":
+            # What it holds is of no more use. Its engine starts it again, and it follows whoever serves.
+            raise Unavailable(f"another process serves shard {server.shard} now; started again, this one follows it")
     membership.leave("told to stop")
 
 

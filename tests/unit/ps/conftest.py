@@ -147,8 +147,10 @@ class World:
         client = self.client()
         while not self._over.wait(0.1) and not fake.is_silent:
             try:
-                if client.beat(fake.member, {"rows": 1, "standby": fake.standby})["order"] == "stop":
+                fake.order = client.beat(fake.member, {"rows": 1, "standby": fake.standby})["order"]
+                if fake.order == "stop":
                     client.leave(fake.member, "told to")
+                if fake.order in ("stop", "rejoin"):
                     return
             except ElasticCTRError:
                 continue

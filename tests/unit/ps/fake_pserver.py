@@ -28,6 +28,7 @@ class FakePserver:
         self.fail_promote: str | None = None
         self.damaged: set[str] = set()
         self.is_caught_up = True
+        self.order = "go"  # that it was given last with a beat
         self.standby = "in_sync"  # what a primary says of its standby
         self.forgotten = 0
         fake = self

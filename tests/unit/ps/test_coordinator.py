@@ -170,6 +170,26 @@ def test_a_standby_takes_over_and_a_new_one_follows(tmp_path: Path, world: Any) 
     assert events(run, "end")[-1]["samples"] == LINES
 
 
+def test_a_pserver_that_slept_while_its_standby_took_over_is_told_to_join_anew(tmp_path: Path, world: Any) -> None:
+    w = world(make_job(tmp_path, cluster={"pservers": 1, "standby": True}))
+    w.allow(12)
+    w.start()
+    primary = w.add_pserver(0)
+    w.add_pserver(0, role="standby")
+    w.add_trainer("a")
+    w.add_trainer("b")
+    w.wait_for(lambda: [r["state"] for r in w.status()["roles"] if r["name"] == "standby-0"] == ["ready"])
+    primary.is_silent = True
+    run = tmp_path / "run"
+    w.wait_for(lambda: events(run, "promote"))
+    primary.is_silent = False
+    w._spawn(lambda: w._beat(primary))
+    w.wait_for(lambda: primary.order == "rejoin")
+    w.allow()
+    assert w.result() is True
+    assert events(run, "rollback") == [] and events(run, "end")[-1]["samples"] == LINES
+
+
 def test_a_standby_its_primary_gave_up_does_not_take_over(tmp_path: Path, world: Any) -> None:
     w = world(make_job(tmp_path, cluster={"pservers": 1, "standby": True}, train={"checkpoint_every": 3}))
     w.allow(16)
