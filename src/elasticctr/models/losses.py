@@ -1,47 +1,149 @@
-"""What training makes small: binary cross-entropy or focal loss on logits, and an L2 penalty on embeddings.
+"""The loss of a batch: each label's, weighed, and a penalty on embeddings.
 
-Everything is computed from log-sigmoids, so that logits of any size give finite losses and gradients.
+Some losses learn parameters of their own (weights by uncertainty, the second logits of JRC). They are trained and saved
+with the model's and are no part of it: nothing of them is served.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
-from torch import Tensor
-from torch.nn import functional as F
+from torch import Tensor, nn
 
 from elasticctr import _native
-from elasticctr.models.inputs import Inputs
+from elasticctr.errors import ConfigError
+from elasticctr.models import pointwise_losses as pointwise
+from elasticctr.models import ranking_losses as ranking
+from elasticctr.models.inputs import Inputs, InputSpec
+from elasticctr.models.layers.features import deep_features, deep_width
+from elasticctr.models.layers.mlp import MLP
 from elasticctr.models.loss_settings import LossSettings
 
 
-class Loss:
-    """Mean loss over samples. A weight w counts a sample as w samples; the divisor stays the size of the batch, so
-    that a batch of light samples makes a small step.
+class Loss(nn.Module):
+    """Mean loss over samples and labels. A weight w counts a sample as w samples; the divisor stays the size of the
+    batch, so that a batch of light samples makes a small step.
     """
 
-    def __init__(self, settings: LossSettings) -> None:
+    def __init__(
+        self, settings: LossSettings, labels: Sequence[str] = ("label",), spec: InputSpec | None = None
+    ) -> None:
+        """`spec` is that of the model; only `jrc` reads inputs."""
+        super().__init__()
         self.settings = settings
+        self.labels = tuple(labels)
+        late = settings.delayed_label or self.labels[-1]
+        self._late = self.labels.index(late) if settings.delayed != "none" else -1
+        weights = settings.task_weights
+        self._task_weights = [weights.get(label, 1.0) for label in self.labels] if isinstance(weights, dict) else None
+        self.log_variances = None if self._task_weights is not None else nn.Parameter(torch.zeros(len(self.labels)))
+        self.base: MLP | None = None
+        if settings.kind == "jrc":
+            if spec is None:
+                raise ConfigError(
+                    "loss kind jrc reads the inputs of the model: make it with Loss(settings, labels, spec)"
+                )
+            self.base = MLP(deep_width(spec), settings.jrc_hidden, len(self.labels))
         # Weighted binary cross-entropy and nothing else.
-        self.is_plain = settings.kind == "bce" and settings.positive_weight == 1 and settings.label_smoothing == 0
+        self.is_plain = (
+            settings.kind == "bce"
+            and settings.positive_weight == 1
+            and settings.label_smoothing == 0
+            and settings.pairwise == 0
+            and settings.negative_rate == 1
+            and settings.delayed == "none"
+            and self._task_weights is not None
+            and all(weight == 1 for weight in self._task_weights)
+        )
 
-    def __call__(self, logits: Tensor, labels: Tensor, weights: Tensor | None = None) -> Tensor:
-        """Scalar loss of logits [B] or [B, L], labels of as many elements, weights [B]."""
+    @property
+    def ranks(self) -> bool:
+        """Whether samples are compared with others of their group."""
+        return self.settings.kind == "jrc" or self.settings.pairwise > 0
+
+    def forward(
+        self,
+        logits: Tensor,
+        labels: Tensor,
+        weights: Tensor | None = None,
+        groups: Tensor | None = None,
+        inputs: Inputs | None = None,
+    ) -> Tensor:
+        """Scalar loss of logits [B] or [B, L], labels of as many elements, weights [B], groups [B] numbered from 0."""
         if logits.dtype in (torch.bfloat16, torch.float16):
             logits = logits.float()
-        targets = labels.reshape(logits.shape).to(logits.dtype)
-        if self.settings.label_smoothing > 0:
-            targets = targets * (1 - self.settings.label_smoothing) + self.settings.label_smoothing / 2
-        if weights is not None:
-            weights = weights.to(logits.dtype).reshape(-1, *(1 for _ in logits.shape[1:]))
-        if self.settings.kind == "focal":
-            losses = self._focal(logits, targets)
-            return (losses if weights is None else losses * weights).mean()
-        ratio = self.settings.positive_weight
-        scale = None if ratio == 1.0 else torch.tensor(ratio, dtype=logits.dtype, device=logits.device)
-        return F.binary_cross_entropy_with_logits(logits, targets, weights, pos_weight=scale)
+        columns = logits.unsqueeze(1) if logits.ndim == 1 else logits
+        targets = labels.reshape(columns.shape).to(columns.dtype)
+        if weights is None:
+            weights = columns.new_ones(len(columns))
+        weights = weights.to(columns.dtype).reshape(-1)
+        if groups is None and self.ranks:
+            groups = torch.zeros(len(columns), dtype=torch.int64)
+        base = None if self.base is None or inputs is None else self.base(deep_features(inputs))
+        each = torch.stack(
+            [
+                self._of_label(k, columns[:, k], targets, weights, groups, None if base is None else base[:, k])
+                for k in range(columns.shape[1])
+            ]
+        )
+        return self._weigh(each)
 
-    def backward(self, logits: Tensor, labels: Tensor, weights: Tensor, penalty: Tensor | None = None) -> float:
-        """Goes back from the loss of float32 logits (and a penalty added to it), and returns the loss."""
+    def _weigh(self, each: Tensor) -> Tensor:
+        if self.log_variances is not None:
+            # Kendall et al., 2018: a loss counts 1 / variance, and a large variance costs its logarithm.
+            s = self.log_variances.to(each.dtype)
+            return (torch.exp(-s) * each + s / 2).mean()
+        if self._task_weights is None or all(weight == 1 for weight in self._task_weights):
+            return each.mean()
+        return (each * each.new_tensor(self._task_weights)).mean()
+
+    def _of_label(
+        self, k: int, logits: Tensor, targets: Tensor, weights: Tensor, groups: Tensor | None, base: Tensor | None
+    ) -> Tensor:
+        settings, y = self.settings, targets[:, k]
+        if settings.label_smoothing > 0:
+            y = y * (1 - settings.label_smoothing) + settings.label_smoothing / 2
+        if settings.negative_rate < 1 and k > 0:
+            # What was thinned out are samples without the first label, whatever this one says: they stand for more.
+            weights = weights * torch.where(targets[:, 0] > 0.5, 1.0, 1.0 / settings.negative_rate)
+        seen = self._as_seen(k, logits)
+        if settings.kind == "focal":
+            losses = pointwise.focal(seen, y, settings.positive_weight, settings.gamma)
+        elif settings.delayed == "fnw" and k == self._late:
+            losses = pointwise.fake_negative_weighted(seen, y, settings.positive_weight)
+        else:
+            losses = pointwise.cross_entropy(seen, y, settings.positive_weight)
+        if groups is None:
+            return (losses * weights).mean()
+        if settings.kind == "jrc":
+            second = torch.zeros_like(seen) if base is None else base.to(seen.dtype)
+            ranked = ranking.generative(seen, second, y, groups)
+            losses = settings.calibration * losses + (1 - settings.calibration) * ranked
+        loss = (losses * weights).mean()
+        if settings.pairwise > 0:
+            pairs = ranking.pairwise(logits, targets[:, k], weights, groups, settings.pairs_per_positive)
+            loss = loss + settings.pairwise * pairs
+        return loss
+
+    def _as_seen(self, k: int, logits: Tensor) -> Tensor:
+        """Logits of what the log shows, from those of what happens."""
+        if self.settings.delayed == "fnc" and k == self._late:
+            logits = pointwise.with_fake_negatives(logits)
+        if self.settings.negative_rate < 1 and k == 0:
+            logits = pointwise.with_sampled_negatives(logits, self.settings.negative_rate)
+        return logits
+
+    def backward(
+        self,
+        logits: Tensor,
+        labels: Tensor,
+        weights: Tensor,
+        inputs: Inputs | None = None,
+        groups: Tensor | None = None,
+    ) -> float:
+        """Goes back from the loss of float32 logits, and the penalty of the inputs they are of. Returns the loss."""
+        penalty = None if inputs is None else self.penalty(inputs)
         if self.is_plain and penalty is None and logits.ndim == 1 and logits.is_cpu and logits.is_contiguous():
             gradient = torch.empty_like(logits)
             loss = _native.bce_gradient(
@@ -54,7 +156,7 @@ class Loss:
             )
             logits.backward(gradient)  # type: ignore[no-untyped-call]
             return loss
-        total = self(logits, labels, weights)
+        total: Tensor = self(logits, labels, weights, groups, inputs)
         (total if penalty is None else total + penalty).backward()  # type: ignore[no-untyped-call]
         return float(total.detach())
 
@@ -66,10 +168,3 @@ class Loss:
         for sequence in inputs.sequences.values():
             squares = squares + sequence.values.square().sum()
         return self.settings.embedding_l2 * squares / max(inputs.flat.shape[0], 1)
-
-    def _focal(self, logits: Tensor, targets: Tensor) -> Tensor:
-        # (1 - p)^gamma = exp(gamma log(1 - p)): no power of a number that rounds to zero.
-        log_p, log_not_p = F.logsigmoid(logits), F.logsigmoid(-logits)
-        positive = self.settings.positive_weight * targets * torch.exp(self.settings.gamma * log_not_p) * log_p
-        negative = (1 - targets) * torch.exp(self.settings.gamma * log_p) * log_not_p
-        return -(positive + negative)

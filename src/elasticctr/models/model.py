@@ -66,6 +66,7 @@ class Model(nn.Module):
     name: ClassVar[str]  # in messages; the class's own name unless set
     settings_class: ClassVar[type[ModelSettings]] = ModelSettings
     linear: ClassVar[bool] = False  # whether pooled slots need a linear weight
+    labels_needed: ClassVar[int] = 0  # 0: any number
     is_tower: ClassVar[bool] = False  # nearly all arithmetic is in an MLP, which has threads of its own
 
     def __init_subclass__(cls) -> None:
@@ -77,6 +78,11 @@ class Model(nn.Module):
         super().__init__()
         self.spec = spec
         self.settings = settings
+        if self.labels_needed not in (0, spec.labels):
+            raise ConfigError(
+                f"model {self.name!r} needs {self.labels_needed} labels, the schema has {spec.labels}; "
+                "set schema.label, or take another model"
+            )
         needs = self.input_needs(settings)
         if spec.linear != needs.linear:
             raise ConfigError(

@@ -18,11 +18,15 @@ from elasticctr.errors import ConfigError, ElasticCTRError
 from elasticctr.models.dcnv2 import DCNv2
 from elasticctr.models.deepfm import DeepFM
 from elasticctr.models.dnn import DNN
+from elasticctr.models.esmm import ESMM
 from elasticctr.models.fm import FM
 from elasticctr.models.initialize import seeded
 from elasticctr.models.inputs import Inputs, InputSpec, Sequence
 from elasticctr.models.lr import LR
+from elasticctr.models.mmoe import MMoE
 from elasticctr.models.model import InputNeeds, Model, ModelSettings, evaluating
+from elasticctr.models.ple import PLE
+from elasticctr.models.shared_bottom import SharedBottom
 from elasticctr.models.user_file import explain, load_class
 from elasticctr.models.wide_deep import WideDeep
 
@@ -30,8 +34,12 @@ MODELS: dict[str, type[Model]] = {
     "dcnv2": DCNv2,
     "deepfm": DeepFM,
     "dnn": DNN,
+    "esmm": ESMM,
     "fm": FM,
     "lr": LR,
+    "mmoe": MMoE,
+    "ple": PLE,
+    "shared_bottom": SharedBottom,
     "wide_deep": WideDeep,
 }
 

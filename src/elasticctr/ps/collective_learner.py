@@ -50,7 +50,7 @@ class CollectiveLearner:
         self.plan = self.local.plan
         self._group = group
         self._tables = ShardedTables(group, self.local.sparse.tables, [bool(t.sequences) for t in self.plan.tables])
-        self._parameters = list(self.local.model.parameters())
+        self._parameters = self.local.parameters
         self._floats = self.local.dense_floats
         # Gradients; then the samples and the sum of losses they stand for; then, by rank, whether it is left out.
         self._shared = torch.zeros(self._floats + 2 + group.size)

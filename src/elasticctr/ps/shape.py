@@ -27,7 +27,7 @@ _TIMEOUT_S = 300.0
 
 @dataclass(frozen=True, slots=True)
 class JobShape:
-    """Tables are numbered in this order; the dense vector is model.parameters() one after the other."""
+    """Tables are numbered in this order; the dense vector is the learner's parameters one after the other."""
 
     tables: tuple[TableSettings, ...]
     dense_floats: int

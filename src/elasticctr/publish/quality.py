@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -13,14 +13,15 @@ from elasticctr.publish import dense
 from elasticctr.publish.publisher import Publisher
 from elasticctr.publish.scoring import make_inputs
 from elasticctr.train.learner import Learner
-from elasticctr.train.metrics import Metrics
+from elasticctr.train.label_metrics import LABELS, LabelMetrics, values_of
 
 
 def measure_loss(
     publisher: Publisher, learner: Learner, batches: Iterable[Batch], *, has_labels: bool
 ) -> dict[str, Any]:
     """AUC and logloss before and after, if there are labels, and how far scores move."""
-    plain, encoded = Metrics(), Metrics()
+    labels = learner.metrics.labels
+    plain, encoded = LabelMetrics(labels), LabelMetrics(labels)
     count, total, worst = 0, 0.0, 0.0
     for batch in batches:
         schema = dense.make_serving_schema(learner, batch.schema)
@@ -29,23 +30,31 @@ def measure_loss(
         after = dense.score_inputs(learner, inputs)
         difference = np.abs(before - after)
         count += len(batch)
-        total += float(difference[:, 0].sum())
+        total += float(difference.sum()) / len(labels)
         worst = max(worst, float(difference.max(initial=0.0)))
         if has_labels:
             for metrics, scores in ((plain, before), (encoded, after)):
-                metrics.update(_logits(scores[:, 0]), batch.labels[:, 0], batch.weights)
+                metrics.update(_logits(scores), batch.labels, batch.weights)
     result: dict[str, Any] = {
         "samples": count,
         "mean_score_difference": total / max(count, 1),
         "largest_score_difference": worst,
     }
     if has_labels:
-        for name in ("auc", "logloss"):
-            before_value, after_value = plain.as_dict().get(name), encoded.as_dict().get(name)
-            result |= {f"{name}_fp32": before_value, f"{name}_encoded": after_value}
-            if before_value is not None and after_value is not None:
-                result[f"{name}_loss"] = (before_value - after_value) * (1 if name == "auc" else -1)
+        was, became = values_of(plain.as_dict()), values_of(encoded.as_dict())
+        result |= _compare(was, became)
+        if LABELS in was:
+            result[LABELS] = {name: _compare(was[LABELS][name], became[LABELS][name]) for name in labels}
     return result
+
+
+def _compare(was: Mapping[str, Any], became: Mapping[str, Any]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for name in ("auc", "logloss"):
+        found |= {f"{name}_fp32": was.get(name), f"{name}_encoded": became.get(name)}
+        if was.get(name) is not None and became.get(name) is not None:
+            found[f"{name}_loss"] = (was[name] - became[name]) * (1 if name == "auc" else -1)
+    return found
 
 
 def _logits(scores: NDArray[np.float32]) -> NDArray[np.float32]:

@@ -160,6 +160,7 @@ class Job(Settings):
         slots = [slot.name for slot in self.samples.sparse]
         if self.train.gauc_slot is not None and self.train.gauc_slot not in slots:
             raise ValueError(f"train.gauc_slot: {self.train.gauc_slot!r} is not a sparse slot of the schema")
+        self.loss.check_names(self.samples.label, slots)
         if self.cluster is not None and self.cluster.strategy == "geo":
             self._check_geo()
         return self

@@ -19,6 +19,7 @@ from elasticctr.data.batch import Batch
 from elasticctr.errors import Corruption, FailedPrecondition
 from elasticctr.models import registry
 from elasticctr.models.dense import load_dense
+from elasticctr.models.initialize import seeded
 from elasticctr.models.inputs import Inputs
 from elasticctr.models.layers import set_tower_precision
 from elasticctr.models.layers.tower_step import TowerStep
@@ -30,6 +31,7 @@ from elasticctr.train.dense_parts import OPTIMIZERS, DenseVector, read_dense_par
 from elasticctr.train.input_plan import InputPlan, make_input_spec
 from elasticctr.train.job import Job
 from elasticctr.train.label_metrics import LabelMetrics
+from elasticctr.train.metrics import group_ids
 from elasticctr.train.optimizers import make_optimizer
 from elasticctr.train.reading import Item
 from elasticctr.train.sparse import SparseInputs
@@ -54,10 +56,13 @@ class Learner:
         self._precision = settings.precision
         set_tower_precision(settings.precision)
         self._forward = torch.compile(self.model) if settings.compile else self.model
-        self._loss = Loss(job.loss)
-        self._parameters = list(self.model.parameters())
-        self._tower = _make_tower_step(self.model, job)
-        self._optimizer = make_optimizer(self._parameters, job.dense)
+        with seeded(settings.seed):
+            self._loss = Loss(job.loss, job.samples.label, spec)
+        slots = [slot.name for slot in job.samples.sparse]
+        self._group = slots.index(job.loss.group) if job.loss.group is not None and self._loss.ranks else None
+        self.parameters = [*self.model.parameters(), *self._loss.parameters()]
+        self._tower = _make_tower_step(self.model, self._loss, job)
+        self._optimizer = make_optimizer(self.parameters, job.dense)
         self._dense_settings = job.dense
         self._clip_norm = job.dense.clip_norm
         self._learning_rate = job.dense.learning_rate
@@ -88,25 +93,30 @@ class Learner:
             return self._tower.run(inputs, labels, weights)
         with self._computing():
             logits = self._forward(inputs).float()
-        loss = self._loss.backward(logits, labels, weights, self._loss.penalty(inputs))
+        groups = None if self._group is None else _number_groups(batch, self._group)
+        loss = self._loss.backward(logits, labels, weights, inputs, groups)
         return loss, logits.detach()
 
     def apply_dense(self, lr_scale: float = 1.0) -> None:
         """Steps the dense parameters by the gradients left on them."""
         if self._clip_norm is not None:
-            torch.nn.utils.clip_grad_norm_(self._parameters, self._clip_norm)
+            torch.nn.utils.clip_grad_norm_(self.parameters, self._clip_norm)
         if lr_scale != self._lr_scale:
             self._set_lr_scale(lr_scale)
         self._optimizer.step()
         self.clear_gradients()
 
     def clear_gradients(self) -> None:
-        for parameter in self._parameters:
+        for parameter in self.parameters:
             parameter.grad = None
 
     def observe(self, logits: Tensor, batch: Batch) -> None:
         """Takes the scores a batch had before it was learned from into `metrics`."""
-        self.metrics.update(logits.numpy(), batch.labels, batch.weights)
+        weights, rate = batch.weights, self._loss.settings.negative_rate
+        if rate < 1:
+            # Metrics are of the log as it was before its negatives were thinned out, as scores are.
+            weights = np.where(batch.labels[:, 0] > 0.5, weights, weights / np.float32(rate))
+        self.metrics.update(logits.numpy(), batch.labels, weights)
 
     def clear_metrics(self) -> None:
         """From here on `metrics` are of what comes. What it was before stays as it is, for whoever holds it."""
@@ -114,24 +124,24 @@ class Learner:
 
     @property
     def dense_floats(self) -> int:
-        return sum(p.numel() for p in self._parameters)
+        return sum(p.numel() for p in self.parameters)
 
     def flat_dense(self) -> Tensor:
-        """A copy of all parameters, one after the other in the order of `model.parameters()`."""
-        return torch.cat([p.detach().reshape(-1) for p in self._parameters]) if self._parameters else torch.empty(0)
+        """A copy of all parameters, one after the other the model's, then the loss's."""
+        return torch.cat([p.detach().reshape(-1) for p in self.parameters]) if self.parameters else torch.empty(0)
 
     @torch.no_grad()
     def set_flat_dense(self, vector: Tensor) -> None:
         """Copies a vector in the order of `flat_dense` into the parameters. REQUIRES: `dense_floats` values."""
-        parts = torch.split(vector, [p.numel() for p in self._parameters])
-        for parameter, part in zip(self._parameters, parts, strict=True):
+        parts = torch.split(vector, [p.numel() for p in self.parameters])
+        for parameter, part in zip(self.parameters, parts, strict=True):
             parameter.copy_(part.view_as(parameter))
 
     def flat_gradient(self, out: Tensor | None = None) -> Tensor:
         """The gradients that `compute` left, in the order of `flat_dense`; zeros for a parameter without one."""
         gradient = torch.empty(self.dense_floats) if out is None else out
-        parts = torch.split(gradient, [p.numel() for p in self._parameters])
-        for parameter, part in zip(self._parameters, parts, strict=True):
+        parts = torch.split(gradient, [p.numel() for p in self.parameters])
+        for parameter, part in zip(self.parameters, parts, strict=True):
             if parameter.grad is None:
                 part.zero_()
             else:
@@ -174,6 +184,7 @@ class Learner:
         torch.save(
             {
                 "model": self.model.state_dict(),
+                "loss": self._loss.state_dict(),
                 "optimizer": self._optimizer.state_dict(),
                 "random": torch.get_rng_state(),
             },
@@ -194,6 +205,7 @@ class Learner:
         try:
             dense = torch.load(checkpoint.dense, weights_only=True)
             load_dense(self.model, dense["model"], str(checkpoint.dense))
+            load_dense(self._loss, dense.get("loss", {}), f"{checkpoint.dense} (of the loss)")
             self._optimizer.load_state_dict(dense["optimizer"])
             self._set_lr_scale(1.0)
             torch.set_rng_state(dense["random"])
@@ -210,7 +222,7 @@ class Learner:
             return  # saved before the first trainer came: as they were made here
         self.set_flat_dense(torch.from_numpy(vector.values))
         first = 0
-        for parameter in self._parameters:
+        for parameter in self.parameters:
             last = first + parameter.numel()
             state = {name: _slice(array, first, last, parameter) for name, array in vector.state.items()}
             if state:
@@ -223,8 +235,8 @@ class Learner:
     def dense_vector(self) -> DenseVector:
         """The dense parameters and their optimizer's state, as pservers save them."""
         names = dict(OPTIMIZERS)[self._dense_settings.optimizer]
-        states = [self._optimizer.state.get(parameter, {}) for parameter in self._parameters]
-        pairs = list(zip(self._parameters, states, strict=True))
+        states = [self._optimizer.state.get(parameter, {}) for parameter in self.parameters]
+        pairs = list(zip(self.parameters, states, strict=True))
         arrays = {
             name: np.concatenate([_flat(s.get(name), p) for p, s in pairs] or [np.zeros(0, np.float32)])
             for name in names
@@ -256,9 +268,15 @@ def _flat(tensor: Tensor | None, parameter: Tensor) -> NDArray[np.float32]:
     return flat
 
 
-def _make_tower_step(model: Model, job: Job) -> TowerStep | None:
+def _number_groups(batch: Batch, slot: int) -> Tensor:
+    """Samples with the same first value of a slot have the same number, from 0 on."""
+    numbers = np.unique(group_ids(*batch.slot(slot)), return_inverse=True)[1]
+    return torch.from_numpy(numbers.astype(np.int64))
+
+
+def _make_tower_step(model: Model, loss: Loss, job: Job) -> TowerStep | None:
     parts = model.tower_parts()
-    is_plain = Loss(job.loss).is_plain and job.loss.embedding_l2 == 0 and not job.train.compile
+    is_plain = loss.is_plain and job.loss.embedding_l2 == 0 and not job.train.compile
     return TowerStep(parts) if parts is not None and is_plain else None
 
 

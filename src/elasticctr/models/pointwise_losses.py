@@ -1,0 +1,47 @@
+"""Losses of samples on their own. Everything is computed from log-sigmoids, so that logits of any size give finite
+losses and gradients.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+
+def cross_entropy(logits: Tensor, targets: Tensor, positive_weight: float) -> Tensor:
+    """[B] losses; targets may lie between 0 and 1."""
+    scale = None if positive_weight == 1.0 else torch.tensor(positive_weight, dtype=logits.dtype, device=logits.device)
+    return F.binary_cross_entropy_with_logits(logits, targets, pos_weight=scale, reduction="none")
+
+
+def focal(logits: Tensor, targets: Tensor, positive_weight: float, gamma: float) -> Tensor:
+    """Cross-entropy times (1 - p of the truth)^gamma."""
+    # (1 - p)^gamma = exp(gamma log(1 - p)): no power of a number that rounds to zero.
+    log_p, log_not_p = F.logsigmoid(logits), F.logsigmoid(-logits)
+    positive = positive_weight * targets * torch.exp(gamma * log_not_p) * log_p
+    negative = (1 - targets) * torch.exp(gamma * log_p) * log_not_p
+    return -(positive + negative)
+
+
+def fake_negative_weighted(logits: Tensor, targets: Tensor, positive_weight: float) -> Tensor:
+    """Cross-entropy on a log in which every positive is there twice: as a negative when it was shown, and as a positive
+    when it happened. Weights 1 + p and (1 - p)(1 + p) take the log back to what will have happened; they are
+    the model's own, and no gradient goes through them.
+    """
+    p = torch.sigmoid(logits).detach()
+    positive = positive_weight * targets * (1 + p) * F.logsigmoid(logits)
+    negative = (1 - targets) * (1 - p) * (1 + p) * F.logsigmoid(-logits)
+    return -(positive + negative)
+
+
+def with_fake_negatives(logits: Tensor) -> Tensor:
+    """Logits of what such a log shows: p / (1 + p) of its samples are positive, whose odds are p."""
+    return F.logsigmoid(logits)
+
+
+def with_sampled_negatives(logits: Tensor, rate: float) -> Tensor:
+    """Logits of what a log shows of whose negatives a share of `rate` was kept: its odds are those of all over it."""
+    return logits - math.log(rate)

@@ -1,0 +1,60 @@
+"""Losses of samples among the others of their group: pairs, and the softmaxes of JRC.
+
+`groups` [B] holds numbers from 0 on; samples of one number are compared.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+
+def pairwise(logits: Tensor, targets: Tensor, weights: Tensor, groups: Tensor, most: int) -> Tensor:
+    """Mean of w_i w_j log(1 + exp(z_j - z_i)) over pairs of a positive i and a negative j of one group; 0 without any.
+
+    A positive meets at most `most` negatives, positive after positive the next ones in turn, so that memory is bounded
+    and every negative is met equally often.
+    """
+    positives, negatives = make_pairs(targets > 0.5, groups, most)
+    if len(positives) == 0:
+        return logits.new_zeros(())
+    losses = F.softplus(logits[negatives] - logits[positives])
+    return (losses * weights[positives] * weights[negatives]).mean()
+
+
+def make_pairs(is_positive: Tensor, groups: Tensor, most: int) -> tuple[Tensor, Tensor]:
+    """Places of the positives and of the negatives of all pairs, group by group."""
+    order = torch.argsort(groups, stable=True)
+    positives, negatives = order[is_positive[order]], order[~is_positive[order]]
+    count = int(groups.max()) + 1 if len(groups) else 0
+    there = torch.bincount(groups[negatives], minlength=count)  # negatives of each group, one group after the other
+    first = torch.cumsum(there, 0) - there
+    met = torch.bincount(groups[positives], minlength=count)
+    rank = torch.arange(len(positives)) - (torch.cumsum(met, 0) - met)[groups[positives]]
+    available = there[groups[positives]]
+    taken = available.clamp(max=most)
+    owner = torch.repeat_interleave(torch.arange(len(positives)), taken)
+    turn = torch.arange(len(owner)) - (torch.cumsum(taken, 0) - taken)[owner]
+    place = (rank[owner] * taken[owner] + turn) % available[owner].clamp(min=1)
+    return positives[owner], negatives[first[groups[positives]][owner] + place]
+
+
+def generative(logits: Tensor, base: Tensor, targets: Tensor, groups: Tensor) -> Tensor:
+    """[B] losses -log p(this sample | its group and outcome), of the outcome's own logit: `base` for 0, and
+    `base + logits` for 1.
+    """
+    happened = log_softmax(base + logits, groups)
+    did_not = log_softmax(base, groups)
+    return -(targets * happened + (1 - targets) * did_not)
+
+
+def log_softmax(logits: Tensor, groups: Tensor) -> Tensor:
+    """[B] log of each sample's share among the exp(logits) of its group."""
+    if len(logits) == 0:
+        return logits
+    count = int(groups.max()) + 1
+    highest = torch.full((count,), -torch.inf, dtype=logits.dtype).scatter_reduce(0, groups, logits.detach(), "amax")
+    shifted = logits - highest[groups]
+    sums = torch.zeros(count, dtype=logits.dtype).index_add(0, groups, torch.exp(shifted))
+    return shifted - torch.log(sums)[groups]
