@@ -12,8 +12,8 @@ from elasticctr.data.batch import Batch
 from elasticctr.publish import dense
 from elasticctr.publish.publisher import Publisher
 from elasticctr.publish.scoring import make_inputs
-from elasticctr.train.learner import Learner
 from elasticctr.train.label_metrics import LABELS, LabelMetrics, values_of
+from elasticctr.train.learner import Learner
 
 
 def measure_loss(

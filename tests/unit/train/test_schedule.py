@@ -57,3 +57,16 @@ def test_restored_schedule_decides_like_the_original() -> None:
         assert see(original, value) == see(restored, value)
         assert original.lr_scale(9) == restored.lr_scale(9)
         assert original.should_stop == restored.should_stop
+
+
+def test_a_chosen_label_decides() -> None:
+    stopping, plateau = EarlyStopping(patience=2, label="buy"), Plateau(factor=0.5, patience=1, label="click")
+    schedule = Schedule(TrainSettings(early_stopping=stopping, plateau=plateau))
+    results = [(0.7, 0.6), (0.8, 0.5), (0.75, 0.4)]  # click, buy
+    best = [
+        schedule.see_evaluation({"auc": click, "labels": {"click": {"auc": click}, "buy": {"auc": buy}}})
+        for click, buy in results
+    ]
+    assert best == [True, False, False]
+    assert schedule.should_stop
+    assert schedule.lr_scale(0) == 0.5
