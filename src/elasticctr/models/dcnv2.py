@@ -1,46 +1,39 @@
-"""DCN-V2 (Wang et al., 2021): explicit crosses of bounded degree, with a tower on top of them or beside them."""
+"""DCN-V2 (Wang et al., 2021): dcn whose crosses have a matrix each: full, of low rank, or a mixture of such."""
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, cast
 
-import torch
-from pydantic import Field
-from torch import Tensor, nn
+from pydantic import Field, model_validator
+from torch import nn
 
-from elasticctr.models.inputs import Inputs, InputSpec
-from elasticctr.models.layers.cross import Cross
-from elasticctr.models.layers.features import deep_features, deep_width
-from elasticctr.models.model import Model, TowerSettings, Widths
+from elasticctr.models.dcn import DCN, DCNSettings
+from elasticctr.models.layers.cross import Cross, MixtureCross
 
 
-class DCNv2Settings(TowerSettings):
-    hidden: Widths = Field((512, 256, 128), description="widths of the hidden layers of the tower; [] for none")
+class DCNv2Settings(DCNSettings):
     structure: Literal["stacked", "parallel"] = Field(
         "stacked", description="stacked: the tower reads the crosses; parallel: both read the features"
     )
-    cross_layers: int = Field(3, ge=1, le=16, description="n layers hold products of up to n + 1 features")
     rank: int = Field(0, ge=0, le=65536, description="rank of the cross matrices; 0: full matrices")
+    experts: int = Field(
+        1, ge=1, le=64, description="above 1: each cross layer is a gated mixture of so many matrices of that rank"
+    )
+
+    @model_validator(mode="after")
+    def _check_rank(self) -> DCNv2Settings:
+        if self.experts > 1 and self.rank == 0:
+            raise ValueError("experts above 1 mix low-rank matrices: set rank too, for example to 32")
+        return self
 
 
-class DCNv2(Model):
+class DCNv2(DCN):
     name = "dcnv2"
     settings_class = DCNv2Settings
 
-    def __init__(self, spec: InputSpec, settings: DCNv2Settings) -> None:
-        super().__init__(spec, settings)
-        width = deep_width(spec)
-        self.is_stacked = settings.structure == "stacked" or not settings.hidden
-        self.cross = Cross(width, settings.cross_layers, settings.rank)
-        if self.is_stacked:
-            self.deep = settings.tower(width, spec.labels)
-        else:
-            self.deep = settings.tower(width, None)
-            self.head = nn.Linear(width + settings.hidden[-1], spec.labels)
-
-    def forward(self, inputs: Inputs) -> Tensor:
-        features = deep_features(inputs)
-        crossed = self.cross(features)
-        if self.is_stacked:
-            return self.to_logits(self.deep(crossed))
-        return self.to_logits(self.head(torch.cat([crossed, self.deep(features)], dim=1)))
+    @staticmethod
+    def make_cross(width: int, settings: DCNSettings) -> nn.Module:
+        chosen = cast(DCNv2Settings, settings)
+        if chosen.experts > 1:
+            return MixtureCross(width, chosen.cross_layers, chosen.rank, chosen.experts)
+        return Cross(width, chosen.cross_layers, chosen.rank)

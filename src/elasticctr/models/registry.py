@@ -15,11 +15,16 @@ import torch
 
 from elasticctr.config import parse_settings
 from elasticctr.errors import ConfigError, ElasticCTRError
+from elasticctr.models.autoint import AutoInt
+from elasticctr.models.dcn import DCN
 from elasticctr.models.dcnv2 import DCNv2
 from elasticctr.models.deepfm import DeepFM
+from elasticctr.models.dlrm import DLRM
 from elasticctr.models.dnn import DNN
 from elasticctr.models.esmm import ESMM
+from elasticctr.models.ffm import FFM
 from elasticctr.models.fm import FM
+from elasticctr.models.fwfm import FwFM
 from elasticctr.models.initialize import seeded
 from elasticctr.models.inputs import Inputs, InputSpec, Sequence
 from elasticctr.models.lr import LR
@@ -29,18 +34,25 @@ from elasticctr.models.ple import PLE
 from elasticctr.models.shared_bottom import SharedBottom
 from elasticctr.models.user_file import explain, load_class
 from elasticctr.models.wide_deep import WideDeep
+from elasticctr.models.xdeepfm import XDeepFM
 
 MODELS: dict[str, type[Model]] = {
+    "autoint": AutoInt,
+    "dcn": DCN,
     "dcnv2": DCNv2,
     "deepfm": DeepFM,
+    "dlrm": DLRM,
     "dnn": DNN,
     "esmm": ESMM,
+    "ffm": FFM,
     "fm": FM,
+    "fwfm": FwFM,
     "lr": LR,
     "mmoe": MMoE,
     "ple": PLE,
     "shared_bottom": SharedBottom,
     "wide_deep": WideDeep,
+    "xdeepfm": XDeepFM,
 }
 
 

@@ -37,7 +37,9 @@ class Case:
 
 
 CASES: dict[str, Case] = {
+    "ffm": Case(labels=(1,)),
     "fm": Case(labels=(1,)),
+    "fwfm": Case(labels=(1,)),
     "lr": Case(has_sequences=False, labels=(1,), has_pairs=False),
     "mmoe": Case({"head_hidden": [8], "experts": 3}, labels=(2, 1)),
     "ple": Case({"head_hidden": [8]}, labels=(2, 1)),

@@ -47,11 +47,12 @@ def test_forward_equals_explicit_loops(kit, structure, rank):
 
 
 @pytest.mark.parametrize(
-    "settings", [{"hidden": []}, {"hidden": [8], "rank": 4}, {"hidden": [8], "structure": "parallel"}]
+    "settings",
+    [{"hidden": []}, {"hidden": [8], "rank": 4}, {"hidden": [8], "structure": "parallel"}, {"rank": 4, "experts": 2}],
 )
 def test_learns_xor(kit, settings):
     """With no tower the crosses have to do it alone."""
-    assert kit.learn_xor("dcnv2", {"dim": 4, "cross_layers": 2} | settings).all()
+    assert kit.learn_xor("dcnv2", {"dim": 4, "cross_layers": 2, "hidden": []} | settings).all()
 
 
 def test_low_rank_is_smaller(kit):
@@ -60,6 +61,38 @@ def test_low_rank_is_smaller(kit):
     width = 8 * 9 + 2
     assert full == 3 * (width * width + width)
     assert low == 3 * (2 * 8 * width + width)
+
+
+def test_a_mixture_equals_explicit_loops(kit):
+    rank, experts = 2, 3
+    settings = {"dim": 2, "hidden": [4], "cross_layers": 2, "rank": rank, "experts": experts}
+    spec = kit.spec_for("dcnv2", settings)
+    model = kit.randomize(create("dcnv2", spec, settings))
+    inputs = kit.random_inputs(spec, dtype=torch.float64)
+    crossed = []
+    for x0 in inputs.flat.numpy():
+        x = x0
+        for layer in range(2):
+            down, up, gate = (
+                part[layer].weight.detach().numpy() for part in (model.cross.down, model.cross.up, model.cross.gates)
+            )
+            middle, bias = model.cross.middle[layer].detach().numpy(), model.cross.up[layer].bias.detach().numpy()
+            scores = np.exp(gate @ x + model.cross.gates[layer].bias.detach().numpy())
+            after = x.copy()
+            for e in range(experts):
+                own = slice(e * rank, (e + 1) * rank)
+                inner = np.tanh(middle[e].T @ np.tanh(down[own] @ x))
+                after = after + scores[e] / scores.sum() * x0 * (up[:, own] @ inner + bias)
+            x = after
+        crossed.append(x)
+    expected = kit.numpy_mlp(model.deep, np.stack(crossed))[:, 0]
+    np.testing.assert_allclose(model(inputs).detach().numpy(), expected, rtol=1e-9)
+    assert kit.check_gradients(model, inputs)
+
+
+def test_a_mixture_of_full_matrices_is_refused():
+    with pytest.raises(ConfigError, match="set rank too"):
+        parse(resolve("dcnv2"), {"experts": 4})
 
 
 def test_zero_layers_is_refused():

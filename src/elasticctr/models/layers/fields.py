@@ -1,0 +1,33 @@
+"""The fields that interaction models pair with each other: slots, sequences and, where wanted, dense floats."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from elasticctr.models.inputs import Inputs, InputSpec
+from elasticctr.models.layers.features import field_dim, field_embeddings
+
+
+class Fields(nn.Module):
+    """Inputs → [B, count, dim]: embeddings of pooled slots, means of sequences and, with `dense_fields`, each dense
+    float times a learned vector. A view if there are neither sequences nor dense fields.
+    """
+
+    def __init__(self, spec: InputSpec, model: str, dense_fields: bool = True) -> None:
+        super().__init__()
+        self.dim = field_dim(spec, model)
+        dense = spec.dense_dim if dense_fields else 0
+        self.sparse = len(spec.embedded_slots) + len(spec.sequences)
+        self.count = self.sparse + dense
+        self.dense_vectors = nn.Parameter(torch.empty(dense, self.dim)) if dense else None
+        if self.dense_vectors is not None:
+            nn.init.normal_(self.dense_vectors, std=0.01)
+
+    def forward(self, inputs: Inputs) -> Tensor:
+        embeddings = field_embeddings(inputs).unflatten(1, (self.sparse, self.dim))
+        if self.dense_vectors is None:
+            return embeddings
+        # Dense floats are data: nobody reads their gradient.
+        vectors = inputs.dense.detach().unsqueeze(2) * self.dense_vectors
+        return torch.cat([embeddings, vectors.to(embeddings.dtype)], dim=1)
