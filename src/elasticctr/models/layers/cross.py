@@ -75,7 +75,7 @@ class MixtureCross(nn.Module):
     def forward(self, x0: Tensor) -> Tensor:
         x = x0
         for down, middle, up, gate in zip(self.down, self.middle, self.up, self.gates, strict=True):
-            inner = torch.tanh(down(x)).unflatten(1, (self.experts, self.rank)).transpose(0, 1)
+            inner = torch.tanh(down(x)).reshape(-1, self.experts, self.rank).transpose(0, 1)
             # Gates sum to 1, so all experts' share of the bias is the bias.
             weighted = torch.tanh(torch.bmm(inner, middle)).transpose(0, 1) * torch.softmax(gate(x), dim=1).unsqueeze(2)
             x = torch.addcmul(x, x0, up(weighted.flatten(1)))

@@ -31,7 +31,7 @@ class FieldAwarePairs(nn.Module):
         self.register_buffer("others", place[slots:, slots:], persistent=False)
 
     def forward(self, embeddings: Tensor, dense: Tensor) -> Tensor:
-        total = slot_pairs(embeddings.unflatten(1, self.shape))
+        total = slot_pairs(embeddings.reshape(-1, *self.shape))
         if self.dense_vectors is None:
             return total
         dense = dense.detach()  # data, as in FirstOrder

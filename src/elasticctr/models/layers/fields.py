@@ -25,7 +25,7 @@ class Fields(nn.Module):
             nn.init.normal_(self.dense_vectors, std=0.01)
 
     def forward(self, inputs: Inputs) -> Tensor:
-        embeddings = field_embeddings(inputs).unflatten(1, (self.sparse, self.dim))
+        embeddings = field_embeddings(inputs).reshape(inputs.flat.shape[0], self.sparse, self.dim)
         if self.dense_vectors is None:
             return embeddings
         # Dense floats are data: nobody reads their gradient.

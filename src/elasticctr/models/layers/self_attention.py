@@ -20,7 +20,7 @@ class SelfAttention(nn.Module):
         self.scale = head_dim**-0.5 if scale else 1.0
         # Queries, keys, values and the residual are one product.
         self.projection = nn.Linear(in_features, 4 * self.out_features, bias=False)
-        for part in self.projection.weight.detach().split(self.out_features):
+        for part in torch.split(self.projection.weight.detach(), self.out_features):
             nn.init.xavier_normal_(part)
 
     def forward(self, x: Tensor) -> Tensor:
