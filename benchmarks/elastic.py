@@ -1,9 +1,14 @@
 """Goodput while trainers come and go and a pserver dies: useful samples over possible ones, with and without standby.
 
+Useful are samples that are part of the model at the end: what a rollback makes undone does not count, nor does a batch
+that is computed twice. Possible is the pace of a trainer in the undisturbed first part of the same run, times the time
+trainers' processes ran, from their start on: that a trainer has to load its libraries, to join and to connect counts
+against the system. The moment between a death and the engine's new process does not; nobody is there to learn.
+
 Trainers wait in every step as if they computed on machines of their own, so that this machine's few cores are not what
-is measured. Possible is the pace of a trainer in the undisturbed first part of the run, times the time trainers were
-there, from the start of their processes on. Useful are samples that are part of the model at the end: work that a
-rollback makes undone does not count. Prints tables, then one line of JSON with `goodput_standby` and `goodput`.
+is measured; that a trainer which starts takes time from the others here counts against the system, too.
+
+Prints what each event cost until the next one, then one line of JSON with `goodput_standby` and `goodput`.
 """
 
 from __future__ import annotations
@@ -13,7 +18,7 @@ import shutil
 import signal
 import tempfile
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -21,6 +26,7 @@ from typing import Any
 import yaml
 
 import measure
+from elastic_timeline import Cost, Moment, Timeline
 from elasticctr.cluster.launch import Launch, begin, make_trainer
 from elasticctr.cluster.local import LocalEngine
 from elasticctr.control.peer import Peer
@@ -31,7 +37,7 @@ from elasticctr.ps.addresses import find_coordinator
 from elasticctr.train.job import load_job
 
 ROWS = 40_000
-BATCH = 128
+BATCH = 256
 MODEL = '''"""Wide & Deep whose training step takes {step_s} s longer, as if it were computed elsewhere."""
 
 import time
@@ -53,7 +59,7 @@ class Paced(WideDeep):
 class Plan:
     baseline_s: float
     window_s: float
-    step_s: float = 0.04
+    step_s: float = 0.08
     trainers: int = 3
     pservers: int = 2
 
@@ -72,31 +78,6 @@ class Plan:
 
 FULL = Plan(baseline_s=30.0, window_s=180.0)
 QUICK = Plan(baseline_s=10.0, window_s=45.0)
-
-
-@dataclass
-class Timeline:
-    """What was seen, every now and then: seconds, samples, trainers whose processes run."""
-
-    seen: list[tuple[float, int, int]] = field(default_factory=list)
-
-    def samples(self, start_s: float, end_s: float) -> int:
-        inside = [samples for at_s, samples, _ in self.seen if start_s <= at_s <= end_s]
-        return inside[-1] - inside[0] if inside else 0
-
-    def longest_pause_s(self, start_s: float, end_s: float) -> float:
-        """The longest time in which nothing new was learned."""
-        longest, most, since_s = 0.0, -1, start_s
-        for at_s, samples, _ in self.seen:
-            if start_s <= at_s <= end_s:
-                if samples > most:
-                    most, since_s = samples, at_s
-                longest = max(longest, at_s - since_s)
-        return longest
-
-    def trainer_seconds(self, start_s: float, end_s: float) -> float:
-        inside = [entry for entry in self.seen if start_s <= entry[0] <= end_s]
-        return sum(a[2] * (b[0] - a[0]) for a, b in pairwise(inside))
 
 
 def write_job(folder: Path, plan: Plan, *, standby: bool) -> Path:
@@ -133,6 +114,17 @@ def write_job(folder: Path, plan: Plan, *, standby: bool) -> Path:
     return path
 
 
+@dataclass(frozen=True, slots=True)
+class Result:
+    pace: float  # samples per second of one trainer, undisturbed
+    window: Cost
+    costs: list[Cost]  # by event
+
+    @property
+    def goodput(self) -> float:
+        return 1 - self.window.lost / self.window.possible
+
+
 class Run:
     """One job on the local engine, looked at from the thread that supervises it."""
 
@@ -143,11 +135,10 @@ class Run:
         self._began_s = time.monotonic()
         self._first_s: float | None = None  # when every trainer had learned something
         self._todo = plan.script()
+        self._done: list[tuple[float, str, str]] = []  # when, what, to whom
         self._peer: Peer | None = None
-        self.notes: list[str] = []
 
-    def run(self) -> tuple[float, float, float, float]:
-        """Goodput; samples per second of a trainer undisturbed, and of all in the disturbed window; longest pause."""
+    def run(self) -> Result:
         plan = self._plan
         self._engine.start(self._launch.roles, log_dir=str(self._launch.logs), max_restarts=20)
         try:
@@ -161,21 +152,23 @@ class Run:
             raise SystemExit(f"the run did not get far: {failed}; logs in {self._launch.logs}")
         start_s = self._first_s + plan.baseline_s
         end_s = start_s + plan.window_s
-        pace = self._line.samples(self._first_s, start_s) / self._line.trainer_seconds(self._first_s, start_s)
-        useful = self._line.samples(start_s, end_s)
-        possible = pace * self._line.trainer_seconds(start_s, end_s)
-        return useful / possible, pace, useful / plan.window_s, self._line.longest_pause_s(start_s, end_s)
+        line = self._line
+        pace = line.samples(self._first_s, start_s) / line.trainer_seconds(self._first_s, start_s)
+        begins = [(start_s + at_s, f"{at_s:.0f} s {what} {role}") for at_s, what, role in self._done]
+        begins = [(start_s, "nothing yet"), *begins, (end_s, "")]
+        costs = [line.cost(what, pace, at_s, next_s) for (at_s, what), (next_s, _) in pairwise(begins)]
+        return Result(pace, line.cost("all", pace, start_s, end_s), costs)
 
     def _look(self) -> bool:
         now_s = time.monotonic() - self._began_s
         if now_s > 300 and self._first_s is None:
             raise SystemExit(f"no sample was learned from within 300 s; logs in {self._launch.logs}")
         states = self._engine.states()
-        there = sum(s.phase == "running" for s in states if s.name.startswith("trainer"))
+        there = {(s.name, s.pid) for s in states if s.phase == "running" and s.name.startswith("trainer")}
         status = self._status()
         if status is not None:
-            self._line.seen.append((now_s, int(status.get("samples") or 0), there))
-            working = [r for r in status.get("roles", []) if r.get("role") == "trainer" and r.get("state") == "working"]
+            working = {(r["name"], r["pid"]) for r in status["roles"] if r["state"] == "working"} & there
+            self._line.seen.append(Moment(now_s, int(status.get("samples") or 0), len(there), len(working)))
             if self._first_s is None and len(working) >= self._plan.trainers and status.get("samples"):
                 self._first_s = now_s + 2.0
         if self._first_s is None:
@@ -195,7 +188,7 @@ class Run:
             return None
 
     def _do(self, what: str, role: str, at_s: float) -> None:
-        self.notes.append(f"{at_s:.0f} s {what} {role}")
+        self._done.append((at_s, what, role))
         if what == "add":
             shared = ["--job", str(self._launch.run.job), "--token-file", self._token_file()]
             finding = ["--coordinator", self._launch.coordinator or ""]
@@ -221,19 +214,26 @@ def main() -> None:
     plan = QUICK if is_quick else FULL
     folder = Path(tempfile.mkdtemp(prefix="elastic-"))
     os.environ["OMP_NUM_THREADS"] = "1"
-    result = {}
-    print(f"{plan.trainers} trainers, {plan.pservers} pservers; {plan.baseline_s:g} s undisturbed, then for", end=" ")
-    print(f"{plan.window_s:g} s: {', '.join(f'{what} {role}' for _, what, role in plan.script())}")
-    print("                  goodput   one trainer before   all trainers after   longest pause, s", flush=True)
+    result: dict[str, float] = {}
+    times = f"{plan.baseline_s:g} s undisturbed, then {plan.window_s:g} s"
+    print(f"{plan.trainers} trainers, {plan.pservers} pservers; {times}", flush=True)
     try:
         for key, standby in (("goodput_standby", True), ("goodput", False)):
             run = Run(plan, begin(load_job(write_job(folder, plan, standby=standby)), resume=False))
-            result[key], pace, rate, pause_s = run.run()
-            name = "with standby" if standby else "without standby"
-            print(f"  {name:<16}{result[key]:8.3f} {pace:21,.0f} {rate:24,.0f} {pause_s:18.1f}", flush=True)
+            found = run.run()
+            result |= {key: found.goodput, key.replace("goodput", "pause_s"): found.window.pause_s}
+            report("with standby" if standby else "without standby", found)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     measure.print_result(result)
+
+
+def report(name: str, found: Result) -> None:
+    print(f"\n{name}: goodput {found.goodput:.3f}; one trainer undisturbed {found.pace:,.0f} samples/s")
+    print("  seconds of one trainer until the next event:  possible     lost  of it starting   longest pause, s")
+    for cost in [*found.costs, found.window]:
+        figures = f"{cost.possible:9.1f} {cost.lost:8.1f} {cost.starting:15.1f} {cost.pause_s:18.1f}"
+        print(f"  {cost.what:<45}{figures}", flush=True)
 
 
 if __name__ == "__main__":
