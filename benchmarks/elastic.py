@@ -76,7 +76,7 @@ class Plan:
         return [(part * self.window_s, what, role) for part, what, role in steps]
 
 
-FULL = Plan(baseline_s=30.0, window_s=180.0)
+FULL = Plan(baseline_s=20.0, window_s=180.0)
 QUICK = Plan(baseline_s=10.0, window_s=45.0)
 
 
