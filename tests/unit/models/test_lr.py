@@ -1,10 +1,16 @@
 from __future__ import annotations
 
+from collections import defaultdict
+
 import numpy as np
 import pytest
 
+from elasticctr.data.batch import Batch
 from elasticctr.errors import ConfigError
 from elasticctr.models import InputSpec, SequenceSpec, create, parse, resolve
+from elasticctr.train.job import Job
+from elasticctr.train.learner import Learner
+from elasticctr.train.reading import Item
 
 
 def test_forward_is_the_sum_of_weights(kit):
@@ -44,3 +50,51 @@ def test_several_labels_are_refused():
 def test_it_has_no_embedding_width_to_set():
     with pytest.raises(ConfigError, match="dim"):
         parse(resolve("lr"), {"dim": 8})
+
+
+@pytest.mark.parametrize("key", ["optimizer", "linear_optimizer"])
+def test_with_ftrl_it_is_the_papers(key):
+    """McMahan et al., algorithm 1, in float64, a feasign's gradients of a batch taken together."""
+    alpha, beta, l1, l2 = 0.3, 1.0, 0.02, 0.1
+    ftrl = {"name": "ftrl", "learning_rate": alpha, "beta": beta, "l1": l1, "l2": l2}
+    slots = [{"name": "ad"}, {"name": "user"}]
+    job = Job.model_validate(
+        {"schema": {"slots": slots}, "data": {"train": "log"}, "model": {"name": "lr"}, "sparse": {key: ftrl}}
+    )
+    learner = Learner(job)
+    random = np.random.default_rng(5)
+    z, n, w = (defaultdict(float) for _ in range(3))
+    samples = 64
+    for _ in range(4):
+        values = np.concatenate([1 + random.integers(0, 9, samples), 100 + random.integers(0, 40, samples)])
+        labels = random.integers(0, 2, (samples, 1)).astype(np.float32)
+        ones = np.ones(samples, dtype=np.float32)
+        batch = Batch(
+            schema=job.samples,
+            labels=labels,
+            dense=np.zeros((samples, 0), np.float32),
+            values=values.astype(np.uint64),
+            offsets=np.arange(2 * samples + 1, dtype=np.int32),
+            weights=ones,
+            shows=ones,
+        )
+        pairs = values.reshape(2, samples).T
+        bias = learner.model.first_order.bias.item()
+        learner.step(Item(batch, learner.look_up(batch), {}))
+        gradients: dict[int, float] = defaultdict(float)
+        for (ad, user), label in zip(pairs, labels[:, 0], strict=True):
+            p = 1 / (1 + np.exp(-(bias + w[ad] + w[user])))
+            for feasign in (ad, user):
+                gradients[feasign] += (p - label) / samples
+        for feasign, g in gradients.items():
+            sigma = (np.sqrt(n[feasign] + g * g) - np.sqrt(n[feasign])) / alpha
+            z[feasign] += g - sigma * w[feasign]
+            n[feasign] += g * g
+            shrunk = z[feasign] - np.sign(z[feasign]) * l1
+            w[feasign] = 0.0 if abs(z[feasign]) <= l1 else -shrunk / ((beta + np.sqrt(n[feasign])) / alpha + l2)
+    (rows,) = learner.sparse.tables[0].rows()
+    assert len(rows) == len(w)
+    expected = np.array([w[int(feasign)] for feasign in rows.feasigns])
+    np.testing.assert_allclose(rows.weights[:, 0], expected, rtol=2e-4, atol=1e-7)
+    assert 0 < np.count_nonzero(expected) < len(expected)
+    assert ((rows.weights[:, 0] == 0) == (expected == 0)).all(), "weights under l1 are exactly zero"

@@ -22,7 +22,7 @@ class CIN(nn.Module):
     """[B, fields, K] → [B, out_features]: maps of all layers, summed over the K columns.
 
     With `split_half`, half of a layer's maps go to the output and the other half to the next layer; of the last layer
-    all go to the output.
+    all go to the output, and so does the one map of a layer of one.
     """
 
     def __init__(self, fields: int, layers: Sequence[int], split_half: bool = False) -> None:
@@ -36,7 +36,7 @@ class CIN(nn.Module):
             nn.init.normal_(weight, std=1.0 / math.sqrt(before * fields))
             self.weights.append(nn.Parameter(weight))
             self.biases.append(nn.Parameter(torch.zeros(maps)))
-            is_split = split_half and number + 1 < len(layers)
+            is_split = split_half and maps > 1 and number + 1 < len(layers)
             self.kept.append(maps - maps // 2 if is_split else maps)
             before = maps // 2 if is_split else maps
         self.out_features = sum(self.kept)

@@ -25,12 +25,7 @@ class SelfAttention(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         batch, fields, _ = x.shape
-        projected = self.projection(x)
-        attended, residual = projected.split([3 * self.out_features, self.out_features], dim=2)
-        query, key, value = (
-            part.reshape(batch, fields, self.heads, self.head_dim).transpose(1, 2)
-            for part in attended.split(self.out_features, dim=2)
-        )
-        scores = torch.softmax(self.scale * (query @ key.transpose(2, 3)), dim=3)
-        read = (scores @ value).transpose(1, 2).reshape(batch, fields, self.out_features)
-        return F.relu(read + residual)
+        *parts, residual = torch.split(self.projection(x), self.out_features, dim=2)
+        query, key, value = (part.reshape(batch, fields, self.heads, self.head_dim).transpose(1, 2) for part in parts)
+        read = F.scaled_dot_product_attention(query, key, value, scale=self.scale)
+        return F.relu(read.transpose(1, 2).reshape(batch, fields, self.out_features) + residual)

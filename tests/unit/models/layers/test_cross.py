@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import torch
 
-from elasticctr.models.layers.cross import Cross
+from elasticctr.models.layers.cross import Cross, MixtureCross, VectorCross
 
 
 def test_one_layer_by_hand():
@@ -34,3 +34,26 @@ def test_degree_grows_by_one_per_layer():
     third = values[3] - 3 * values[2] + 3 * values[1] - values[0]
     assert abs(fourth) < 1e-10 * values.abs().max()
     assert abs(third) > 1e-3
+
+
+def test_vector_crosses_equal_their_recursion():
+    cross = VectorCross(4, 3).double()
+    with torch.no_grad():
+        cross.bias.normal_(generator=torch.Generator().manual_seed(2))
+    x0 = torch.randn(6, 4, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    x = x0
+    for weight, bias in zip(cross.weight, cross.bias, strict=True):
+        x = x0 * (x @ weight).unsqueeze(1) + bias + x
+    torch.testing.assert_close(cross(x0), x, rtol=1e-12, atol=1e-12)
+
+
+def test_a_mixture_of_equal_experts_is_one_expert():
+    one, many = MixtureCross(4, 2, rank=3, experts=1).double(), MixtureCross(4, 2, rank=3, experts=5).double()
+    with torch.no_grad():
+        for layer in range(2):
+            many.down[layer].weight.copy_(one.down[layer].weight.repeat(5, 1))
+            many.middle[layer].copy_(one.middle[layer].expand(5, -1, -1))
+            many.up[layer].weight.copy_(one.up[layer].weight.repeat(1, 5))
+            many.up[layer].bias.copy_(one.up[layer].bias)
+    x = torch.randn(6, 4, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    torch.testing.assert_close(many(x), one(x), rtol=1e-12, atol=1e-12)
