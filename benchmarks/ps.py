@@ -1,10 +1,11 @@
 """What parameter servers cost: a pserver alone, whole runs against one process, and PaddlePaddle's parameter server.
 
 `pserver_pull_vs_table`, `pserver_push_vs_table`: rows per CPU second of a pserver process over those of the table in
-the trainer's own process. `cpu_vs_embedded`: CPU time per sample of all processes of a run with pservers over that of
-one process, the worst of the ways measured. `bytes_per_sample`: both ways, at the default batch size.
-`vs_paddle_ps`: CPU time per sample of PaddlePaddle's over ours, 1 pserver and 2 trainers. Prints tables, then one line
-of JSON.
+the trainer's own process. `cpu_vs_embedded`: CPU time per sample of all processes of a run with pservers, coordinator
+and launcher included, over that of one process alone on the machine, in steady state (ps_runs.py), the worst of the
+ways measured; `cpu_vs_full_machine` the same over one process per core at a time. `bytes_per_sample`: both ways, at
+the default batch size. `vs_paddle_ps`: CPU time per sample of PaddlePaddle's over ours, 1 pserver and 2 trainers,
+though Paddle's has its samples in memory while ours reads text. Prints tables, then one line of JSON.
 """
 
 from __future__ import annotations
@@ -78,11 +79,14 @@ def run_all(folder: Path, plan: Plan) -> dict[tuple[int, int, int], Speed]:
     print("\nwhole runs            batch   CPU us per sample   of one process   samples/s", flush=True)
     for size in dict.fromkeys(size for size, _, _ in plan.ways):
         job = ps_runs.write_job(work, folder / "train", size)
-        for way in ((size, 0, 0), *(way for way in plan.ways if way[0] == size)):
+        speeds[(size, 0, 0)] = one = ps_runs.measure_one_process(job, plan.epochs)
+        speeds[(size, 0, 1)] = ps_runs.measure_full_machine(job, plan.epochs)
+        for way in ((size, 0, 0), (size, 0, 1), *(way for way in plan.ways if way[0] == size)):
             _, pservers, trainers = way
-            speeds[way] = ps_runs.measure(job, pservers, trainers, plan.epochs)
-            one = speeds[(size, 0, 0)]
-            name = f"{pservers} pserver, {trainers} trainer" if pservers else "one process"
+            if pservers:
+                speeds[way] = ps_runs.measure(job, pservers, trainers, plan.epochs)
+            one_process = "one process per core" if trainers else "one process"
+            name = f"{pservers} pserver, {trainers} trainer" if pservers else one_process
             print(
                 f"  {name:<22}{size:>5} {speeds[way].cpu_us:15.1f} {speeds[way].cpu_us / one.cpu_us:18.2f} "
                 f"{speeds[way].samples_per_s:14,.0f}",
@@ -113,9 +117,10 @@ def main() -> None:
     folder = Path(subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout.strip())
     result: dict[str, float | None] = dict(run_alone(folder, plan))
     speeds = run_all(folder, plan)
-    result["cpu_vs_embedded"] = max(
-        speed.cpu_us / speeds[(way[0], 0, 0)].cpu_us for way, speed in speeds.items() if way[1] > 0
-    )
+    for name, reference in (("cpu_vs_embedded", 0), ("cpu_vs_full_machine", 1)):
+        result[name] = max(
+            speed.cpu_us / speeds[(way[0], 0, reference)].cpu_us for way, speed in speeds.items() if way[1] > 0
+        )
     paddle = run_paddle(folder, plan, is_quick)
     result["vs_paddle_ps"] = None if paddle is None else paddle.cpu_us / speeds[(BATCH, 1, 2)].cpu_us
     rounded = {name: None if value is None else float(f"{value:.4g}") for name, value in result.items()}

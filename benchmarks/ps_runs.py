@@ -1,17 +1,22 @@
 """Whole runs of `elasticctr train`: one process, and pservers with trainers on this machine, over the same log.
 
-Measured from the end of the first epoch to that of the last but one, so that starting and stopping count for nobody:
-CPU time of all processes of the run, and samples, as the run's events tell.
+Measured from the end of the first epoch to that of the last but one, so that starting (imports, connecting, first
+rows) and stopping count for nobody: CPU time of all processes of the run, the coordinator and the launcher included,
+and samples, as the run's events tell. Reading text and a checkpoint per epoch are in it on both sides. All have one
+thread to compute with.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import statistics
 import subprocess
 import sys
 import tempfile
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -79,16 +84,34 @@ def write_job(folder: Path, text: Path, batch_size: int) -> Path:
     return path
 
 
+def measure_one_process(job: Path, epochs: int) -> Speed:
+    """Of a run without pservers, alone on the machine."""
+    return _measure(job, "run-one", [], epochs)
+
+
+def measure_full_machine(job: Path, epochs: int) -> Speed:
+    """Of runs without pservers, as many at a time as there are cores: what one sample costs where cores share caches
+    and more with working neighbours, as those of a run with pservers do. Samples/s are those of one run.
+    """
+    count = len(os.sched_getaffinity(0))
+    with ThreadPoolExecutor(count) as pool:
+        speeds = list(pool.map(lambda n: _measure(job, f"run-one-{n}", [], epochs), range(count)))
+    return Speed(*(statistics.mean(of) for of in zip(*((s.cpu_us, s.samples_per_s) for s in speeds), strict=True)))
+
+
 def measure(job: Path, pservers: int, trainers: int, epochs: int) -> Speed:
-    """One run; with no pservers in one process."""
-    directory = job.parent / f"run-{pservers}-{trainers}"
+    """Of one run with pservers."""
+    options = ["--on", "local", "--pservers", str(pservers), "--trainers", str(trainers), "--strategy", "async"]
+    return _measure(job, f"run-{pservers}-{trainers}", options, epochs)
+
+
+def _measure(job: Path, name: str, options: list[str], epochs: int) -> Speed:
+    directory = job.parent / name
     shutil.rmtree(directory, ignore_errors=True)
-    command = [sys.executable, "-m", "elasticctr", "train", str(job), "--run-dir", str(directory), "--json"]
+    command = [sys.executable, "-m", "elasticctr", "train", str(job), "--run-dir", str(directory), "--json", *options]
     command += ["--set", f"train.epochs={epochs}"]
-    if pservers:
-        command += ["--on", "local", "--pservers", str(pservers), "--trainers", str(trainers), "--strategy", "async"]
-        command += ["--set", "cluster.chunk_mib=4"]
     moments = _watch(command, directory / "events.jsonl")
+    shutil.rmtree(directory, ignore_errors=True)
     if len(moments) != epochs:
         raise SystemExit(f"{' '.join(command)}: {len(moments)} of {epochs} epochs were seen")
     first, last = moments[0], moments[-2]
