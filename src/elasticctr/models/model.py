@@ -21,6 +21,7 @@ from elasticctr.models.layers.mlp import MLP
 from elasticctr.models.layers.tower_step import TowerParts
 
 Widths = tuple[Annotated[int, Field(ge=1, le=65536)], ...]
+Activation = Literal["relu", "gelu", "silu", "tanh", "sigmoid", "leaky_relu"]
 
 
 class ModelSettings(Settings):
@@ -35,9 +36,7 @@ class TowerSettings(ModelSettings):
     hidden: Widths = Field((512, 256, 128, 32), description="widths of the hidden layers, the first reads the features")
     dropout: float = Field(0.0, ge=0.0, lt=1.0, description="share of hidden values set to zero while training")
     batch_norm: bool = Field(False, description="normalise each hidden layer over the batch")
-    activation: Literal["relu", "gelu", "silu", "tanh", "sigmoid", "leaky_relu"] = Field(
-        "relu", description="after each hidden layer; relu is the fastest"
-    )
+    activation: Activation = Field("relu", description="after each hidden layer; relu is the fastest")
 
     def tower(self, in_features: int, out_features: int | None) -> MLP:
         return MLP(in_features, self.hidden, out_features, self.dropout, self.batch_norm, self.activation)

@@ -21,19 +21,26 @@ from elasticctr.models.dcnv2 import DCNv2
 from elasticctr.models.deepfm import DeepFM
 from elasticctr.models.dlrm import DLRM
 from elasticctr.models.dnn import DNN
+from elasticctr.models.edcn import EDCN
 from elasticctr.models.esmm import ESMM
 from elasticctr.models.ffm import FFM
+from elasticctr.models.fibinet import FiBiNET
+from elasticctr.models.finalmlp import FinalMLP
+from elasticctr.models.finalnet import FinalNet
 from elasticctr.models.fm import FM
 from elasticctr.models.fwfm import FwFM
+from elasticctr.models.gdcn import GDCN
 from elasticctr.models.initialize import seeded
 from elasticctr.models.inputs import Inputs, InputSpec, Sequence
 from elasticctr.models.lr import LR
+from elasticctr.models.masknet import MaskNet
 from elasticctr.models.mmoe import MMoE
 from elasticctr.models.model import InputNeeds, Model, ModelSettings, evaluating
 from elasticctr.models.ple import PLE
 from elasticctr.models.shared_bottom import SharedBottom
 from elasticctr.models.user_file import explain, load_class
 from elasticctr.models.wide_deep import WideDeep
+from elasticctr.models.wukong import Wukong
 from elasticctr.models.xdeepfm import XDeepFM
 
 MODELS: dict[str, type[Model]] = {
@@ -43,15 +50,22 @@ MODELS: dict[str, type[Model]] = {
     "deepfm": DeepFM,
     "dlrm": DLRM,
     "dnn": DNN,
+    "edcn": EDCN,
     "esmm": ESMM,
     "ffm": FFM,
+    "fibinet": FiBiNET,
+    "finalmlp": FinalMLP,
+    "finalnet": FinalNet,
     "fm": FM,
     "fwfm": FwFM,
+    "gdcn": GDCN,
     "lr": LR,
+    "masknet": MaskNet,
     "mmoe": MMoE,
     "ple": PLE,
     "shared_bottom": SharedBottom,
     "wide_deep": WideDeep,
+    "wukong": Wukong,
     "xdeepfm": XDeepFM,
 }
 

@@ -53,3 +53,8 @@ def field_embeddings(inputs: Inputs) -> Tensor:
     if not inputs.spec.sequences:
         return inputs.embeddings
     return torch.cat([inputs.embeddings, *(mean_of(inputs.sequences[s.name]) for s in inputs.spec.sequences)], dim=1)
+
+
+def field_count(spec: InputSpec) -> int:
+    """Embeddings in `field_embeddings`."""
+    return len(spec.embedded_slots) + len(spec.sequences)

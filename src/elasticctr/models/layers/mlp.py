@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from elasticctr.errors import ConfigError
 from elasticctr.models.layers import native_tower
+from elasticctr.models.layers.norms import BatchNorm
 
 ACTIVATIONS: dict[str, type[nn.Module]] = {
     "relu": nn.ReLU,
@@ -54,7 +55,7 @@ class MLP(nn.Module):
         self.out_features = widths[-1]
         self.relu_last = out_features is None
         self.linears = nn.ModuleList(nn.Linear(a, b) for a, b in itertools.pairwise(widths))
-        self.norms = nn.ModuleList(nn.BatchNorm1d(width) for width in hidden) if batch_norm else None
+        self.norms = nn.ModuleList(BatchNorm(width) for width in hidden) if batch_norm else None
         self.activation = ACTIVATIONS[activation]()
         self.dropout = nn.Dropout(dropout) if dropout > 0 else None
         self.hidden = len(hidden)
