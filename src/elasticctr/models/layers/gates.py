@@ -22,11 +22,12 @@ class ContextGate(nn.Module):
 
     def __init__(self, spec: InputSpec, context: Sequence[str], hidden: Sequence[int], width: int, model: str) -> None:
         super().__init__()
-        widths = dict(zip(spec.slots, spec.dims, strict=True)) | {s.name: s.dim for s in spec.sequences}
+        widths = {slot: dim for slot, dim in zip(spec.slots, spec.dims, strict=True) if dim > 0}
+        widths |= {s.name: s.dim for s in spec.sequences}
         for name in context:
             if name not in widths:
                 raise ConfigError(
-                    f"model {model!r}: context slot {name!r} is not a sparse slot of the schema; "
+                    f"model {model!r}: context slot {name!r} is no sparse slot with an embedding; "
                     f"there are {', '.join(widths) or 'none'}"
                 )
         starts = {name: sum(spec.dims[:i]) for i, name in enumerate(spec.slots)}
