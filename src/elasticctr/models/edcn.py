@@ -21,7 +21,7 @@ class EDCNSettings(ModelSettings):
     bridge: BridgeKind = Field("product", description="how the streams meet: product, sum, concat or attention")
     temperature: float = Field(1.0, gt=0, le=1e6, description="of the shares of slots; high: all alike")
     dropout: float = Field(0.0, ge=0.0, lt=1.0, description="share of the deep stream's values set to zero in training")
-    batch_norm: bool = Field(False, description="normalise what each layer reads over the batch")
+    batch_norm: bool = Field(True, description="normalise what each layer reads over the batch")
 
 
 class EDCN(Model):
