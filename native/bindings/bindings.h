@@ -9,6 +9,7 @@ namespace elasticctr {
 void BindUtil(nanobind::module_& m);
 void BindSample(nanobind::module_& m);
 void BindColumnBags(nanobind::module_& m);
+void BindDerive(nanobind::module_& m);
 void BindWriter(nanobind::module_& m);
 void BindTable(nanobind::module_& m);
 void BindRemote(nanobind::module_& m);

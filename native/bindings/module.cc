@@ -37,6 +37,7 @@ NB_MODULE(_native, m) {
   elasticctr::BindUtil(m);
   elasticctr::BindSample(m);
   elasticctr::BindColumnBags(m);
+  elasticctr::BindDerive(m);
   elasticctr::BindWriter(m);
   elasticctr::BindTable(m);
   elasticctr::BindRemote(m);

@@ -91,10 +91,10 @@ void BindSpec(nb::module_& m) {
       .def(
           "__init__",
           [](DenseSpec* self, std::string name, uint32_t dim, Transform transform, std::vector<double> min,
-             std::vector<double> diff) {
-            new (self) DenseSpec{std::move(name), dim, transform, std::move(min), std::move(diff)};
+             std::vector<double> diff, bool marks_missing) {
+            new (self) DenseSpec{std::move(name), dim, transform, std::move(min), std::move(diff), marks_missing};
           },
-          "name"_a, "dim"_a, "transform"_a, "min"_a, "diff"_a);
+          "name"_a, "dim"_a, "transform"_a, "min"_a, "diff"_a, "marks_missing"_a = false);
   nb::class_<ParserSpec>(m, "ParserSpec")
       .def(
           "__init__",

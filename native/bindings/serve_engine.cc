@@ -41,7 +41,7 @@ struct Arrays {
 
   size_t size() const { return dense.shape(0); }
   void Check(const Plan& plan) const {
-    const size_t slots = plan.sparse.size(), n = size();
+    const size_t slots = plan.spec.sparse.size(), n = size();
     bool is_good = dense.shape(1) == plan.spec.dense_dim() && offsets.size() == slots * n + 1 && offsets(0) == 0;
     for (size_t i = 0; is_good && i + 1 < offsets.size(); ++i) is_good = offsets(i) <= offsets(i + 1);
     if (!is_good || static_cast<size_t>(offsets(slots * n)) != values.size()) {
@@ -49,7 +49,7 @@ struct Arrays {
     }
   }
   void Add(const Plan& plan, size_t i, Samples* samples) const {
-    for (uint32_t slot = 0; slot < plan.sparse.size(); ++slot) {
+    for (uint32_t slot = 0; slot < plan.spec.sparse.size(); ++slot) {
       const auto end = static_cast<size_t>(offsets(slot * size() + i + 1));
       for (auto at = static_cast<size_t>(offsets(slot * size() + i)); at < end; ++at) {
         samples->AddFeasign(slot, values(at));
@@ -159,9 +159,10 @@ void BindPlan(nb::module_& m) {
           [](Plan* self, const ParserSpec& spec, std::vector<SparsePlan> sparse, std::vector<uint32_t> dense_columns,
              const std::vector<std::pair<std::string, uint32_t>>& tables, std::vector<std::string> labels,
              uint32_t pooled_width, uint32_t dense_width,
-             const std::vector<std::pair<std::string, std::string>>& paddle_feeds) {
+             const std::vector<std::pair<std::string, std::string>>& paddle_feeds, const Deriver& derived) {
             Plan plan;
             plan.spec = spec;
+            plan.derived = derived;
             plan.sparse = std::move(sparse);
             plan.dense_columns = std::move(dense_columns);
             for (const auto& [name, dim] : tables) plan.tables.push_back({name, dim});
@@ -173,7 +174,8 @@ void BindPlan(nb::module_& m) {
             new (self) Plan(std::move(plan));
           },
           nb::kw_only(), "spec"_a, "sparse"_a, "dense_columns"_a, "tables"_a, "labels"_a, "pooled_width"_a,
-          "dense_width"_a, "paddle_feeds"_a = std::vector<std::pair<std::string, std::string>>());
+          "dense_width"_a, "paddle_feeds"_a = std::vector<std::pair<std::string, std::string>>(),
+          "derived"_a = Deriver());
   nb::class_<Policy>(m, "ServePolicy")
       .def(
           "__init__",

@@ -16,7 +16,8 @@ constexpr size_t kMinRows = 1024;
 
 }  // namespace
 
-Columns::Columns(const ParserSpec& spec) : label_count_(spec.labels.size()), dense_dim_(spec.dense_dim()) {
+Columns::Columns(const ParserSpec& spec)
+    : label_count_(spec.labels.size()), dense_dim_(spec.dense_dim()), missing_dense_(spec.missing_dense()) {
   for (const auto& slot : spec.sparse) {
     Column column{};
     column.max_values = slot.max_values;

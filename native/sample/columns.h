@@ -18,14 +18,14 @@ class Columns {
   // Forgets all samples, keeps the memory.
   void Clear();
 
-  // Starts a line: labels and weight NaN ("not seen"), show 1, dense 0, no values.
+  // Starts a line: labels and weight NaN ("not seen"), show 1, dense missing, no values.
   ELASTICCTR_INLINE void Begin() {
     if (rows_ == row_capacity_) [[unlikely]]
       GrowRows();
     float* label = labels();
     for (size_t i = 0; i < label_count_; ++i) label[i] = __builtin_nanf("");
     float* d = dense();
-    for (size_t i = 0; i < dense_dim_; ++i) d[i] = 0;
+    for (size_t i = 0; i < dense_dim_; ++i) d[i] = missing_dense_[i];
     *weight() = __builtin_nanf("");
     *show() = 1;
   }
@@ -95,6 +95,7 @@ class Columns {
 
   const size_t label_count_;
   const size_t dense_dim_;
+  const std::vector<float> missing_dense_;
   size_t rows_ = 0;
   size_t row_capacity_ = 0;
   std::vector<float> labels_, dense_, weights_, shows_;

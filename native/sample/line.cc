@@ -7,8 +7,6 @@ namespace {
 
 constexpr size_t kQuoted = 40;
 
-float Log1p(double value) { return static_cast<float>(std::log1p(value > 0 ? value : 0)); }
-
 std::string_view Token(const char* p, const char* end) { return {p, static_cast<size_t>(FindBlank(p, end) - p)}; }
 
 }  // namespace
@@ -41,16 +39,9 @@ Line::Line(const ParserSpec& spec, Columns* columns)
     : columns_(columns), spec_(spec), label_count_(spec.labels.size()), require_label_(spec.require_label) {
   uint32_t offset = 0;
   for (const auto& slot : spec.dense) {
-    dense_.push_back({slot.dim, 0, offset, slot.transform, &slot});
+    dense_.push_back({slot.dim, 0, offset, slot.transform, slot.missing(), &slot});
     offset += slot.dim;
   }
-}
-
-float Line::ApplyTransform(const Dense& dense, uint32_t index, double value) const {
-  if (dense.transform == Transform::kScale) {
-    return static_cast<float>((value - dense.spec->min[index]) / dense.spec->diff[index]);
-  }
-  return Log1p(value);
 }
 
 const char* Line::ReadWeight(const char* p, const char* end) {

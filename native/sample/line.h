@@ -15,6 +15,7 @@
 #include "sample/field.h"
 #include "sample/number.h"
 #include "sample/spec.h"
+#include "sample/transform.h"
 #include "util/target.h"
 
 namespace elasticctr {
@@ -113,13 +114,14 @@ class Line {
     uint32_t count;   // values seen in this line
     uint32_t offset;  // of the slot's first value in a row of Columns::dense
     Transform transform;
+    float missing;
     const DenseSpec* spec;
   };
 
   // Transforms a value and stores it as dimension `index` of a slot. False if the result is not a finite float.
   ELASTICCTR_INLINE bool PutDense(const Dense& dense, uint32_t index, double value) {
     float result = static_cast<float>(value);
-    if (dense.transform != Transform::kNone) result = ApplyTransform(dense, index, value);
+    if (dense.transform != Transform::kNone) result = TransformDense(*dense.spec, index, value);
     columns_->dense()[dense.offset + index] = result;
     return __builtin_isfinite(result);
   }
@@ -130,9 +132,9 @@ class Line {
     if (dense.transform == Transform::kLog1p && count < log1p_table_.size()) {
       result = log1p_table_[count];
     } else if (dense.transform != Transform::kNone) {
-      result = ApplyTransform(dense, index, static_cast<double>(count));
+      result = TransformDense(*dense.spec, index, static_cast<double>(count));
     }
-    columns_->dense()[dense.offset + index] = is_there ? result : 0;
+    columns_->dense()[dense.offset + index] = is_there ? result : dense.missing;
   }
 
   // Keeps why the line is bad.
@@ -155,7 +157,6 @@ class Line {
   static constexpr size_t kLog1pTable = 4096;
 
   static const std::array<float, kLog1pTable>& Log1pTable();
-  float ApplyTransform(const Dense& dense, uint32_t index, double value) const;
 
   const std::array<float, kLog1pTable>& log1p_table_ = Log1pTable();  // counts are small more often than not
   std::string reason_;

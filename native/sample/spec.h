@@ -23,6 +23,9 @@ struct DenseSpec {
   uint32_t dim = 1;
   Transform transform = Transform::kNone;
   std::vector<double> min, diff;  // dim values each for kScale
+  bool marks_missing = false;     // a missing value is -0.0, which a model reads as 0 and a bucket as missing
+
+  float missing() const { return marks_missing ? -0.0f : 0.0f; }
 };
 
 struct ParserSpec {
@@ -38,6 +41,12 @@ struct ParserSpec {
     uint32_t sum = 0;
     for (const auto& slot : dense) sum += slot.dim;
     return sum;
+  }
+  // The dense floats of a sample that gives none.
+  std::vector<float> missing_dense() const {
+    std::vector<float> floats;
+    for (const auto& slot : dense) floats.insert(floats.end(), slot.dim, slot.missing());
+    return floats;
   }
 };
 

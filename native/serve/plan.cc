@@ -36,7 +36,8 @@ void CheckSlot(const Plan& plan, const std::string& name, const SparsePlan& slot
 
 void Plan::Seal() {
   static std::atomic<uint64_t> last_number{0};
-  if (sparse.size() != spec.sparse.size()) Refuse("not one lookup per sparse slot");
+  if (derived.slots().size() > 0 && derived.sparse() != spec.sparse.size()) Refuse("derived slots of other samples");
+  if (sparse.size() != spec.sparse.size() + derived.slots().size()) Refuse("not one lookup per slot");
   if (dense_columns.size() != spec.dense.size()) Refuse("not one column per dense slot");
   if (labels.empty()) Refuse("there is no label");
   for (const TablePlan& table : tables) {
@@ -44,7 +45,7 @@ void Plan::Seal() {
   }
   names.clear();
   hash_seeds.clear();
-  for (uint32_t i = 0; i < sparse.size(); ++i) {
+  for (uint32_t i = 0; i < spec.sparse.size(); ++i) {
     const std::string& name = spec.sparse[i].name;
     CheckSlot(*this, name, sparse[i]);
     if (!names.emplace(name, SlotName{false, i}).second) Refuse("slot '" + name + "' is there twice");
@@ -60,6 +61,10 @@ void Plan::Seal() {
     }
     if (!names.emplace(slot.name, SlotName{true, i}).second) Refuse("slot '" + slot.name + "' is there twice");
   }
+  for (size_t i = 0; i < derived.slots().size(); ++i) {
+    CheckSlot(*this, derived.slots()[i].name(), sparse[spec.sparse.size() + i]);
+  }
+  missing_dense = spec.missing_dense();
   spec.require_label = false;
   number = last_number.fetch_add(1, std::memory_order_relaxed) + 1;
 }

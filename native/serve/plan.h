@@ -9,6 +9,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "sample/derive.h"
 #include "sample/spec.h"
 
 namespace elasticctr::serve {
@@ -22,7 +23,7 @@ struct Piece {
   uint32_t column;
 };
 
-// One sparse slot, in the order of ParserSpec::sparse.
+// One slot that is looked up: those of ParserSpec::sparse in their order, then derived ones.
 struct SparsePlan {
   uint32_t table = 0;  // index into Plan::tables; kUnused: the model does not look at it
   Pooling pooling = Pooling::kSum;
@@ -42,6 +43,7 @@ struct TablePlan {
 
 struct Plan {
   ParserSpec spec;  // `format` is the one lines have when a request names none
+  Deriver derived;  // slots made from those of `spec`
   std::vector<SparsePlan> sparse;
   std::vector<uint32_t> dense_columns;  // of each dense slot, in the input `dense`
   std::vector<TablePlan> tables;
@@ -56,7 +58,8 @@ struct Plan {
     uint32_t index;
   };
   std::unordered_map<std::string, SlotName> names;
-  std::vector<uint64_t> hash_seeds;  // of each sparse slot
+  std::vector<uint64_t> hash_seeds;  // of each sparse slot of the log
+  std::vector<float> missing_dense;  // of a sample that gives none
   uint64_t number = 0;               // no two plans sealed by this process have the same
   void Seal();                       // throws ConfigError where sizes or columns do not fit together
 };

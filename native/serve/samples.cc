@@ -1,6 +1,7 @@
 #include "serve/samples.h"
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <charconv>
 #include <cmath>
@@ -8,6 +9,7 @@
 
 #include "sample/line.h"
 #include "sample/piece.h"
+#include "sample/transform.h"
 #include "util/hash.h"
 #include "util/status.h"
 
@@ -31,10 +33,18 @@ Samples::~Samples() = default;
 void Samples::Reset(const Plan* plan) {
   plan_ = plan;
   const std::vector<SparseSpec>& slots = plan->spec.sparse;
-  if (slots.size() != columns_.size()) {
-    columns_.resize(slots.size());
-    given_.resize(slots.size());
+  if (plan->sparse.size() != columns_.size()) {
+    columns_.resize(plan->sparse.size());
+    given_.resize(plan->sparse.size());
     capacity_ = 0;
+  }
+  given_slots_ = slots.size();
+  for (size_t i = given_slots_; i < columns_.size(); ++i) {  // derived: cut when they are made
+    Column& column = columns_[i];
+    column.max_values = ~0u;
+    column.keep_last = true;
+    column.next = column.begin;
+    StartBag(&column);
   }
   for (size_t i = 0; i < slots.size(); ++i) {
     Column& column = columns_[i];
@@ -66,7 +76,7 @@ void Samples::BeginRequest() {
   first_sample_ = size_;
   has_shared_ = false;
   shared_bags_.assign(columns_.size(), Bag{});
-  shared_dense_.assign(dense_dim_, 0.0f);
+  shared_dense_ = plan_->missing_dense;
   open_ = Open::kShared;
 }
 
@@ -79,6 +89,7 @@ void Samples::BeginSample() {
 
 void Samples::EndRequest() {
   CloseBags();
+  if (columns_.size() > given_slots_) DeriveSlots();
   NoteFirstValues(requests_.size() + 1);
   uint32_t* count = shared_counts_.data() + requests_.size() * columns_.size();
   for (const Bag& bag : shared_bags_) *count++ = bag.count;
@@ -139,12 +150,7 @@ void Samples::SetRawDense(uint32_t slot, uint32_t i, double value) {
   const DenseSpec& spec = plan_->spec.dense[slot];
   float* to = DenseOf(slot, i);
   if (!std::isfinite(value)) RefuseDense(spec.name, "has a value that is not a finite number");
-  float result = static_cast<float>(value);
-  if (spec.transform == Transform::kLog1p) {
-    result = static_cast<float>(std::log1p(value > 0 ? value : 0));
-  } else if (spec.transform == Transform::kScale) {
-    result = static_cast<float>((value - spec.min[i]) / spec.diff[i]);
-  }
+  const float result = TransformDense(spec, i, value);
   if (!std::isfinite(result)) RefuseDense(spec.name, "has a number too large for it");
   *to = result;
 }
@@ -161,7 +167,7 @@ void Samples::AddLines(TextFormat format, std::string_view text) {
   const size_t rows = lines.rows(), slots = columns_.size();
   GrowSamples(rows);
   std::copy_n(lines.all_dense(), rows * dense_dim_, dense_.data() + size_ * dense_dim_);
-  for (uint32_t slot = 0; slot < slots; ++slot) {
+  for (uint32_t slot = 0; slot < given_slots_; ++slot) {
     Column& column = columns_[slot];
     const size_t count = lines.value_count(slot);
     if (count > 0) {
@@ -187,8 +193,8 @@ void Samples::AddRows(size_t count, const void* feasigns, const void* dense) {
   CloseBags();
   GrowSamples(count);
   const size_t slots = columns_.size();
-  std::vector<std::pair<uint64_t*, uint32_t>> places(slots);  // of each slot: where the next value goes, its number
-  for (size_t slot = 0; slot < slots; ++slot) {
+  std::vector<std::pair<uint64_t*, uint32_t>> places(given_slots_);  // of each slot: where the next value goes, its number
+  for (size_t slot = 0; slot < given_slots_; ++slot) {
     Column& column = columns_[slot];
     Reserve(&column, static_cast<size_t>(column.start - column.begin) + count);
     places[slot] = {column.start, static_cast<uint32_t>(column.start - column.begin)};
@@ -203,11 +209,12 @@ void Samples::AddRows(size_t count, const void* feasigns, const void* dense) {
       row += sizeof(uint64_t);
       *bag++ = {first + i, 1};
     }
+    bag += slots - given_slots_;
   }
   float* floats = dense_.data() + size_ * dense_dim_;
   size_ += count;
   if (dense == nullptr) {
-    std::fill_n(floats, count * dense_dim_, 0.0f);
+    for (size_t i = 0; i < count; ++i) std::copy_n(plan_->missing_dense.data(), dense_dim_, floats + i * dense_dim_);
     return;
   }
   std::memcpy(floats, dense, count * dense_dim_ * sizeof(float));
@@ -312,6 +319,60 @@ float* Samples::DenseOf(uint32_t slot, uint32_t i) {
   }
   float* row = open_ == Open::kShared ? shared_dense_.data() : dense_.data() + size_ * dense_dim_;
   return row + dense_offsets_[slot] + i;
+}
+
+// Values of derived slots, for the request that has just got its last sample. As with given slots, what all samples
+// share stands once and first.
+void Samples::DeriveSlots() {
+  const size_t slots = columns_.size();
+  for (uint32_t d = 0; d + given_slots_ < slots; ++d) {
+    const DerivedSlot& derived = plan_->derived.slots()[d];
+    const auto number = static_cast<uint32_t>(given_slots_ + d);
+    const auto shares = [&](size_t sample) {
+      if (!derived.is_cross()) {
+        const uint32_t column = derived.dense_column();
+        return std::bit_cast<uint32_t>(dense(sample)[column]) == std::bit_cast<uint32_t>(shared_dense_[column]);
+      }
+      const Bag* own = bags(sample);
+      return std::all_of(derived.parts().begin(), derived.parts().end(), [&](uint32_t part) {
+        return own[part].first == shared_bags_[part].first && own[part].count == shared_bags_[part].count;
+      });
+    };
+    bool is_shared = false;
+    for (size_t i = first_sample_; i < size_; ++i) {
+      if (!shares(i)) continue;
+      if (!is_shared) shared_bags_[number] = Derive(derived, number, shared_bags_.data(), shared_dense_.data());
+      is_shared = true;
+    }
+    for (size_t i = first_sample_; i < size_; ++i) {
+      Bag* own = bags_.data() + i * slots;
+      own[number] = is_shared && shares(i) ? shared_bags_[number] : Derive(derived, number, own, dense(i));
+    }
+  }
+}
+
+Samples::Bag Samples::Derive(const DerivedSlot& derived, uint32_t number, const Bag* bags, const float* dense) {
+  Column& column = columns_[number];
+  std::array<std::span<const uint64_t>, 3> parts;
+  uint32_t count = 1;
+  if (derived.is_cross()) {
+    for (size_t i = 0; i < derived.parts().size(); ++i) {
+      const uint32_t part = derived.parts()[i];
+      parts[i] = {columns_[part].begin + bags[part].first, bags[part].count};
+    }
+    count = derived.CountCross({parts.data(), derived.parts().size()});
+  }
+  const Bag bag{static_cast<uint32_t>(column.next - column.begin), count};
+  if (count == 0) return bag;
+  Reserve(&column, size_t{bag.first} + count);
+  if (derived.is_cross()) {
+    derived.FillCross({parts.data(), derived.parts().size()}, column.next);
+  } else {
+    *column.next = derived.Bucket(dense[derived.dense_column()]);
+  }
+  column.next += count;
+  StartBag(&column);
+  return bag;
 }
 
 PieceParser* Samples::ParserOf(TextFormat format) {

@@ -37,7 +37,8 @@ class Samples {
 
   void BeginRequest();
   void BeginSample();
-  // Beyond max_values: cut as the parser cuts. REQUIRES: slot < plan().sparse.size(), here and below.
+  // Beyond max_values: cut as the parser cuts. REQUIRES: slot < plan().spec.sparse.size(), here and below: derived slots
+  // are not given, EndRequest makes them.
   void AddFeasign(uint32_t slot, uint64_t feasign) {
     Column& column = columns_[slot];
     if (column.next == column.stop) [[unlikely]] {
@@ -82,7 +83,7 @@ class Samples {
   struct Bag {
     uint32_t first, count;
   };
-  const Bag* bags(size_t sample) const { return bags_.data() + sample * columns_.size(); }  // one per sparse slot
+  const Bag* bags(size_t sample) const { return bags_.data() + sample * columns_.size(); }  // one per slot, derived too
   const uint64_t* values(uint32_t slot) const { return columns_[slot].begin; }
   size_t value_count(uint32_t slot) const { return columns_[slot].start - columns_[slot].begin; }
   // For each slot the first value of a request; of the one after the last: the end of all.
@@ -134,10 +135,13 @@ class Samples {
   void GrowSamples(size_t more);
   void NoteFirstValues(size_t request);
   float* DenseOf(uint32_t slot, uint32_t i);
+  void DeriveSlots();
+  Bag Derive(const DerivedSlot& derived, uint32_t number, const Bag* bags, const float* dense);
   PieceParser* ParserOf(TextFormat format);
 
   const Plan* plan_ = nullptr;
-  std::vector<Column> columns_;
+  std::vector<Column> columns_;  // of the slots of the log, then of derived ones
+  size_t given_slots_ = 0;       // of the log
   // Slots with something in the sample or shared part under way: the only ones to look at when it ends.
   std::vector<uint32_t> given_;
   size_t given_count_ = 0;

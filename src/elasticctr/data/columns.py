@@ -25,7 +25,7 @@ Bad = dict[int, str]  # row → the first reason it is bad
 
 def needed_columns(schema: Schema) -> list[str]:
     """Columns a file must have, in schema order."""
-    names = [*schema.label, *([schema.weight] if schema.weight else []), *(s.column or s.name for s in schema.slots)]
+    names = [*schema.label, *([schema.weight] if schema.weight else []), *(s.column or s.name for s in schema.slots if isinstance(s, SparseSlot | DenseSlot))]
     return list(dict.fromkeys(names))
 
 

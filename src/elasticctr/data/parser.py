@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from elasticctr import _native
 from elasticctr.data.batch import Batch
-from elasticctr.data.schema import Format, Pooling, Schema
+from elasticctr.data.schema import BucketSlot, Format, Pooling, Schema
 from elasticctr.errors import ConfigError
 
 _FORMATS = {
@@ -81,7 +81,13 @@ def make_spec(schema: Schema, require_label: bool) -> _native.ParserSpec:
     """What the native parser needs of a schema. ConfigError for one of no text format."""
     if schema.format not in _FORMATS:
         raise ConfigError(f"format {schema.format.value} is not read line by line; text formats: {_format_names()}")
-    strings_by_default = schema.format is Format.CRITEO
+    return make_sample_spec(schema, schema.format, require_label)
+
+
+def make_sample_spec(schema: Schema, format: Format, require_label: bool) -> _native.ParserSpec:
+    """The same for lines of another text format."""
+    strings_by_default = format is Format.CRITEO
+    bucketed = {slot.of for slot in schema.derived if isinstance(slot, BucketSlot)}
     sparse = [
         _native.SparseSpec(
             name=slot.name,
@@ -98,11 +104,12 @@ def make_spec(schema: Schema, require_label: bool) -> _native.ParserSpec:
             transform=_TRANSFORMS[slot.transform],
             min=list(slot.min),
             diff=list(slot.diff),
+            marks_missing=slot.name in bucketed,
         )
         for slot in schema.dense
     ]
     return _native.ParserSpec(
-        format=_FORMATS[schema.format],
+        format=_FORMATS[format],
         labels=list(schema.label),
         weight=schema.weight or "",
         sparse=sparse,

@@ -9,6 +9,8 @@ from __future__ import annotations
 import hashlib
 import json
 from enum import StrEnum
+from itertools import pairwise
+from math import isfinite
 from typing import Annotated, Literal
 
 from pydantic import Field, Tag, model_validator
@@ -32,22 +34,27 @@ class Pooling(StrEnum):
     NONE = "none"  # kept as a sequence
 
 
-class SparseSlot(Settings):
-    """A slot whose values are feasigns, any number of them per sample."""
+class RowSlot(Settings):
+    """What every slot with rows in a table can be told."""
 
-    kind: Literal["sparse"] = Field("sparse", description="sparse: values are feasigns")
     name: str = Field(description="as the log has it; part of the feature hash")
-    column: str | None = Field(None, description="column of a CSV or Parquet file; default: the slot's name")
     pooling: Pooling = Field(Pooling.SUM, description="what becomes of several values; none: kept as a sequence")
-    values: Literal["auto", "id", "string"] = Field(
-        "auto", description="id: decimal feasigns; string: hashed with the slot's name; auto: as the format has them"
-    )
-    separator: str | None = Field(None, description="splits a CSV cell into several values, for example '|'")
     table: str = Field("main", description="slots that name the same table share rows")
     dim: int | None = Field(None, ge=1, le=4096, description="embedding width; default: the model's")
     max_values: int = Field(
         1024, ge=1, le=1 << 20, description="values kept per sample: the first for pooling, the last for sequences"
     )
+
+
+class SparseSlot(RowSlot):
+    """A slot whose values are feasigns, any number of them per sample."""
+
+    kind: Literal["sparse"] = Field("sparse", description="sparse: values are feasigns")
+    column: str | None = Field(None, description="column of a CSV or Parquet file; default: the slot's name")
+    values: Literal["auto", "id", "string"] = Field(
+        "auto", description="id: decimal feasigns; string: hashed with the slot's name; auto: as the format has them"
+    )
+    separator: str | None = Field(None, description="splits a CSV cell into several values, for example '|'")
 
 
 class DenseSlot(Settings):
@@ -76,8 +83,66 @@ class DenseSlot(Settings):
         return self
 
 
+class DerivedSlot(RowSlot):
+    """A slot that no log holds: made from others when rows are looked up, in training and in serving alike."""
+
+    name: str = Field(description="of its own; part of the feature hash")
+    dim: int | None = Field(
+        None, ge=0, le=4096, description="embedding width; default: the model's; 0: a linear weight only"
+    )
+
+
+class CrossSlot(DerivedSlot):
+    """A feasign for every combination of the values of two or three sparse slots."""
+
+    kind: Literal["cross"] = Field("cross", description="cross: every combination of values of other slots")
+    of: tuple[str, ...] = Field(
+        min_length=2, max_length=3, description="the slots to combine: sparse ones, or buckets declared before"
+    )
+    max_values: int = Field(
+        64, ge=1, le=4096, description="combinations kept per sample: the first for pooling, the last for sequences"
+    )
+
+
+class BucketSlot(DerivedSlot):
+    """The feasign of the range that a number of a dense slot falls into; a missing number has its own."""
+
+    kind: Literal["bucket"] = Field("bucket", description="bucket: the range that a number falls into")
+    of: str = Field(description="the dense slot that holds the number")
+    index: int = Field(0, ge=0, description="which of its numbers, if it has several")
+    by: Literal["edges", "quantile", "log2"] = Field(
+        "edges",
+        description="edges: as listed; quantile: the same, filled in by `elasticctr data buckets`; "
+        "log2: at 1, 3, 7, … 2^k - 1, so that bucket k holds what floor(log2(1 + x)) calls k",
+    )
+    edges: tuple[float, ...] = Field(
+        (), max_length=65536, description="ascending, before the slot's transform; a number at an edge is above it"
+    )
+    count: int = Field(32, ge=2, le=65536, description="buckets that quantile asks for; fewer where values repeat")
+    max_values: Literal[1] = Field(1, description="a number falls into one bucket")
+
+    @model_validator(mode="after")
+    def _check_edges(self) -> BucketSlot:
+        if self.by == "log2" and self.edges:
+            raise ValueError(f"slot {self.name!r}: by: log2 knows its edges; leave them out")
+        if self.by == "edges" and not self.edges:
+            raise ValueError(f"slot {self.name!r}: by: edges needs a list of edges")
+        if any(not low < high for low, high in pairwise(self.edges)) or not all(map(isfinite, self.edges)):
+            raise ValueError(f"slot {self.name!r}: edges must be finite and ascend")
+        return self
+
+    @property
+    def bounds(self) -> tuple[float, ...]:
+        """The edges, however they are given."""
+        return tuple(float(2**k - 1) for k in range(1, 64)) if self.by == "log2" else self.edges
+
+
 Slot = Annotated[
-    Annotated[SparseSlot, Tag("sparse")] | Annotated[DenseSlot, Tag("dense")], tagged_by("kind", default="sparse")
+    Annotated[SparseSlot, Tag("sparse")]
+    | Annotated[DenseSlot, Tag("dense")]
+    | Annotated[CrossSlot, Tag("cross")]
+    | Annotated[BucketSlot, Tag("bucket")],
+    tagged_by("kind", default="sparse"),
 ]
 
 
@@ -114,11 +179,45 @@ class Schema(Settings):
                 raise ValueError(f"slot {name!r} is declared twice")
             if name in self.label or name == self.weight:
                 raise ValueError(f"slot {name!r} is the label or the weight already")
+        self._check_derived()
         return self
+
+    def _check_derived(self) -> None:
+        numbers = {slot.name: slot for slot in self.dense}
+        known = {slot.name for slot in self.sparse}
+        for slot in self.derived:
+            if isinstance(slot, CrossSlot):
+                for part in slot.of:
+                    if part not in known:
+                        raise ValueError(
+                            f"slot {slot.name!r} crosses {part!r}, which is neither a sparse slot nor a bucket before it"
+                        )
+                if len(set(slot.of)) < len(slot.of):
+                    raise ValueError(f"slot {slot.name!r} crosses a slot with itself")
+                continue
+            if slot.of not in numbers:
+                raise ValueError(f"slot {slot.name!r} is made of {slot.of!r}, which is no dense slot")
+            number = numbers[slot.of]
+            if slot.index >= number.dim:
+                raise ValueError(f"slot {slot.name!r}: {slot.of!r} has {number.dim} numbers, none with index {slot.index}")
+            if number.transform == "scale" and number.diff[slot.index] < 0:
+                raise ValueError(f"slot {slot.name!r}: buckets need a positive diff in {slot.of!r}")
+            known.add(slot.name)
 
     @property
     def sparse(self) -> tuple[SparseSlot, ...]:
+        """Sparse slots of the log, as batches number them."""
         return tuple(slot for slot in self.slots if isinstance(slot, SparseSlot))
+
+    @property
+    def derived(self) -> tuple[CrossSlot | BucketSlot, ...]:
+        """Slots that are in no file and no batch: made from the others when rows are looked up."""
+        return tuple(slot for slot in self.slots if isinstance(slot, CrossSlot | BucketSlot))
+
+    @property
+    def embedded(self) -> tuple[RowSlot, ...]:
+        """All slots with rows, as lookups number them: those of the log, then derived ones."""
+        return (*self.sparse, *self.derived)
 
     @property
     def dense(self) -> tuple[DenseSlot, ...]:
@@ -131,13 +230,15 @@ class Schema(Settings):
     def joined(self, format: Format) -> Schema:
         """The same slots in files whose values are feasigns already and whose dense floats are after their transforms,
         as `elasticctr feedback join` writes them."""
-        slots = tuple(
-            slot.model_copy(update={"values": "id"})
-            if isinstance(slot, SparseSlot)
-            else slot.model_copy(update={"transform": "none", "min": (), "diff": ()})
-            for slot in self.slots
-        )
-        return self.model_copy(update={"format": format, "weight": None, "slots": slots})
+        slots: list[Slot] = []
+        for slot in self.slots:
+            if isinstance(slot, SparseSlot):
+                slots.append(slot.model_copy(update={"values": "id"}))
+            elif isinstance(slot, DenseSlot):
+                slots.append(slot.model_copy(update={"transform": "none", "min": (), "diff": ()}))
+            else:
+                slots.append(slot)
+        return self.model_copy(update={"format": format, "weight": None, "slots": tuple(slots)})
 
     def fingerprint(self) -> str:
         """Changes with anything that changes parsed samples."""

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from elasticctr.data.batch import Batch
+from elasticctr.data.derive import Deriver
 from elasticctr.errors import ConfigError, Corruption
 from elasticctr.publish.serving_schema import PooledSlot, SequenceSlot, ServingSchema
 
@@ -38,12 +39,13 @@ def make_inputs(schema: ServingSchema, batch: Batch, rows: RowSource) -> dict[st
 
 
 def _look_up(schema: ServingSchema, batch: Batch, rows: RowSource) -> dict[int, tuple[Floats, NDArray[np.int32]]]:
-    """Per sparse slot: the row of each of its values, and the offsets of samples."""
+    """Per slot with rows: the row of each of its values, and the offsets of samples."""
+    all_slots = Deriver(schema.samples).whole(batch)
     found: dict[int, tuple[Floats, NDArray[np.int32]]] = {}
     slots: list[PooledSlot | SequenceSlot] = [*schema.pooled, *schema.sequences]
     for table in schema.tables:
         members = [slot for slot in slots if slot.table == table]
-        values = [batch.slot(slot.number) for slot in members]
+        values = [all_slots.slot(slot.number) for slot in members]
         if not members:
             continue
         distinct, inverse = np.unique(np.concatenate([v for v, _ in values]), return_inverse=True)

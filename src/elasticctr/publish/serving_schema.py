@@ -33,7 +33,7 @@ class Piece(_Part):
 
 class PooledSlot(_Part):
     slot: str
-    number: int = Field(ge=0)  # among the sparse slots of the sample schema
+    number: int = Field(ge=0)  # among the slots of the sample schema that have rows: sparse ones, then derived ones
     table: str
     pooling: Literal["sum", "mean"]
     max_values: int  # the first ones are kept

@@ -22,7 +22,8 @@ from elasticctr import _native
 from elasticctr.cube.client import Client
 from elasticctr.data.batch import Batch
 from elasticctr.data.parser import TEXT_FORMATS, make_spec
-from elasticctr.data.schema import Format, Schema, SparseSlot
+from elasticctr.data.derive import make_native
+from elasticctr.data.schema import Format, RowSlot, Schema, SparseSlot
 from elasticctr.errors import ConfigError, Corruption
 from elasticctr.publish.repository import Repository
 from elasticctr.publish.serving_schema import SCHEMA, PooledSlot, SequenceSlot, ServingSchema, parse_serving_schema
@@ -132,18 +133,19 @@ def make_plan(schema: ServingSchema, where: str, paddle_feeds: Mapping[str, str]
     slots: list[PooledSlot | SequenceSlot] = [*schema.pooled, *schema.sequences]
     used = {slot.number: slot for slot in slots if slot.table in tables}
     columns = {dense.slot: dense.column for dense in schema.dense}
-    if len(used) != len(slots) or any(n >= len(samples.sparse) for n in used):
+    if len(used) != len(slots) or any(n >= len(samples.embedded) for n in used):
         raise Corruption(f"{where}: schema.json names slots or tables that are not there; publish it again")
     try:
         return _native.ServePlan(
             spec=make_spec(_as_text(samples), require_label=False),
-            sparse=[_make_slot(slot, used.get(i), tables, samples.format) for i, slot in enumerate(samples.sparse)],
+            sparse=[_make_slot(slot, used.get(i), tables, samples.format) for i, slot in enumerate(samples.embedded)],
             dense_columns=[columns.get(slot.name, 0) for slot in samples.dense],
             tables=[(name, table.dim) for name, table in schema.tables.items()],
             labels=list(schema.labels),
             pooled_width=schema.pooled_width,
             dense_width=schema.dense_width,
             paddle_feeds=list((paddle_feeds or {}).items()),
+            derived=make_native(samples),
         )
     except ConfigError as e:
         raise Corruption(f"{where}: {e}; publish it again") from None
@@ -169,9 +171,9 @@ def find_library() -> Path:
 
 
 def _make_slot(
-    slot: SparseSlot, used: PooledSlot | SequenceSlot | None, tables: dict[str, int], format: Format
+    slot: RowSlot, used: PooledSlot | SequenceSlot | None, tables: dict[str, int], format: Format
 ) -> _native.ServeSlot:
-    is_typed = format is Format.PARQUET and slot.values == "auto"
+    is_typed = format is Format.PARQUET and isinstance(slot, SparseSlot) and slot.values == "auto"
     if used is None:
         return _native.ServeSlot(is_typed=is_typed)
     table = tables[used.table]

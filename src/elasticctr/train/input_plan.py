@@ -14,7 +14,8 @@ import torch
 from torch import Tensor
 
 from elasticctr.data.batch import Batch
-from elasticctr.data.schema import Pooling, Schema, SparseSlot
+from elasticctr.data.derive import Deriver
+from elasticctr.data.schema import Pooling, RowSlot, Schema
 from elasticctr.errors import ConfigError
 from elasticctr.models.inputs import Inputs, InputSpec, Sequence, SequenceSpec
 from elasticctr.models.model import InputNeeds
@@ -27,9 +28,9 @@ _MAX_WIDTH = 65536  # floats of an embedding
 
 def make_input_spec(schema: Schema, needs: InputNeeds) -> InputSpec:
     """What a model with these needs is given of samples of this schema."""
-    pooled = [slot for slot in schema.sparse if slot.pooling is not Pooling.NONE]
+    pooled = [slot for slot in schema.embedded if slot.pooling is not Pooling.NONE]
     linear_only = _check_slots(needs.linear_only or (), [slot.name for slot in pooled])
-    sequences = [slot for slot in schema.sparse if slot.pooling is Pooling.NONE]
+    sequences = [slot for slot in schema.embedded if slot.pooling is Pooling.NONE]
     if sequences and needs.dim == 0:
         raise ConfigError(
             f"slot {sequences[0].name!r} is kept as a sequence (pooling: none), and this model has no embeddings; "
@@ -53,7 +54,7 @@ def make_input_spec(schema: Schema, needs: InputNeeds) -> InputSpec:
     )
 
 
-def _width(slot: SparseSlot, needs: InputNeeds) -> int:
+def _width(slot: RowSlot, needs: InputNeeds) -> int:
     if needs.dim == 0:
         return 0
     return needs.dim if slot.dim is None else slot.dim
@@ -72,8 +73,8 @@ def _check_slots(names: tuple[str, ...], pooled: list[str]) -> frozenset[str]:
 class SlotPlan:
     """Which table a sparse slot's rows live in, and where they go in the model's inputs."""
 
-    slot: SparseSlot
-    number: int  # among the sparse slots
+    slot: RowSlot
+    number: int  # among the slots with rows, Schema.embedded
     table: int  # among the tables
     columns: Mapping[str, int]  # segment -> first column of `Inputs.flat`; empty for a sequence
     sequence: SequenceSpec | None
@@ -94,13 +95,14 @@ class InputPlan:
 
     def __init__(self, schema: Schema, spec: InputSpec, settings: SparseSettings, *, seed: int) -> None:
         self.spec = spec
+        self._deriver = Deriver(schema)
         self.slots: list[SlotPlan] = []
         self.tables: list[TablePlan] = []
         columns = dict(zip(spec.slots, _columns(spec), strict=True))
         sequences = {sequence.name: sequence for sequence in spec.sequences}
         dims = dict(zip(spec.slots, spec.dims, strict=True)) | {s.name: s.dim for s in spec.sequences}
-        members: dict[tuple[str, int], list[tuple[int, SparseSlot]]] = {}
-        for number, slot in enumerate(schema.sparse):
+        members: dict[tuple[str, int], list[tuple[int, RowSlot]]] = {}
+        for number, slot in enumerate(schema.embedded):
             members.setdefault((slot.table, dims[slot.name]), []).append((number, slot))
         widths = [table for table, _ in members]
         for table, ((name, dim), slots) in enumerate(members.items()):
@@ -127,7 +129,8 @@ class InputPlan:
             self.tables.append(TablePlan(table_settings, layout, has_pooled, tuple(held)))
 
     def look_up(self, batch: Batch) -> tuple[Lookup, ...]:
-        return tuple(table.layout.lookup(batch.values, batch.offsets, len(batch)) for table in self.tables)
+        values, offsets = self._deriver.bags(batch)
+        return tuple(table.layout.lookup(values, offsets, len(batch)) for table in self.tables)
 
     def make_inputs(self, item: Item) -> tuple[Inputs, list[list[Tensor]]]:
         """Inputs of a batch without its rows, and the arrays that the rows of each table are to be pooled into."""

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from elasticctr.data.batch import Batch
-from elasticctr.data.schema import SparseSlot
+from elasticctr.data.schema import RowSlot
 from elasticctr.models.inputs import Inputs, SequenceSpec
 from elasticctr.table import Lookup, Mark, Table
 from elasticctr.train.checkpoint import Checkpoint
@@ -24,8 +24,8 @@ _MARKS = "marks.json"
 class SlotPlace:
     """Where a sparse slot's rows live, and where they go in the model's inputs."""
 
-    slot: SparseSlot
-    number: int  # among the sparse slots
+    slot: RowSlot
+    number: int  # among the slots with rows, Schema.embedded
     table: Table
     columns: Mapping[str, int]  # segment -> first column of `Inputs.flat`; empty for a sequence
     sequence: SequenceSpec | None

@@ -1,0 +1,23 @@
+// What becomes of a dense number before it reaches a model. The one place: parsers, servers and edges of buckets agree.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+
+#include "sample/spec.h"
+
+namespace elasticctr {
+
+inline float Log1p(double value) { return static_cast<float>(std::log1p(value > 0 ? value : 0)); }
+
+// REQUIRES: index < slot.dim.
+inline float TransformDense(const DenseSpec& slot, uint32_t index, double value) {
+  switch (slot.transform) {
+    case Transform::kNone: break;
+    case Transform::kLog1p: return Log1p(value);
+    case Transform::kScale: return static_cast<float>((value - slot.min[index]) / slot.diff[index]);
+  }
+  return static_cast<float>(value);
+}
+
+}  // namespace elasticctr
