@@ -5,9 +5,12 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
+#include <algorithm>
 #include <memory>
 
 #include "bindings/bindings.h"
+#include "sample/vocabulary.h"
+#include "util/status.h"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -25,6 +28,54 @@ nb::ndarray<nb::numpy, T, nb::ndim<1>> Adopt(std::unique_ptr<T[]> memory, size_t
   T* data = memory.release();
   nb::capsule owner(data, [](void* p) noexcept { delete[] static_cast<T*>(p); });
   return {data, {size}, owner};
+}
+
+void BindVocabulary(nb::module_& m) {
+  nb::class_<FeasignCounter>(m, "FeasignCounter")
+      .def(nb::init<>())
+      .def(
+          "add",
+          [](FeasignCounter& self, const Array<uint64_t>& feasigns) {
+            nb::gil_scoped_release release;
+            self.Add({feasigns.data(), feasigns.size()});
+          },
+          "feasigns"_a)
+      .def(
+          "take",
+          [](const FeasignCounter& self, uint32_t min_count) {
+            std::vector<uint64_t> kept;
+            {
+              nb::gil_scoped_release release;
+              kept = self.Take(min_count);
+            }
+            std::unique_ptr<uint64_t[]> out(new uint64_t[kept.size() + 1]);
+            std::copy(kept.begin(), kept.end(), out.get());
+            return Adopt(std::move(out), kept.size());
+          },
+          "min_count"_a)
+      .def_prop_ro("total", &FeasignCounter::total)
+      .def("__len__", &FeasignCounter::size);
+  nb::class_<FeasignSet>(m, "FeasignSet")
+      .def(
+          "__init__",
+          [](FeasignSet* self, const Array<uint64_t>& feasigns) {
+            nb::gil_scoped_release release;
+            new (self) FeasignSet({feasigns.data(), feasigns.size()});
+          },
+          "feasigns"_a)
+      .def(
+          "replace",
+          [](const FeasignSet& self, const nb::ndarray<uint64_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>& values,
+             size_t first, size_t last, uint64_t other) {
+            if (first > last || last > values.size()) {
+              throw Error(Code::kFailedPrecondition, "replace needs a range inside the values");
+            }
+            nb::gil_scoped_release release;
+            return self.Replace({values.data() + first, last - first}, other);
+          },
+          "values"_a, "first"_a, "last"_a, "other"_a)
+      .def("__contains__", &FeasignSet::Has, "feasign"_a)
+      .def("__len__", &FeasignSet::size);
 }
 
 }  // namespace
@@ -60,6 +111,7 @@ void BindDerive(nb::module_& m) {
                                                     Adopt(std::move(bags.offsets), bags.offset_count));
           },
           "values"_a, "offsets"_a, "dense"_a);
+  BindVocabulary(m);
 }
 
 }  // namespace elasticctr

@@ -138,7 +138,7 @@ void BindPlan(nb::module_& m) {
           "__init__",
           [](SparsePlan* self, std::optional<uint32_t> table, const std::string& pooling,
              const std::vector<PieceTuple>& pieces, uint32_t row, uint32_t dim, uint32_t max_values, std::string input,
-             std::string lengths, bool is_typed) {
+             std::string lengths, bool is_typed, std::optional<uint64_t> oov) {
             SparsePlan plan;
             plan.table = table.value_or(SparsePlan::kUnused);
             plan.pooling = pooling == "mean" ? Pooling::kMean : pooling == "none" ? Pooling::kNone : Pooling::kSum;
@@ -149,10 +149,12 @@ void BindPlan(nb::module_& m) {
             plan.input = std::move(input);
             plan.lengths = std::move(lengths);
             plan.is_typed = is_typed;
+            plan.oov = oov;
             new (self) SparsePlan(std::move(plan));
           },
           nb::kw_only(), "table"_a.none() = nb::none(), "pooling"_a = "sum", "pieces"_a = std::vector<PieceTuple>(),
-          "row"_a = 0, "dim"_a = 0, "max_values"_a = 0, "input"_a = "", "lengths"_a = "", "is_typed"_a = false);
+          "row"_a = 0, "dim"_a = 0, "max_values"_a = 0, "input"_a = "", "lengths"_a = "", "is_typed"_a = false,
+          "oov"_a.none() = nb::none());
   nb::class_<Plan>(m, "ServePlan")
       .def(
           "__init__",

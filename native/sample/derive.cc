@@ -98,8 +98,7 @@ Deriver::Deriver(const ParserSpec& samples, std::vector<DerivedSpec> specs)
         if (part >= sparse_ + slots_.size()) Refuse(spec.name, "crosses a slot that is not there or comes after it");
       }
     } else {
-      if (spec.bucket.dense >= samples.dense.size() ||
-          spec.bucket.index >= samples.dense[spec.bucket.dense].dim) {
+      if (spec.bucket.dense >= samples.dense.size() || spec.bucket.index >= samples.dense[spec.bucket.dense].dim) {
         Refuse(spec.name, "is made of a number that is not there");
       }
       slot.dense_column_ = spec.bucket.index;

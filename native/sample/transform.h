@@ -10,8 +10,9 @@ namespace elasticctr {
 
 inline float Log1p(double value) { return static_cast<float>(std::log1p(value > 0 ? value : 0)); }
 
-// REQUIRES: index < slot.dim.
+// -0.0 stays what it is where it means: missing. REQUIRES: index < slot.dim.
 inline float TransformDense(const DenseSpec& slot, uint32_t index, double value) {
+  if (value == 0 && slot.marks_missing && std::signbit(value)) return -0.0f;
   switch (slot.transform) {
     case Transform::kNone: break;
     case Transform::kLog1p: return Log1p(value);

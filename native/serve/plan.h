@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -27,11 +28,12 @@ struct Piece {
 struct SparsePlan {
   uint32_t table = 0;  // index into Plan::tables; kUnused: the model does not look at it
   Pooling pooling = Pooling::kSum;
-  std::vector<Piece> pieces;   // of a pooled slot
-  uint32_t row = 0, dim = 0;   // of a sequence: floats row … row + dim of each value
-  uint32_t max_values = 0;     // pooled: the first are kept; a sequence: the last
-  std::string input, lengths;  // of a sequence: names of its inputs
-  bool is_typed = false;       // text is hashed though numbers are feasigns: `values: auto` of a Parquet log
+  std::vector<Piece> pieces;    // of a pooled slot
+  uint32_t row = 0, dim = 0;    // of a sequence: floats row … row + dim of each value
+  uint32_t max_values = 0;      // pooled: the first are kept; a sequence: the last
+  std::string input, lengths;   // of a sequence: names of its inputs
+  std::optional<uint64_t> oov;  // a value without a row reads as the row of this feasign; none: as zeros
+  bool is_typed = false;        // text is hashed though numbers are feasigns: `values: auto` of a Parquet log
 
   static constexpr uint32_t kUnused = ~0u;
 };

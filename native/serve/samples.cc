@@ -193,7 +193,8 @@ void Samples::AddRows(size_t count, const void* feasigns, const void* dense) {
   CloseBags();
   GrowSamples(count);
   const size_t slots = columns_.size();
-  std::vector<std::pair<uint64_t*, uint32_t>> places(given_slots_);  // of each slot: where the next value goes, its number
+  std::vector<std::pair<uint64_t*, uint32_t>> places(
+      given_slots_);  // of each slot: where the next value goes, its number
   for (size_t slot = 0; slot < given_slots_; ++slot) {
     Column& column = columns_[slot];
     Reserve(&column, static_cast<size_t>(column.start - column.begin) + count);

@@ -37,8 +37,8 @@ class Samples {
 
   void BeginRequest();
   void BeginSample();
-  // Beyond max_values: cut as the parser cuts. REQUIRES: slot < plan().spec.sparse.size(), here and below: derived slots
-  // are not given, EndRequest makes them.
+  // Beyond max_values: cut as the parser cuts. REQUIRES: slot < plan().spec.sparse.size(), here and below: derived
+  // slots are not given, EndRequest makes them.
   void AddFeasign(uint32_t slot, uint64_t feasign) {
     Column& column = columns_[slot];
     if (column.next == column.stop) [[unlikely]] {

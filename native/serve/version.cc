@@ -64,7 +64,8 @@ struct ServedVersion::Parts {
   Policy policy;
   SharedLayerOrNot shared;
 
-  std::vector<std::vector<uint32_t>> slots_of = {};  // per table
+  std::vector<std::vector<uint32_t>> slots_of = {};   // per table
+  std::vector<std::vector<uint32_t>> oov_slots = {};  // per table: those with a row for values without one
   std::vector<PooledSlot> pooled = {};
   std::vector<SequenceSlot> sequences = {};
   bool pools_every_column = false;
@@ -72,6 +73,7 @@ struct ServedVersion::Parts {
 
   void Prepare();
   void LookUp(const Samples& samples, Workspace::Buffers* buffers, uint64_t deadline_ns) const;
+  void FillUnknown(const Samples& samples, size_t table, Workspace::Buffers* buffers) const;
   void Count(const Samples& samples, const Workspace::Buffers& buffers, std::vector<Coverage>* coverage) const;
   // Those that `reader` reads; null: all.
   void MakeInputs(const Samples& samples, const float* dense, const SharedLayer* reader,
@@ -81,11 +83,13 @@ struct ServedVersion::Parts {
 
 void ServedVersion::Parts::Prepare() {
   slots_of.resize(plan.tables.size());
+  oov_slots.resize(plan.tables.size());
   std::vector<bool> is_pooled(plan.pooled_width);
   for (uint32_t i = 0; i < plan.sparse.size(); ++i) {
     const SparsePlan& slot = plan.sparse[i];
     if (slot.table == SparsePlan::kUnused) continue;
     slots_of[slot.table].push_back(i);
+    if (slot.oov) oov_slots[slot.table].push_back(i);
     const uint32_t stride = plan.tables[slot.table].dim;
     if (slot.pooling == Pooling::kNone) {
       sequences.push_back({i, &slot, stride});
@@ -114,7 +118,7 @@ void ServedVersion::Parts::LookUp(const Samples& samples, Workspace::Buffers* bu
   buffers->asked.clear();
   for (size_t t = 0; t < tables; ++t) {
     Workspace::Buffers::Table& table = buffers->tables[t];
-    size_t count = 0;
+    size_t count = oov_slots[t].size();
     for (const uint32_t slot : slots_of[t]) count += samples.value_count(slot);
     uint64_t* feasigns = Room(&table.feasigns, count);
     float* rows = Room(&table.rows, count * plan.tables[t].dim);
@@ -129,10 +133,27 @@ void ServedVersion::Parts::LookUp(const Samples& samples, Workspace::Buffers* bu
       rows += values * plan.tables[t].dim;
       found += values;
     }
+    for (const uint32_t slot : oov_slots[t]) *feasigns++ = *plan.sparse[slot].oov;
   }
   buffers->trouble.dead_shards.clear();
   buffers->trouble.late = false;
   if (tables > 0) rows->LookUp(buffers->asked.data(), tables, deadline_ns, &buffers->trouble);
+  for (size_t t = 0; t < tables; ++t) FillUnknown(samples, t, buffers);
+}
+
+// Values without a row read as their slot's row for such, which was asked for after all others.
+void ServedVersion::Parts::FillUnknown(const Samples& samples, size_t t, Workspace::Buffers* buffers) const {
+  const RowSource::Table& asked = buffers->asked[t];
+  if (oov_slots[t].empty() || asked.hits == asked.count) return;
+  const size_t dim = plan.tables[t].dim, first = asked.count - oov_slots[t].size();
+  for (size_t k = 0; k < oov_slots[t].size(); ++k) {
+    if (!asked.found[first + k]) continue;
+    const uint32_t slot = oov_slots[t][k];
+    const size_t start = static_cast<size_t>(buffers->slot_rows[slot] - asked.rows) / dim;
+    for (size_t i = start; i < start + samples.value_count(slot); ++i) {
+      if (!asked.found[i]) std::copy_n(asked.rows + (first + k) * dim, dim, asked.rows + i * dim);
+    }
+  }
 }
 
 void ServedVersion::Parts::Count(const Samples& samples, const Workspace::Buffers& buffers,

@@ -25,6 +25,15 @@ void PrepareGradients(const StepBlock& block, const OptimizerSettings& optimizer
   }
 }
 
+// Every touched weight comes `by` nearer to zero and stops there: the proximal step of L1.
+void ShrinkWeights(const StepBlock& block, float by) {
+  if (by == 0.0f) return;
+  for (size_t i = 0; i < block.count; ++i) {
+    float* w = RowLayout::Floats(block.rows[i], block.weights);
+    for (uint32_t j = 0; j < block.dim; ++j) w[j] -= std::clamp(w[j], -by, by);
+  }
+}
+
 void BoundWeights(const StepBlock& block, float bound) {
   if (bound == 0.0f) return;
   for (size_t i = 0; i < block.count; ++i) {
@@ -57,9 +66,13 @@ void Table::StepRows(const RowsStep& rows) {
     }
     const StepBlock step{active, segment.dim, segment.weights, segment.state,  segment.column,
                          places, gradients,   steps_,          rows.rate_scale};
-    PrepareGradients(step, settings_.segments[s].optimizer, rows.gradient_scale);
+    const OptimizerSettings& optimizer = settings_.segments[s].optimizer;
+    PrepareGradients(step, optimizer, rows.gradient_scale);
     optimizers_[s]->Step(step);
-    BoundWeights(step, settings_.segments[s].optimizer.weight_bound);
+    if (optimizer.kind != OptimizerKind::kFtrl) {
+      ShrinkWeights(step, optimizer.learning_rate * rows.rate_scale * optimizer.l1);
+    }
+    BoundWeights(step, optimizer.weight_bound);
   }
   CountRows(rows);
 }

@@ -19,6 +19,7 @@ from elasticctr.data.schema import DenseSlot, Format, Schema
 from elasticctr.data.settings import ReadOptions
 from elasticctr.data.synth.files import write_log
 from elasticctr.data.synth.spec import SynthSpec, criteo_spec, schema_spec
+from elasticctr.data.vocabulary import count_vocabulary
 from elasticctr.publish.dense import GraphTemplate
 from elasticctr.publish.publisher import Publisher, Snapshot
 from elasticctr.train.job import Job
@@ -40,6 +41,9 @@ SPARSE = [
     {"name": "history", "pooling": "none", "max_values": 4, "separator": "|"},
     {"name": "ad", "table": "ads", "separator": "|"},
 ]
+
+
+COUNTED = (Format.SLOT, Format.CSV, Format.CRITEO)  # learned with a vocabulary: rare values share a row
 
 
 @dataclass(frozen=True)
@@ -75,19 +79,19 @@ class Case:
         sample: dict[str, Any] = {
             slot.name: cell for slot, cell in zip(self.schema.sparse, cells[14:], strict=True) if cell
         }
-        # Missing numbers are 0 after log1p, as 0 is before it.
-        return sample | {self.schema.dense[0].name: [float(cell or 0) for cell in cells[1:14]]}
+        # Missing numbers are 0 after log1p, as 0 is before it; -0.0 where buckets tell them apart.
+        return sample | {self.schema.dense[0].name: [float(cell) if cell else -0.0 for cell in cells[1:14]]}
 
     def _row(self, row: dict[str, Any]) -> dict[str, Any]:
         sample: dict[str, Any] = {}
-        for slot in self.schema.slots:
+        for slot in self.schema.logged:
             cell = row[slot.name]
             if cell is None or cell == "":
                 continue
             values = cell.split(slot.separator) if isinstance(cell, str) and slot.separator else cell
             if isinstance(slot, DenseSlot):
-                # A missing number is 0 after its transform.
-                zeros = slot.min or (0.0,) * slot.dim
+                # A missing number is 0 after its transform; -0.0 where buckets tell it apart.
+                zeros = (-0.0,) * slot.dim if slot.name in self.schema.bucketed else slot.min or (0.0,) * slot.dim
                 cells = values if isinstance(values, list) else [values]
                 values = [zero if cell is None else float(cell) for zero, cell in zip(zeros, cells, strict=True)]
             sample[slot.name] = values
@@ -100,7 +104,7 @@ def make_case(folder: Path, repo: str, format: Format, rows: int) -> Case:
     out = folder / str(format)
     write_log(spec, out, rows)
     path = next(out.glob("part-*"))
-    schema = spec.written_schema
+    schema = _derive(spec.written_schema)
     wide = "both" if schema.dense else "sparse"
     job = Job.model_validate(
         {
@@ -110,11 +114,17 @@ def make_case(folder: Path, repo: str, format: Format, rows: int) -> Case:
             "model": {"name": "wide_deep", "dim": 8, "hidden": [32], "wide": wide},
             "train": {"threads": 1},
             "dense": {"learning_rate": 0.01},
-            "sparse": {"optimizer": {"name": "adam", "learning_rate": 0.05}},
+            "sparse": {
+                "optimizer": {"name": "adam", "learning_rate": 0.05},
+                "vocabulary": {"min_count": 3} if format in COUNTED else None,
+            },
         }
     )
     learner = Learner(job)
     dataset = Dataset(str(path), schema, ReadOptions(fraction=(0.0, LEARNED)))
+    if format in COUNTED:
+        with dataset.iterate(256) as batches:
+            learner.plan.use(count_vocabulary(schema, batches, 3))
     steps = 0
     while steps < 20:
         with dataset.iterate(256) as batches:
@@ -145,6 +155,21 @@ def _template(learner: Learner) -> GraphTemplate:
     if shape not in _templates:
         _templates[shape] = GraphTemplate(learner)
     return _templates[shape]
+
+
+def _derive(schema: Schema) -> Schema:
+    """The schema with crosses, also of sequences and buckets, and buckets of numbers that are missing at times."""
+    names = [slot.name for slot in schema.sparse]
+    slots: list[dict[str, Any]] = [slot.model_dump(mode="json") for slot in schema.slots]
+    if len(names) > 1:
+        slots.append({"kind": "cross", "name": "crossed", "of": [names[0], names[-1]], "dim": 0})
+        slots.append({"kind": "cross", "name": "many", "of": [names[1], names[2]], "max_values": 3, "pooling": "mean"})
+    if schema.dense:
+        dense = schema.dense[-1]
+        slots.append({"kind": "bucket", "name": "size", "of": dense.name, "index": dense.dim // 2, "by": "log2"})
+        slots.append({"kind": "bucket", "name": "part", "of": schema.dense[0].name, "edges": [-0.5, 0.0, 1.0, 4.0]})
+        slots.append({"kind": "cross", "name": "of_size", "of": [names[0], "size"], "table": "sizes", "dim": 4})
+    return parse_settings(Schema, schema.model_dump(mode="json") | {"slots": slots}, "parity")
 
 
 def _spec(format: Format) -> SynthSpec:

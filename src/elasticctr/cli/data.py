@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import typer
 
+from elasticctr.cli.buckets import buckets
 from elasticctr.cli.cache import cache
 from elasticctr.cli.convert import convert
 from elasticctr.cli.inspect import inspect
 from elasticctr.cli.synth import synth
+from elasticctr.cli.vocabulary import vocabulary
 
 app = typer.Typer(
     name="data",
@@ -18,4 +20,6 @@ app = typer.Typer(
 app.command()(inspect)
 app.command()(convert)
 app.command()(cache)
+app.command()(buckets)
+app.command()(vocabulary)
 app.command()(synth)

@@ -25,7 +25,7 @@ Bad = dict[int, str]  # row → the first reason it is bad
 
 def needed_columns(schema: Schema) -> list[str]:
     """Columns a file must have, in schema order."""
-    names = [*schema.label, *([schema.weight] if schema.weight else []), *(s.column or s.name for s in schema.slots if isinstance(s, SparseSlot | DenseSlot))]
+    names = [*schema.label, *([schema.weight] if schema.weight else []), *(s.column or s.name for s in schema.logged)]
     return list(dict.fromkeys(names))
 
 
@@ -36,7 +36,11 @@ def to_batch(
     bad: Bad = {}
     labels = [_read_labels(columns[name], name, require_label, bad) for name in schema.label]
     weights = np.ones(rows, np.float32) if schema.weight is None else _read_weights(columns[schema.weight], bad)
-    dense = [_read_dense(columns[slot.column or slot.name], slot, is_text, bad) for slot in schema.dense]
+    marked = schema.bucketed
+    dense = [
+        _read_dense(columns[slot.column or slot.name], slot, is_text, -0.0 if slot.name in marked else 0.0, bad)
+        for slot in schema.dense
+    ]
     bags = [
         _read_bags(columns[slot.column or slot.name], slot, schema.hash_seed, is_text, bad) for slot in schema.sparse
     ]
@@ -98,7 +102,7 @@ def _read_cells(array: pa.Array, name: str, bad: Bad) -> Numbers:
     return numbers
 
 
-def _read_dense(array: pa.Array, slot: DenseSlot, is_text: bool, bad: Bad) -> NDArray[np.float32]:
+def _read_dense(array: pa.Array, slot: DenseSlot, is_text: bool, missing: float, bad: Bad) -> NDArray[np.float32]:
     rows = len(array)
     cells, offsets = _split(array, slot.separator if is_text and slot.dim > 1 else None, keep_nulls=True)
     counts = np.diff(offsets)
@@ -110,19 +114,26 @@ def _read_dense(array: pa.Array, slot: DenseSlot, is_text: bool, bad: Bad) -> ND
         lambda row: f"dense slot {slot.name!r} has {counts[row]} values, not {slot.dim}",
     )
     numbers = read_numbers(cells, slot.name)
-    values = _transform(numbers.values, numbers.present, slot, np.arange(len(cells)) - np.repeat(offsets[:-1], counts))
+    dimension = np.arange(len(cells)) - np.repeat(offsets[:-1], counts)
+    values = _transform(numbers.values, numbers.present, slot, dimension, missing)
     broken = ~np.isfinite(values)
     broken[numbers.wrong] = True
     owners = np.repeat(np.arange(rows), counts)
     _mark(bad, owners[broken], lambda row: f"dense slot {slot.name!r} is {_show(array, row)}, not a finite number")
-    out = np.zeros((rows, slot.dim), np.float32)
+    out = np.full((rows, slot.dim), missing, np.float32)
     out[~wrong & ~absent] = values[~(wrong | absent)[owners]].reshape(-1, slot.dim)
     return out
 
 
 def _transform(
-    values: NDArray[np.float64], present: NDArray[np.bool_], slot: DenseSlot, dimension: NDArray[np.int64]
+    values: NDArray[np.float64],
+    present: NDArray[np.bool_],
+    slot: DenseSlot,
+    dimension: NDArray[np.int64],
+    missing: float,
 ) -> NDArray[np.float32]:
+    if np.signbit(missing):  # -0.0 is missing, written out too
+        present = present & ~((values == 0) & np.signbit(values))
     with np.errstate(over="ignore", invalid="ignore"):
         if slot.transform == "log1p":
             values = np.log1p(np.maximum(values, 0.0))
@@ -130,7 +141,7 @@ def _transform(
             # Cells past the slot's width belong to rows that are bad already.
             at = np.minimum(dimension, slot.dim - 1)
             values = (values - np.asarray(slot.min)[at]) / np.asarray(slot.diff)[at]
-        return np.where(present, values, 0.0).astype(np.float32)
+        return np.where(present, values, missing).astype(np.float32)
 
 
 def _read_bags(

@@ -106,7 +106,7 @@ def target_schema(schema: Schema, format: Format, merge: bool = False, delimiter
         raise ConfigError(f"the {format} format has no place for sample weights (slot {schema.weight!r})")
     if format is Format.FEASIGN and schema.dense:
         raise ConfigError(f"the feasign format has no place for dense slots ({schema.dense[0].name!r})")
-    slots: list[Slot] = [_target_slot(slot) for slot in schema.slots]
+    slots: list[Slot] = [_target_slot(slot) for slot in schema.logged]
     if format is Format.LIBSVM and len(schema.sparse) > 1:
         if not merge:
             raise ConfigError(
@@ -118,7 +118,7 @@ def target_schema(schema: Schema, format: Format, merge: bool = False, delimiter
     return schema.model_copy(update={"format": format, "slots": tuple(slots), "delimiter": delimiter, "header": True})
 
 
-def _target_slot(slot: Slot) -> Slot:
+def _target_slot(slot: SparseSlot | DenseSlot) -> SparseSlot | DenseSlot:
     if isinstance(slot, DenseSlot):
         return DenseSlot(name=slot.name, dim=slot.dim)
     return slot.model_copy(update={"values": "id", "column": None, "separator": slot.separator or VALUE_SEPARATOR})

@@ -46,9 +46,7 @@ def make_native(schema: Schema) -> _native.Deriver:
     return _native.Deriver(samples, [_make_spec(slot, numbers, dense) for slot in schema.derived])
 
 
-def _make_spec(
-    slot: CrossSlot | BucketSlot, numbers: dict[str, int], dense: dict[str, int]
-) -> _native.DerivedSpec:
+def _make_spec(slot: CrossSlot | BucketSlot, numbers: dict[str, int], dense: dict[str, int]) -> _native.DerivedSpec:
     if isinstance(slot, CrossSlot):
         return _native.DerivedSpec.cross(
             name=slot.name,
@@ -61,6 +59,4 @@ def _make_spec(
             f"slot {slot.name!r} goes by quantile and has no edges yet; fill them in with: "
             "elasticctr data buckets LOG --schema SCHEMA"
         )
-    return _native.DerivedSpec.bucket(
-        name=slot.name, dense=dense[slot.of], index=slot.index, edges=list(slot.bounds)
-    )
+    return _native.DerivedSpec.bucket(name=slot.name, dense=dense[slot.of], index=slot.index, edges=list(slot.bounds))

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from elasticctr import _native
 from elasticctr.data.batch import Batch
-from elasticctr.data.schema import BucketSlot, Format, Pooling, Schema
+from elasticctr.data.schema import Format, Pooling, Schema
 from elasticctr.errors import ConfigError
 
 _FORMATS = {
@@ -87,7 +87,6 @@ def make_spec(schema: Schema, require_label: bool) -> _native.ParserSpec:
 def make_sample_spec(schema: Schema, format: Format, require_label: bool) -> _native.ParserSpec:
     """The same for lines of another text format."""
     strings_by_default = format is Format.CRITEO
-    bucketed = {slot.of for slot in schema.derived if isinstance(slot, BucketSlot)}
     sparse = [
         _native.SparseSpec(
             name=slot.name,
@@ -104,7 +103,7 @@ def make_sample_spec(schema: Schema, format: Format, require_label: bool) -> _na
             transform=_TRANSFORMS[slot.transform],
             min=list(slot.min),
             diff=list(slot.diff),
-            marks_missing=slot.name in bucketed,
+            marks_missing=slot.name in schema.bucketed,
         )
         for slot in schema.dense
     ]

@@ -190,7 +190,7 @@ class Schema(Settings):
                 for part in slot.of:
                     if part not in known:
                         raise ValueError(
-                            f"slot {slot.name!r} crosses {part!r}, which is neither a sparse slot nor a bucket before it"
+                            f"slot {slot.name!r} crosses {part!r}, neither a sparse slot nor a bucket before it"
                         )
                 if len(set(slot.of)) < len(slot.of):
                     raise ValueError(f"slot {slot.name!r} crosses a slot with itself")
@@ -199,7 +199,9 @@ class Schema(Settings):
                 raise ValueError(f"slot {slot.name!r} is made of {slot.of!r}, which is no dense slot")
             number = numbers[slot.of]
             if slot.index >= number.dim:
-                raise ValueError(f"slot {slot.name!r}: {slot.of!r} has {number.dim} numbers, none with index {slot.index}")
+                raise ValueError(
+                    f"slot {slot.name!r}: {slot.of!r} has {number.dim} numbers, none with index {slot.index}"
+                )
             if number.transform == "scale" and number.diff[slot.index] < 0:
                 raise ValueError(f"slot {slot.name!r}: buckets need a positive diff in {slot.of!r}")
             known.add(slot.name)
@@ -208,6 +210,16 @@ class Schema(Settings):
     def sparse(self) -> tuple[SparseSlot, ...]:
         """Sparse slots of the log, as batches number them."""
         return tuple(slot for slot in self.slots if isinstance(slot, SparseSlot))
+
+    @property
+    def logged(self) -> tuple[SparseSlot | DenseSlot, ...]:
+        """The slots that files and requests hold."""
+        return tuple(slot for slot in self.slots if isinstance(slot, SparseSlot | DenseSlot))
+
+    @property
+    def bucketed(self) -> frozenset[str]:
+        """Dense slots whose missing values are kept apart from zeros, because buckets are made of them."""
+        return frozenset(slot.of for slot in self.derived if isinstance(slot, BucketSlot))
 
     @property
     def derived(self) -> tuple[CrossSlot | BucketSlot, ...]:

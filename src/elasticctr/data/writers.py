@@ -97,7 +97,7 @@ class TextWriter:
     """slot, feasign, criteo, libsvm or libffm lines."""
 
     def __init__(self, stream: IO[bytes], schema: Schema, hex_slots: tuple[bool, ...]) -> None:
-        for name in (*schema.label, schema.weight or "", *(slot.name for slot in schema.slots)):
+        for name in (*schema.label, schema.weight or "", *(slot.name for slot in schema.logged)):
             if ":" in name or name.split() != [name] * bool(name):
                 raise ConfigError(
                     f"slot name {name!r} holds a blank or a colon, which the {schema.format} format cannot"
@@ -107,7 +107,7 @@ class TextWriter:
         hexes = iter(hex_slots)
         slots = [
             (slot.name, True, slot.dim, False) if isinstance(slot, DenseSlot) else (slot.name, False, 1, next(hexes))
-            for slot in schema.slots
+            for slot in schema.logged
         ]
         self._layout = _native.LineLayout(str(schema.format), list(schema.label), schema.weight or "", slots)
 
@@ -178,7 +178,7 @@ def columns_of(batch: Batch, schema: Schema, hex_slots: tuple[bool, ...], join: 
         names.append(schema.weight)
         arrays.append(pa.array(batch.weights))
     first = sparse = 0
-    for slot in schema.slots:
+    for slot in schema.logged:
         names.append(slot.column or slot.name)
         if isinstance(slot, DenseSlot):
             arrays.append(_dense_column(batch, slot, first, join))

@@ -29,6 +29,7 @@ from elasticctr.train.label_metrics import LabelMetrics
 from elasticctr.train.learner import Learner
 from elasticctr.train.reading import Item
 from elasticctr.train.sparse import today
+from elasticctr.train.vocabulary import find_vocabulary
 
 _LARGEST_GRADIENT = 1e18
 
@@ -48,6 +49,8 @@ class CollectiveLearner:
     def __init__(self, job: Job, group: Group, model_class: type[Model] | None = None) -> None:
         self.local = Learner(job, model_class)
         self.plan = self.local.plan
+        if (vocabulary := find_vocabulary(job, resume=True)) is not None:
+            self.plan.use(vocabulary)
         self._group = group
         self._tables = ShardedTables(group, self.local.sparse.tables, [bool(t.sequences) for t in self.plan.tables])
         self._parameters = self.local.parameters

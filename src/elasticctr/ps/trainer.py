@@ -27,6 +27,7 @@ from elasticctr.ps.tally import Tally
 from elasticctr.train.job import Job
 from elasticctr.train.learner import Learner
 from elasticctr.train.metrics import group_ids
+from elasticctr.train.vocabulary import find_vocabulary
 
 T = TypeVar("T")
 
@@ -67,6 +68,8 @@ class TrainerRole:
         self._is_interrupted = is_interrupted
         self._learner = Learner(job)
         _check_model(self._learner.model)
+        if (vocabulary := find_vocabulary(job, resume=True)) is not None:
+            self._learner.plan.use(vocabulary)
         self._initial = self._learner.flat_dense().numpy()
         self._coordinator = CoordinatorClient(coordinator, token)
         self._identity = job_identity(job)

@@ -53,6 +53,7 @@ def make_serving_schema(learner: Learner, samples: Schema) -> ServingSchema:
                     pooling="mean" if place.slot.pooling == "mean" else "sum",
                     max_values=place.slot.max_values,
                     pieces=pieces,
+                    oov=learner.plan.oov[place.number],
                 )
             )
         else:
@@ -66,6 +67,7 @@ def make_serving_schema(learner: Learner, samples: Schema) -> ServingSchema:
                     row=starts["embedding"],
                     dim=dims["embedding"],
                     max_values=place.sequence.max_values,
+                    oov=learner.plan.oov[place.number],
                 )
             )
     dense, column = [], 0

@@ -128,10 +128,12 @@ class Publisher:
                 remove(self.repository, self.model, removable(self.repository, self.model, self._keep))
         return manifest
 
-    def decoded_rows(self, learner: Learner, table: str, feasigns: NDArray[np.uint64]) -> NDArray[np.float32]:
-        """Rows as a reader of the version will decode them."""
-        weights = next(t for t in learner.sparse.tables if t.settings.name == table).get(feasigns).weights
-        return decode_rows(encode_rows(weights, self._encoding), self._encoding)
+    def decoded_rows(
+        self, learner: Learner, table: str, feasigns: NDArray[np.uint64]
+    ) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
+        """Rows as a reader of the version will decode them, and which there are."""
+        rows = next(t for t in learner.sparse.tables if t.settings.name == table).get(feasigns)
+        return decode_rows(encode_rows(rows.weights, self._encoding), self._encoding), rows.found
 
     def _make_graph(self, learner: Learner, inputs: dict[str, NDArray[Any]], scores: NDArray[np.float32]) -> bytes:
         """The dense graph, which must give what the trainer gives before anybody sees it."""

@@ -17,8 +17,8 @@ from elasticctr.errors import ConfigError, Corruption
 from elasticctr.publish.serving_schema import PooledSlot, SequenceSlot, ServingSchema
 
 Floats = NDArray[np.float32]
-# (table, feasigns) -> [n, dim] rows, zeros for those without one
-RowSource = Callable[[str, NDArray[np.uint64]], Floats]
+# (table, feasigns) -> [n, dim] rows, zeros for those without one, and which have one
+RowSource = Callable[[str, NDArray[np.uint64]], tuple[Floats, NDArray[np.bool_]]]
 
 
 def make_inputs(schema: ServingSchema, batch: Batch, rows: RowSource) -> dict[str, NDArray[Any]]:
@@ -48,11 +48,15 @@ def _look_up(schema: ServingSchema, batch: Batch, rows: RowSource) -> dict[int, 
         values = [all_slots.slot(slot.number) for slot in members]
         if not members:
             continue
-        distinct, inverse = np.unique(np.concatenate([v for v, _ in values]), return_inverse=True)
-        table_rows = rows(table, distinct)
+        unknown = np.array([slot.oov for slot in members if slot.oov is not None], dtype=np.uint64)
+        distinct, inverse = np.unique(np.concatenate([*(v for v, _ in values), unknown]), return_inverse=True)
+        table_rows, is_there = rows(table, distinct)
         start = 0
         for slot, (v, offsets) in zip(members, values, strict=True):
-            found[slot.number] = table_rows[inverse[start : start + len(v)]], offsets
+            places = inverse[start : start + len(v)]
+            if slot.oov is not None:
+                places = np.where(is_there[places], places, np.searchsorted(distinct, np.uint64(slot.oov)))
+            found[slot.number] = table_rows[places], offsets
             start += len(v)
     return found
 

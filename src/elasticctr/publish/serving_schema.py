@@ -38,6 +38,7 @@ class PooledSlot(_Part):
     pooling: Literal["sum", "mean"]
     max_values: int  # the first ones are kept
     pieces: tuple[Piece, ...]
+    oov: int | None = None  # values without a row read as this feasign's; none: as zeros
 
 
 class SequenceSlot(_Part):
@@ -49,6 +50,7 @@ class SequenceSlot(_Part):
     row: int = Field(ge=0)  # first float of a row that goes in
     dim: int = Field(ge=1)
     max_values: int  # the last ones are kept; zeros after them
+    oov: int | None = None
 
 
 class DenseColumns(_Part):

@@ -116,7 +116,7 @@ def check_scores(repository: Repository, chain: list[Manifest]) -> tuple[int, fl
 
     schema = parse_serving_schema(read(SCHEMA), f"{where}/{SCHEMA}")
     batch, scores = parse_samples(read(SAMPLES), schema.samples, f"{where}/{SAMPLES}")
-    inputs = make_inputs(schema, batch, lambda table, feasigns: get_rows(repository, chain, table, feasigns)[0])
+    inputs = make_inputs(schema, batch, lambda table, feasigns: get_rows(repository, chain, table, feasigns))
     again = DenseGraph(read(GRAPH), f"{where}/{GRAPH}").scores(inputs)
     worst = float(np.abs(again - scores).max(initial=0.0))
     if not worst <= TOLERANCE:

@@ -81,7 +81,7 @@ def list_inputs(schema: ServingSchema) -> list[TensorInfo]:
     """One per slot, in the schema's order."""
     are_strings = schema.samples.format in (Format.CRITEO, Format.CSV)
     tensors = []
-    for slot in schema.samples.slots:
+    for slot in schema.samples.logged:
         if not isinstance(slot, SparseSlot):
             tensors.append(TensorInfo(slot.name, "FP32", (-1, slot.dim)))
         elif slot.values == "string" or (slot.values == "auto" and are_strings):

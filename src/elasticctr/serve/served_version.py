@@ -21,8 +21,8 @@ from numpy.typing import NDArray
 from elasticctr import _native
 from elasticctr.cube.client import Client
 from elasticctr.data.batch import Batch
-from elasticctr.data.parser import TEXT_FORMATS, make_spec
 from elasticctr.data.derive import make_native
+from elasticctr.data.parser import TEXT_FORMATS, make_spec
 from elasticctr.data.schema import Format, RowSlot, Schema, SparseSlot
 from elasticctr.errors import ConfigError, Corruption
 from elasticctr.publish.repository import Repository
@@ -187,10 +187,18 @@ def _make_slot(
             input=used.input,
             lengths=used.lengths,
             is_typed=is_typed,
+            oov=used.oov,
         )
     pieces = [(piece.row, piece.dim, piece.column) for piece in used.pieces]
     pooling: Literal["sum", "mean"] = used.pooling
-    return _native.ServeSlot(table=table, pooling=pooling, pieces=pieces, max_values=used.max_values, is_typed=is_typed)
+    return _native.ServeSlot(
+        table=table,
+        pooling=pooling,
+        pieces=pieces,
+        max_values=used.max_values,
+        is_typed=is_typed,
+        oov=used.oov,
+    )
 
 
 def _as_text(schema: Schema) -> Schema:

@@ -17,6 +17,7 @@ Fraction = Annotated[float, Field(ge=0, lt=1)]
 
 
 class _Optimizer(Settings):
+    l1: NotNegative = Field(0.0, description="brings the weights a batch touches rate * l1 nearer to 0 after each step")
     l2: NotNegative = Field(0.0, description="adds l2 * weight to the gradient of the rows a batch touches")
     gradient_clip: NotNegative = Field(0.0, description="cuts every summed gradient to [-clip, clip]; 0: no clipping")
     weight_bound: NotNegative = Field(0.0, description="keeps every weight in [-bound, bound]; 0: no bound")

@@ -10,12 +10,16 @@ import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
+from elasticctr._native import FeasignSet
 from elasticctr.data.batch import Batch
-from elasticctr.data.derive import Deriver
+from elasticctr.data.derive import Bags, Deriver
 from elasticctr.data.schema import Pooling, RowSlot, Schema
+from elasticctr.data.vocabulary import Replacer, Vocabulary, oov_feasign
 from elasticctr.errors import ConfigError
 from elasticctr.models.inputs import Inputs, InputSpec, Sequence, SequenceSpec
 from elasticctr.models.model import InputNeeds
@@ -36,7 +40,7 @@ def make_input_spec(schema: Schema, needs: InputNeeds) -> InputSpec:
             f"slot {sequences[0].name!r} is kept as a sequence (pooling: none), and this model has no embeddings; "
             "give the slot a pooling or take another model"
         )
-    widths = {slot.name: 0 if slot.name in linear_only else _width(slot, needs) for slot in schema.sparse}
+    widths = {slot.name: 0 if slot.name in linear_only else _width(slot, needs) for slot in schema.embedded}
     vectors = needs.vectors(sum(width > 0 for width in widths.values()), schema.dense_dim)
     widest = max(widths, key=lambda name: widths[name], default="")
     if widths and vectors * widths[widest] > _MAX_WIDTH:
@@ -95,7 +99,14 @@ class InputPlan:
 
     def __init__(self, schema: Schema, spec: InputSpec, settings: SparseSettings, *, seed: int) -> None:
         self.spec = spec
+        self._schema = schema
         self._deriver = Deriver(schema)
+        self._replacer: Replacer | None = None
+        # Of each slot with rows: the feasign that stands for values outside the vocabulary, if there is one.
+        self.oov: tuple[int | None, ...] = tuple(
+            None if settings.vocabulary is None else oov_feasign(slot.name, schema.hash_seed)
+            for slot in schema.embedded
+        )
         self.slots: list[SlotPlan] = []
         self.tables: list[TablePlan] = []
         columns = dict(zip(spec.slots, _columns(spec), strict=True))
@@ -129,8 +140,28 @@ class InputPlan:
             self.tables.append(TablePlan(table_settings, layout, has_pooled, tuple(held)))
 
     def look_up(self, batch: Batch) -> tuple[Lookup, ...]:
-        values, offsets = self._deriver.bags(batch)
+        values, offsets = self.bags(batch)
         return tuple(table.layout.lookup(values, offsets, len(batch)) for table in self.tables)
+
+    def use(self, vocabulary: Vocabulary) -> None:
+        """From here on values outside the vocabulary are looked up as their slot's own feasign for such."""
+        self._replacer = Replacer(self._schema, vocabulary)
+
+    def bags(self, batch: Batch) -> Bags:
+        """The values that are looked up, of all slots with rows, laid out as a batch's."""
+        bags = self._deriver.bags(batch)
+        return bags if self._replacer is None else self._replacer.replace(bags, len(batch))
+
+    def look_up_known(self, batch: Batch, table: int, lookup: Lookup, found: NDArray[np.bool_]) -> Lookup:
+        """The lookup in which values without a row, by `found` of its distinct feasigns, are their slot's own."""
+        values, offsets = self.bags(batch)
+        values, n = values.copy(), len(batch)
+        known = FeasignSet(lookup.feasigns[found])
+        for slot in self.slots:
+            oov = self.oov[slot.number]
+            if slot.table == table and oov is not None:
+                known.replace(values, int(offsets[slot.number * n]), int(offsets[(slot.number + 1) * n]), oov)
+        return self.tables[table].layout.lookup(values, offsets, n)
 
     def make_inputs(self, item: Item) -> tuple[Inputs, list[list[Tensor]]]:
         """Inputs of a batch without its rows, and the arrays that the rows of each table are to be pooled into."""

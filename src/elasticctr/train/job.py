@@ -42,6 +42,21 @@ class JobData(Settings):
         return {k: {"path": v} if isinstance(v, (str, list)) else v for k, v in data.items()}
 
 
+class VocabularySettings(Settings):
+    """Only feasigns known before training get rows; all others of a slot share one learned row."""
+
+    path: str | None = Field(None, description="file made by `elasticctr data vocabulary`")
+    min_count: int | None = Field(
+        None, ge=1, description="or: count data.train before the first step and keep feasigns seen this often"
+    )
+
+    @model_validator(mode="after")
+    def _check_one(self) -> VocabularySettings:
+        if (self.path is None) == (self.min_count is None):
+            raise ValueError("a vocabulary comes from path or from min_count: give one of them")
+        return self
+
+
 class SparseSettings(Settings):
     """How the rows of sparse slots are made and learned."""
 
@@ -52,6 +67,15 @@ class SparseSettings(Settings):
     initializer: InitializerSettings = Field(UniformSettings(), description="of embeddings")
     linear_initializer: InitializerSettings = Field(ZerosSettings(), description="of linear weights")
     admission: AdmissionSettings = Field(AdmissionSettings(), description="which new feasigns get a row")
+    vocabulary: VocabularySettings | None = Field(
+        None, description="which feasigns get a row, known before training; default: as admission says"
+    )
+
+    @model_validator(mode="after")
+    def _check_admission(self) -> SparseSettings:
+        if self.vocabulary is not None and (self.admission.count > 1 or self.admission.probability < 1):
+            raise ValueError("with a vocabulary all of its feasigns get rows: leave admission out")
+        return self
 
 
 class DenseSettings(Settings):
@@ -161,6 +185,12 @@ class Job(Settings):
         if self.train.gauc_slot is not None and self.train.gauc_slot not in slots:
             raise ValueError(f"train.gauc_slot: {self.train.gauc_slot!r} is not a sparse slot of the schema")
         self.loss.check_names(self.samples.label, slots)
+        vocabulary = self.sparse.vocabulary
+        if self.cluster is not None and vocabulary is not None and vocabulary.path is None:
+            raise ValueError(
+                "sparse.vocabulary.min_count counts in one process; for several make the file first with "
+                "elasticctr data vocabulary, and name it in sparse.vocabulary.path"
+            )
         if self.cluster is not None and self.cluster.strategy == "geo":
             self._check_geo()
         return self

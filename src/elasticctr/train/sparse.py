@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from elasticctr.data.batch import Batch
@@ -49,6 +49,8 @@ class SparseInputs:
 
     def pull(self, item: Item, *, train: bool) -> Inputs:
         """The model's inputs for a batch. With `train`, new feasigns get rows and the tensors collect gradients."""
+        if not train and any(oov is not None for oov in self.plan.oov):
+            item = self._know_only_rows(item)
         inputs, arrays = self.plan.make_inputs(item)
         for table, plan, lookup, targets in zip(self.tables, self.plan.tables, item.lookups, arrays, strict=True):
             table.find(lookup, insert=train)
@@ -56,6 +58,14 @@ class SparseInputs:
         if train:
             require_gradients(inputs)
         return inputs
+
+    def _know_only_rows(self, item: Item) -> Item:
+        """As the server reads: the vocabulary is the rows there are, whatever file it came from."""
+        lookups = []
+        for number, (table, lookup) in enumerate(zip(self.tables, item.lookups, strict=True)):
+            found = table.get(lookup.feasigns).found
+            lookups.append(lookup if found.all() else self.plan.look_up_known(item.batch, number, lookup, found))
+        return replace(item, lookups=tuple(lookups))
 
     def push(self, item: Item, inputs: Inputs, rate_scale: float) -> None:
         """Steps the rows of a batch by the gradients its inputs collected."""

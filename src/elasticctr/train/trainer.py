@@ -30,6 +30,7 @@ from elasticctr.train.progress import Figures, TrainingProgress
 from elasticctr.train.reading import Item, open_dataset, read_ahead
 from elasticctr.train.run_directory import RunDirectory
 from elasticctr.train.schedule import Schedule
+from elasticctr.train.vocabulary import find_vocabulary
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +91,8 @@ class Trainer:
 
     def run(self, *, resume: bool = False) -> Result:
         self._run.begin(self._job, resume=resume)
+        if (vocabulary := find_vocabulary(self._job, resume=resume)) is not None:
+            self._learner.plan.use(vocabulary)
         if resume:
             self._restore(open_checkpoint(self._run.path))
         began = time.monotonic()

@@ -107,7 +107,7 @@ def test_the_command_line_from_run_to_rollback(tmp_path: Path):
     graph = DenseGraph(repository.read_file("ctr", 2, "dense/model.onnx"), "model.onnx")
     chain = repository.chain("ctr", 2)
     scores = [
-        graph.scores(make_inputs(schema, batch, lambda t, f: get_rows(repository, chain, t, f)[0]))
+        graph.scores(make_inputs(schema, batch, lambda t, f: get_rows(repository, chain, t, f)))
         for batch in open_dataset(type(job.data.train)(path=str(today)), job.samples).iterate(batch_size=100)
     ]
     offline = np.loadtxt(out, dtype=np.float64)

@@ -157,10 +157,10 @@ class Made:
     def local(self) -> LocalRows:
         return LocalRows(self.stores(), "ctr")
 
-    def look_up(self, table: str, feasigns: NDArray[np.uint64]) -> NDArray[np.float32]:
+    def look_up(self, table: str, feasigns: NDArray[np.uint64]) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
         place = np.searchsorted(self.feasigns, feasigns) % len(self.feasigns)
         found = self.feasigns[place] == feasigns
-        return np.where(found[:, None], self.rows[table][place], np.float32(0))
+        return np.where(found[:, None], self.rows[table][place], np.float32(0)), found
 
     def samples(self, schema: ServingSchema, count: int, seed: int = 5) -> Batch:
         """Values of the files, some others, some twice; any number of them, none too."""

@@ -68,9 +68,11 @@ class Version:
         self.served = Served(native, self.schema)
 
     def expected(self, batch: Batch) -> np.ndarray[Any, np.dtype[np.float32]]:
-        look_up = lambda _, feasigns: np.where(  # noqa: E731
-            (feasigns <= len(FEASIGNS))[:, None], ROWS[(feasigns.astype(np.int64) - 1) % len(ROWS)], np.float32(0)
-        )
+        def look_up(_: str, feasigns: Any) -> tuple[Any, Any]:
+            found = feasigns <= len(FEASIGNS)
+            rows = ROWS[(feasigns.astype(np.int64) - 1) % len(ROWS)]
+            return np.where(found[:, None], rows, np.float32(0)), found
+
         return self.reference.scores(make_inputs(self.schema, batch, look_up))
 
     def request(

@@ -83,7 +83,9 @@ CASES = [
     (AdagradSettings(learning_rate=0.1, l2=0.02, initial_accumulator=0.1), Adagrad),
     (AdagradSettings(learning_rate=0.05), Adagrad),
     (RowwiseAdagradSettings(learning_rate=0.1, l2=0.02, initial_accumulator=0.01), RowwiseAdagrad),
+    (SgdSettings(learning_rate=0.1, l1=0.5), Sgd),
     (AdamSettings(learning_rate=0.01, l2=0.02), Adam),
+    (AdamSettings(learning_rate=0.01, l1=0.3, l2=0.02), Adam),
     (AdamSettings(learning_rate=0.01, beta1=0.5, beta2=0.9, epsilon=1e-4), Adam),
     (FtrlSettings(learning_rate=0.1, beta=0.5, l1=0.3, l2=0.1, initial_accumulator=0.1), Ftrl),
     (FtrlSettings(learning_rate=0.05, l1=2.0, l2=0.0), Ftrl),
@@ -137,6 +139,9 @@ def test_agrees_with_the_formula_in_float64(settings, formula, dim, tmp_path):
     def step(t, sums, scale):
         for i, g in sums.items():
             reference.step(i, g, t, scale)
+            if formula is not Ftrl:  # the proximal step of L1
+                shrunk = np.abs(reference.w[i]) - settings.learning_rate * scale * settings.l1
+                reference.w[i] = np.sign(reference.w[i]) * np.maximum(shrunk, 0.0)
 
     def check():
         # float32 rounding of about 40 operations on values near 1; FTRL divides by the small numbers z hovers around.
@@ -215,3 +220,17 @@ def test_clip_bound_and_gradient_scale():
     np.testing.assert_allclose(table.get(np.array([9], np.uint64)).weights, [[-0.5, -0.2]], rtol=1e-6)
     table.push(lookup, layout, [gradient], gradient_scale=2.0)
     np.testing.assert_allclose(table.get(np.array([9], np.uint64)).weights, [[-0.75, -0.6]], rtol=1e-6)
+
+
+def test_l1_leaves_exact_zeros_in_touched_rows_alone():
+    table = make_table(SgdSettings(learning_rate=0.1, l1=1.0), 4)
+    insert_all(table)
+    before = table.get(FEASIGNS).weights
+    layout = table.layout([SlotTarget(0, {"w": 0})])
+    lookup = layout.lookup(FEASIGNS[:2], np.array([0, 2], np.int32), 1)
+    for _ in range(30):
+        table.find(lookup, insert=True)
+        table.push(lookup, layout, [np.zeros((1, 4), np.float32)])
+    after = table.get(FEASIGNS).weights
+    assert (after[:2] == 0).all() and np.abs(before[:2]).min() > 0
+    assert after[2:].tobytes() == before[2:].tobytes()

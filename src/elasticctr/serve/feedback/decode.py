@@ -46,7 +46,7 @@ def _decode_json(request: LoggedRequest, body: bytes, schema: Schema) -> Decoded
     for dense in schema.dense:
         decoded.dense[dense.name] = [_floats(_pick(dense.name, sample, shared)) for sample in samples]
     if entry.get("values") == "feasigns":
-        decoded.final = {slot.name for slot in schema.slots}
+        decoded.final = {slot.name for slot in schema.logged}
     return decoded
 
 

@@ -39,7 +39,7 @@ def decode_http(request: LoggedRequest, body: bytes, schema: Schema) -> Decoded:
 
 
 def _make(tensors: Tensors, values: str | None, format: str | None, schema: Schema) -> Decoded:
-    names = {slot.name for slot in schema.slots}
+    names = {slot.name for slot in schema.logged}
     if set(tensors) == {"lines"} and "lines" not in names:
         lines = [(v.decode() if isinstance(v, bytes) else str(v)).removesuffix("\n") for v in tensors["lines"][1]]
         return Decoded(len(lines), lines=lines, format=format)
@@ -50,7 +50,7 @@ def _bind_tensors(tensors: Tensors, values: str | None, schema: Schema) -> Decod
     decoded = Decoded(1)
     is_final = values == "feasigns"
     for name, (shape, data, kind) in tensors.items():
-        slots = [slot.name for slot in schema.slots if slot.name == name]
+        slots = [slot.name for slot in schema.logged if slot.name == name]
         dense_names = {slot.name: slot.dim for slot in schema.dense}
         if not slots and name.endswith(_LENGTHS):
             continue

@@ -248,7 +248,7 @@ class _Version:
             raise Corruption(f"the log does not fit the schema of the version it names: {e}") from None
 
     def score(self, batch: Batch) -> NDArray[np.float32]:
-        rows = lambda table, feasigns: get_rows(self._repository, self._chain, table, feasigns)[0]  # noqa: E731
+        rows = lambda table, feasigns: get_rows(self._repository, self._chain, table, feasigns)  # noqa: E731
         return self._graph.scores(make_inputs(self.schema, batch, rows))
 
 

@@ -57,7 +57,7 @@ class Served:
         self._publish(repository, samples)
         chain = repository.chain("ctr", 1)
         schema = parse_serving_schema(repository.read_file("ctr", 1, SCHEMA), "schema")
-        inputs = make_inputs(schema, self.batch, lambda table, f: get_rows(repository, chain, table, f)[0])
+        inputs = make_inputs(schema, self.batch, lambda table, f: get_rows(repository, chain, table, f))
         self.scores = DenseGraph(repository.read_file("ctr", 1, GRAPH), "graph").scores(inputs)
         self.slots = [slot.name for slot in schema.samples.sparse]
 
