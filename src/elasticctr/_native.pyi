@@ -3,7 +3,7 @@
 from typing import Any
 from collections.abc import Sequence
 import enum
-from typing import Annotated, Any
+from typing import Annotated, Any, overload
 
 import numpy
 import numpy.typing
@@ -55,7 +55,13 @@ class SparseSpec:
 
 class DenseSpec:
     def __init__(
-        self, name: str, dim: int, transform: Transform, min: Sequence[float], diff: Sequence[float]
+        self,
+        name: str,
+        dim: int,
+        transform: Transform,
+        min: Sequence[float],
+        diff: Sequence[float],
+        marks_missing: bool = False,
     ) -> None: ...
 
 class ParserSpec:
@@ -167,6 +173,50 @@ class BagColumns:
     ) -> tuple[
         Annotated[NDArray[numpy.uint64], dict(shape=(None,))], Annotated[NDArray[numpy.int32], dict(shape=(None,))]
     ]: ...
+
+class DerivedSpec:
+    @staticmethod
+    def cross(name: str, parts: Sequence[int], max_values: int, keep_last: bool) -> DerivedSpec: ...
+    @staticmethod
+    def bucket(name: str, dense: int, index: int, edges: Sequence[float]) -> DerivedSpec: ...
+
+class Deriver:
+    @overload
+    def __init__(self) -> None: ...
+    @overload
+    def __init__(self, samples: ParserSpec, slots: Sequence[DerivedSpec]) -> None: ...
+    def derive(
+        self,
+        values: Annotated[NDArray[numpy.uint64], dict(shape=(None,), order="C", device="cpu", writable=False)],
+        offsets: Annotated[NDArray[numpy.int32], dict(shape=(None,), order="C", device="cpu", writable=False)],
+        dense: Annotated[NDArray[numpy.float32], dict(shape=(None, None), order="C", device="cpu", writable=False)],
+    ) -> tuple[
+        Annotated[NDArray[numpy.uint64], dict(shape=(None,))], Annotated[NDArray[numpy.int32], dict(shape=(None,))]
+    ]: ...
+
+class FeasignCounter:
+    def __init__(self) -> None: ...
+    def add(
+        self, feasigns: Annotated[NDArray[numpy.uint64], dict(shape=(None,), order="C", device="cpu", writable=False)]
+    ) -> None: ...
+    def take(self, min_count: int) -> Annotated[NDArray[numpy.uint64], dict(shape=(None,))]: ...
+    @property
+    def total(self) -> int: ...
+    def __len__(self) -> int: ...
+
+class FeasignSet:
+    def __init__(
+        self, feasigns: Annotated[NDArray[numpy.uint64], dict(shape=(None,), order="C", device="cpu", writable=False)]
+    ) -> None: ...
+    def replace(
+        self,
+        values: Annotated[NDArray[numpy.uint64], dict(shape=(None,), order="C", device="cpu")],
+        first: int,
+        last: int,
+        other: int,
+    ) -> int: ...
+    def __contains__(self, feasign: int) -> bool: ...
+    def __len__(self) -> int: ...
 
 class LineLayout:
     def __init__(
@@ -1123,6 +1173,7 @@ class ServeSlot:
         input: str = "",
         lengths: str = "",
         is_typed: bool = False,
+        oov: int | None = None,
     ) -> None: ...
 
 class ServePlan:
@@ -1137,6 +1188,7 @@ class ServePlan:
         pooled_width: int,
         dense_width: int,
         paddle_feeds: Sequence[tuple[str, str]] = [],
+        derived: Deriver = ...,
     ) -> None: ...
 
 class ServePolicy:

@@ -43,7 +43,7 @@ SPARSE = [
 ]
 
 
-COUNTED = (Format.SLOT, Format.CSV, Format.CRITEO)  # learned with a vocabulary: rare values share a row
+COUNTED = (Format.SLOT, Format.CSV)  # learned with a vocabulary: rare values share a row
 
 
 @dataclass(frozen=True)
@@ -158,16 +158,21 @@ def _template(learner: Learner) -> GraphTemplate:
 
 
 def _derive(schema: Schema) -> Schema:
-    """The schema with crosses, also of sequences and buckets, and buckets of numbers that are missing at times."""
+    """The schema with crosses, also of sequences and buckets, and buckets of numbers that are missing at times.
+
+    Logs of one value per slot go through a protocol that cannot leave one out, so they are without crosses.
+    """
     names = [slot.name for slot in schema.sparse]
     slots: list[dict[str, Any]] = [slot.model_dump(mode="json") for slot in schema.slots]
-    if len(names) > 1:
+    has_crosses = schema.format not in (Format.CRITEO, Format.LIBSVM, Format.LIBFFM)
+    if has_crosses:
         slots.append({"kind": "cross", "name": "crossed", "of": [names[0], names[-1]], "dim": 0})
         slots.append({"kind": "cross", "name": "many", "of": [names[1], names[2]], "max_values": 3, "pooling": "mean"})
     if schema.dense:
         dense = schema.dense[-1]
         slots.append({"kind": "bucket", "name": "size", "of": dense.name, "index": dense.dim // 2, "by": "log2"})
         slots.append({"kind": "bucket", "name": "part", "of": schema.dense[0].name, "edges": [-0.5, 0.0, 1.0, 4.0]})
+    if schema.dense and has_crosses:
         slots.append({"kind": "cross", "name": "of_size", "of": [names[0], "size"], "table": "sizes", "dim": 4})
     return parse_settings(Schema, schema.model_dump(mode="json") | {"slots": slots}, "parity")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +41,7 @@ def hash_parts(name: str, *parts: int, seed: int = 0) -> int:
 def values_of(schema: Schema, batch: Batch, name: str) -> list[list[int]]:
     number = [slot.name for slot in schema.embedded].index(name)
     values, offsets = Deriver(schema).whole(batch).slot(number)
-    return [values[a:b].tolist() for a, b in zip(offsets[:-1], offsets[1:], strict=True)]
+    return [values[a:b].tolist() for a, b in pairwise(offsets)]
 
 
 def parse(schema: Schema, text: bytes) -> Batch:

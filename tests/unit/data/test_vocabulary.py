@@ -1,4 +1,4 @@
-"""Vocabularies: exact counts by table, values outside replaced by their slot's own feasign, files that are not whole."""
+"""Vocabularies: exact counts by table, values outside replaced by their slot's own feasign, damaged files."""
 
 from __future__ import annotations
 
@@ -35,7 +35,11 @@ SCHEMA = Schema.model_validate(
 
 def samples(seed: int, count: int = 200) -> Batch:
     random = np.random.default_rng(seed)
-    slots = [[random.integers(0, 40, random.integers(0, 3)).tolist() for _ in range(count)] for _ in range(3)]
+    # Most values are small numbers, and few are large.
+    slots = [
+        [(random.random(random.integers(0, 3)) ** 4 * 60).astype(np.uint64).tolist() for _ in range(count)]
+        for _ in range(3)
+    ]
     return make_batch(SCHEMA, slots, [[] for _ in range(count)])
 
 

@@ -126,7 +126,7 @@ def export(
         for parameter in model.parameters():  # what starts at zero would hide mistakes
             parameter.add_(torch.randn(parameter.shape, generator=random) * 0.1)
     export_onnx(model, folder / "model.onnx", optimize=optimize)
-    return (folder / "model.onnx").read_bytes(), *needs
+    return (folder / "model.onnx").read_bytes(), needs.dim, needs.linear
 
 
 TOWER = {"hidden": [67, 8], "dim": DIM}

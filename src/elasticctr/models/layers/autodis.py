@@ -9,6 +9,8 @@ from torch import Tensor, nn
 
 from elasticctr.errors import ConfigError
 
+_SLOPE = 0.01  # of the leaky ReLU
+
 
 class AutoDis(nn.Module):
     """[B, columns] numbers -> [B, columns, dim] embeddings.
@@ -17,15 +19,12 @@ class AutoDis(nn.Module):
     Numbers should be of moderate size: give dense slots a transform (log1p, scale).
     """
 
-    def __init__(
-        self, columns: int, dim: int, buckets: int = 16, temperature: float = 0.1, skip: float = 0.1, slope: float = 0.01
-    ) -> None:
+    def __init__(self, columns: int, dim: int, buckets: int = 16, temperature: float = 0.1, skip: float = 0.1) -> None:
         super().__init__()
         if columns < 1:
             raise ConfigError("learned embeddings of numbers need a dense slot; the schema has none")
         self.temperature = temperature
         self.skip = skip
-        self.slope = slope
         self.first = nn.Parameter(torch.empty(columns, buckets))
         self.second = nn.Parameter(torch.empty(columns, buckets, buckets))
         self.meta = nn.Parameter(torch.empty(columns, buckets, dim))
@@ -35,6 +34,6 @@ class AutoDis(nn.Module):
 
     def forward(self, numbers: Tensor) -> Tensor:
         # Columns first, so that each product is one batched matrix product over the columns.
-        hidden = nn.functional.leaky_relu(numbers.t().unsqueeze(2) * self.first.unsqueeze(1), self.slope)  # [C, B, H]
+        hidden = nn.functional.leaky_relu(numbers.t().unsqueeze(2) * self.first.unsqueeze(1), _SLOPE)  # [C, B, H]
         scores = torch.bmm(hidden, self.second) + self.skip * hidden
         return torch.bmm(torch.softmax(scores / self.temperature, dim=2), self.meta).transpose(0, 1)

@@ -13,13 +13,12 @@ from elasticctr.models.layers.autodis import AutoDis
 
 def embed(layer: AutoDis, column: int, x: float) -> list[float]:
     """One number by loops, in float64."""
-    first, second = layer.first.double()[column], layer.second.double()[column]
-    meta = layer.meta.double()[column]
+    first, second, meta = (p.detach().double()[column] for p in (layer.first, layer.second, layer.meta))
     buckets = len(first)
     hidden = []
     for j in range(buckets):
         value = float(first[j]) * x
-        hidden.append(value if value > 0 else layer.slope * value)
+        hidden.append(value if value > 0 else 0.01 * value)
     scores = [
         (sum(hidden[i] * float(second[i, j]) for i in range(buckets)) + layer.skip * hidden[j]) / layer.temperature
         for j in range(buckets)
