@@ -26,7 +26,7 @@ def test_defaults():
         ({"optimizer": {"name": "adam", "learning_rat": 1}}, "did you mean 'learning_rate'"),
         ({"optimizer": {"name": "adam", "learning_rate": -1}}, "greater than 0"),
         ({"optimizer": {"name": "adam", "beta1": 1.0}}, "less than 1"),
-        ({"optimizer": {"name": "sgd", "l1": 1.0}}, "unknown key"),
+        ({"optimizer": {"name": "sgd", "beta1": 0.5}}, "unknown key"),
         ({"initializer": {"name": "uniform", "low": 1, "high": 0}}, "must not be above"),
         ({"dim": 0}, "greater than or equal to 1"),
     ],
