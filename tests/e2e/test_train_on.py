@@ -22,9 +22,9 @@ from tests.e2e.conftest import Run, answer, assert_clean_failure
 MANY = ("--pservers", "2", "--trainers", "2", "--set", "cluster.chunk_mib=1", "--json")
 
 
-def expected_samples(elasticctr: Run, job: Path, tmp_path: Path) -> dict[str, Any]:
+def expected_samples(elasticctr: Run, job: Path, tmp_path: Path, *settings: str) -> dict[str, Any]:
     """The job in one process."""
-    return answer(elasticctr("train", job, "--run-dir", tmp_path / "one", "--json"))
+    return answer(elasticctr("train", job, "--run-dir", tmp_path / "one", "--json", *settings))
 
 
 @pytest.mark.timeout(900)
@@ -107,7 +107,9 @@ def test_other_engines(elasticctr: Run, job: Path, tmp_path: Path, engine: str) 
         except FailedPrecondition as e:
             pytest.skip(str(e))
     strategy = ["--strategy", "collective"] if engine == "torchrun" else []
-    one = expected_samples(elasticctr, job, tmp_path)
+    # Two ranks step together: their batches make one, and half as many steps.
+    union = ["--set", "train.batch_size=512"] if engine == "torchrun" else []
+    one = expected_samples(elasticctr, job, tmp_path, *union)
     many = answer(elasticctr("train", job, "--on", engine, *strategy, *MANY, timeout_s=400))
     assert set(many) == set(one) and many["finished"] and many["samples"] == one["samples"]
     assert abs(many["metrics"]["valid"]["auc"] - one["metrics"]["valid"]["auc"]) < 0.1
