@@ -11,6 +11,13 @@ namespace {
 
 [[noreturn]] void Malformed() { throw Error(Code::kData, "a malformed change of a primary"); }
 
+template <typename T>
+std::vector<T> Take(const uint8_t* at, size_t count) {
+  std::vector<T> values(count);
+  if (count != 0) std::memcpy(values.data(), at, count * sizeof(T));
+  return values;
+}
+
 struct ControlChange {
   std::string op;
   uint64_t below = 0, trainer = 0, chunk = 0, from = 0, oldest = 0;
@@ -59,26 +66,18 @@ void Shard::Replay(Opcode opcode, std::span<const uint8_t> body) {
       Push(request, [owned](const PushResult*, const std::exception*) {});
       return;
     }
-    case Opcode::kGroup: {
-      std::vector<uint64_t> members(body.size() / sizeof(uint64_t));
-      std::memcpy(members.data(), body.data(), members.size() * sizeof(uint64_t));
-      return SetGroup(std::move(members));
-    }
+    case Opcode::kGroup: return SetGroup(Take<uint64_t>(body.data(), body.size() / sizeof(uint64_t)));
     case Opcode::kSetDense: {
       if (body.size() < 8) Malformed();
-      std::vector<float> values((body.size() - 8) / sizeof(float));
-      std::memcpy(values.data(), body.data() + 8, values.size() * sizeof(float));
-      SetDense(DecodeFixed64(body.data()), values);
+      SetDense(DecodeFixed64(body.data()), Take<float>(body.data() + 8, (body.size() - 8) / sizeof(float)));
       return;
     }
     case Opcode::kInsert: {
       if (body.size() < 8) Malformed();
       const uint32_t table = DecodeFixed32(body.data()), count = DecodeFixed32(body.data() + 4);
       if (table >= state_->tables.size() || body.size() != 8 + size_t{count} * 12) Malformed();
-      std::vector<uint64_t> feasigns(count);
-      std::vector<uint32_t> occurrences(count);
-      std::memcpy(feasigns.data(), body.data() + 8, count * sizeof(uint64_t));
-      std::memcpy(occurrences.data(), body.data() + 8 + count * sizeof(uint64_t), count * sizeof(uint32_t));
+      const auto feasigns = Take<uint64_t>(body.data() + 8, count);
+      const auto occurrences = Take<uint32_t>(body.data() + 8 + count * sizeof(uint64_t), count);
       CheckBuckets(feasigns, state_->share);
       std::lock_guard lock(state_->order);
       state_->tables[table]->InsertRows(feasigns, occurrences.data(), nullptr);
