@@ -13,6 +13,7 @@ from elasticctr.publish.picking import pick_samples, read_samples
 from elasticctr.publish.publisher import MAX_CHAIN, KindChoice, Publisher, Snapshot
 from elasticctr.publish.quality import measure_loss
 from elasticctr.train.checkpoint import Checkpoint, best_checkpoint, list_checkpoints, open_checkpoint
+from elasticctr.train.label_metrics import values_of
 from elasticctr.train.learner import Learner
 from elasticctr.train.run_directory import RunDirectory
 
@@ -92,4 +93,4 @@ def _read_metrics(directory: RunDirectory) -> dict[str, Any]:
 def _plain(metrics: Any) -> Any:
     if not isinstance(metrics, dict):
         return metrics
-    return {name: value for name, value in metrics.items() if not isinstance(value, (list, dict))}
+    return values_of(metrics)
