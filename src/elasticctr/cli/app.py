@@ -11,6 +11,7 @@ from elasticctr.cli.coordinator import coordinator
 from elasticctr.cli.demo import demo
 from elasticctr.cli.doctor import doctor
 from elasticctr.cli.evaluate import evaluate
+from elasticctr.cli.explain import explain
 from elasticctr.cli.output import CommandGroup
 from elasticctr.cli.pserver import pserver
 from elasticctr.cli.serve import serve
@@ -48,6 +49,7 @@ app.add_typer(feedback.app)
 app.command()(train.train)
 app.command("eval")(evaluate)
 app.command()(train.predict)
+app.command()(explain)
 app.command()(train.report)
 app.command()(tune)
 app.command()(status)

@@ -32,15 +32,16 @@ def write_plots(events: Sequence[Event], metrics: Mapping[str, Mapping[str, Any]
         ("roc.png", plot_roc(metrics)),
         ("scores.png", plot_scores(metrics)),
     ]
-    written = []
-    for name, figure in curves:
-        path = folder / name
-        if figure is None:
-            path.unlink(missing_ok=True)
-            continue
-        figure.savefig(path, dpi=160)
-        written.append(path)
-    return written
+    return [path for name, figure in curves for path in save_plot(figure, folder / name)]
+
+
+def save_plot(figure: Figure | None, path: Path) -> list[Path]:
+    """Draws a figure into a file, [path]. Without one, an older file goes."""
+    if figure is None:
+        path.unlink(missing_ok=True)
+        return []
+    figure.savefig(path, dpi=160)
+    return [path]
 
 
 def plot_progress(events: Sequence[Event], train: str, evaluated: str, title: str, unit: str) -> Figure | None:

@@ -18,6 +18,7 @@ from typing import Any
 from elasticctr.errors import DataError, NotFound
 from elasticctr.train.events import Event, read_events
 from elasticctr.train.label_metrics import LABELS, split_labels
+from elasticctr.train.report_explain import describe_slots
 from elasticctr.train.report_page import PAGE
 from elasticctr.train.report_segments import describe_confidence, describe_segments
 from elasticctr.train.report_tables import make_table, show
@@ -29,6 +30,7 @@ PLOTS = {
     "auc.png": "AUC of predictions made before learning, and of evaluated splits.",
     "calibration.png": "Actual over predicted click rate in bins of equal weight; on the line is perfect.",
     "roc.png": "True over false positive rate of the final model.",
+    "importance.png": "Logloss gained by shuffling a slot's values, with 95 % intervals; grey may be chance.",
     "scores.png": "Predictions for clicked and unclicked samples.",
 }
 HEADLINES = {
@@ -51,6 +53,7 @@ class RunFiles:
     environment: Values
     events: Sequence[Event]
     metrics: Mapping[str, Values]  # by split
+    explained: Values  # explain.json
 
     @classmethod
     def load(cls, run_dir: str | Path) -> RunFiles:
@@ -67,6 +70,7 @@ class RunFiles:
             _read_json(path / "environment.json"),
             events,
             {name: values for name, values in _read_json(path / "metrics.json").items() if isinstance(values, dict)},
+            _read_json(path / "explain.json"),
         )
 
     def of_kind(self, kind: str) -> list[Event]:
@@ -75,10 +79,12 @@ class RunFiles:
 
 def write_report(run_dir: str | Path) -> Path:
     """Draws the plots and writes `report.html` anew. Returns its path."""
-    from elasticctr.train.plots import write_plots
+    from elasticctr.train.explain_plot import plot_importance
+    from elasticctr.train.plots import save_plot, write_plots
 
     run = RunFiles.load(run_dir)
     plots = write_plots(_events_by_label(run.events), split_labels(run.metrics), run.path / "plots")
+    plots += save_plot(plot_importance(run.explained), run.path / "plots" / "importance.png")
     path = run.path / "report.html"
     part = path.with_name(path.name + ".part")
     part.write_text(render_report(run, plots), encoding="utf-8")
@@ -94,6 +100,7 @@ def render_report(run: RunFiles, plots: Sequence[Path]) -> str:
         ("Calibration", _calibrationmake_table(run.metrics)),
         ("Confidence", describe_confidence(run.metrics)),
         ("Worst segments", describe_segments(run.metrics)),
+        ("Slots", describe_slots(run.explained)),
         ("Time and throughput", _facts(_timing(run, end))),
         ("Data", make_table(("split", "files", "rows", "bad lines"), _data_rows(run))),
         ("Checkpoints", make_table(("step", "samples", "path"), _checkpoint_rows(run))),

@@ -23,6 +23,7 @@ class RunDirectory:
         self.environment = self.path / "environment.json"
         self.events = self.path / "events.jsonl"
         self.metrics = self.path / "metrics.json"
+        self.explained = self.path / "explain.json"
         self.checkpoints = self.path / "checkpoints"
 
     @classmethod
@@ -55,6 +56,12 @@ class RunDirectory:
 
     def write_metrics(self, metrics: dict[str, Any]) -> None:
         write_text(self.metrics, json.dumps(metrics, indent=1))
+
+    def write_explained(self, found: dict[str, Any]) -> None:
+        try:
+            write_text(self.explained, json.dumps(plain(found), indent=1))
+        except OSError as e:
+            raise InternalError(f"{self.explained}: cannot be written: {e.strerror or e}") from e
 
     def add_metrics(self, split: str, metrics: dict[str, Any]) -> None:
         """Keeps what an evaluation found beside the metrics of training, in place of an earlier one of that name."""

@@ -20,8 +20,10 @@ class FirstOrder(nn.Module):
 
     def forward(self, inputs: Inputs) -> Tensor:
         if self.weight is not None:
-            # Dense floats are data: nobody reads their gradient, and without it the tower's is passed on uncopied.
-            logits = nn.functional.linear(inputs.dense.detach(), self.weight, self.bias)
+            # Dense floats are data: training reads no gradient of theirs, and without it the tower's is passed on
+            # uncopied. Explanations do, of models that are not training.
+            dense = inputs.dense.detach() if self.training else inputs.dense
+            logits = nn.functional.linear(dense, self.weight, self.bias)
         else:
             logits = self.bias.expand(inputs.flat.shape[0], -1)
         if self.sparse:

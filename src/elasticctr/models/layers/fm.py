@@ -42,7 +42,7 @@ class Pairs(nn.Module):
         embeddings = field_embeddings(inputs)
         if self.dense_vectors is None:
             return pair_sum(embeddings, self.fold)
-        dense = inputs.dense.detach()  # data, as in FirstOrder
+        dense = inputs.dense.detach() if self.training else inputs.dense  # as in FirstOrder
         norms = (self.dense_vectors * self.dense_vectors).sum(dim=1, keepdim=True)
         return pair_sum(embeddings, self.fold, dense @ self.dense_vectors) - 0.5 * (dense * dense) @ norms
 
