@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from elasticctr.models.inputs import Inputs, InputSpec
 from elasticctr.models.layers.features import deep_features, deep_width
-from elasticctr.models.layers.fields import Fields
+from elasticctr.models.layers.fields import DenseFields, Fields
 from elasticctr.models.layers.first_order import FirstOrder
 from elasticctr.models.layers.mlp import MLP
 from elasticctr.models.layers.self_attention import SelfAttention
@@ -22,7 +22,9 @@ class AutoIntSettings(TowerSettings):
     heads: int = Field(2, ge=1, le=64, description="of each attention layer")
     head_dim: int = Field(16, ge=1, le=1024, description="width of a head; a field leaves a layer heads times as wide")
     scale: bool = Field(False, description="divide attention scores by sqrt(head_dim)")
-    dense_fields: bool = Field(True, description="each dense float is a field too, with a learned vector")
+    dense_fields: DenseFields = Field(
+        True, description="each dense float is a field too, with a learned vector; autodis: with learned, soft buckets"
+    )
     wide: bool = Field(False, description="add a linear part: one weight per feasign and per dense float")
 
 

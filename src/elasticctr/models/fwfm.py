@@ -11,13 +11,15 @@ from torch import Tensor, nn
 from elasticctr.errors import ConfigError
 from elasticctr.models.inputs import Inputs, InputSpec
 from elasticctr.models.layers.field_pairs import WeightedPairs
-from elasticctr.models.layers.fields import Fields
+from elasticctr.models.layers.fields import DenseFields, Fields
 from elasticctr.models.layers.first_order import FirstOrder
 from elasticctr.models.model import InputNeeds, Model, ModelSettings
 
 
 class FwFMSettings(ModelSettings):
-    dense_fields: bool = Field(True, description="each dense float is a field too, with a learned vector")
+    dense_fields: DenseFields = Field(
+        True, description="each dense float is a field too, with a learned vector; autodis: with learned, soft buckets"
+    )
     linear_part: Literal["field", "feature"] = Field(
         "field", description="field: <v, w of its field> for each feature; feature: one weight per feasign, as in lr"
     )

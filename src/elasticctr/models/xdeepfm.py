@@ -8,7 +8,7 @@ from torch import Tensor
 from elasticctr.models.inputs import Inputs, InputSpec
 from elasticctr.models.layers.cin import CIN
 from elasticctr.models.layers.features import deep_features, deep_width
-from elasticctr.models.layers.fields import Fields
+from elasticctr.models.layers.fields import DenseFields, Fields
 from elasticctr.models.layers.first_order import FirstOrder
 from elasticctr.models.layers.mlp import MLP
 from elasticctr.models.model import Model, TowerSettings, Widths
@@ -18,7 +18,10 @@ class XDeepFMSettings(TowerSettings):
     hidden: Widths = Field((512, 256, 128), description="widths of the hidden layers of the tower; [] for none")
     cin: Widths = Field((16, 16, 16), min_length=1, description="maps of each layer of the interaction network")
     split_half: bool = Field(False, description="half of a layer's maps are put out, the other half feeds the next")
-    dense_fields: bool = Field(True, description="each dense float is a field of the network, with a learned vector")
+    dense_fields: DenseFields = Field(
+        True,
+        description="each dense float is a field too, with a learned vector; autodis: with learned, soft buckets",
+    )
 
 
 class XDeepFM(Model):

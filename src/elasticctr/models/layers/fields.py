@@ -2,30 +2,39 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import torch
 from torch import Tensor, nn
 
 from elasticctr.models.inputs import Inputs, InputSpec
+from elasticctr.models.layers.autodis import AutoDis
 from elasticctr.models.layers.features import field_dim, field_embeddings
+
+DenseFields = bool | Literal["autodis"]
 
 
 class Fields(nn.Module):
     """Inputs → [B, count, dim]: embeddings of pooled slots, means of sequences and, with `dense_fields`, each dense
-    float times a learned vector. A view if there are neither sequences nor dense fields.
+    float times a learned vector, or its AutoDis embedding. A view if there are neither sequences nor dense fields.
     """
 
-    def __init__(self, spec: InputSpec, model: str, dense_fields: bool = True) -> None:
+    def __init__(self, spec: InputSpec, model: str, dense_fields: DenseFields = True) -> None:
         super().__init__()
         self.dim = field_dim(spec, model)
         dense = spec.dense_dim if dense_fields else 0
         self.sparse = len(spec.embedded_slots) + len(spec.sequences)
         self.count = self.sparse + dense
-        self.dense_vectors = nn.Parameter(torch.empty(dense, self.dim)) if dense else None
+        is_learned = dense_fields == "autodis" and dense > 0
+        self.autodis = AutoDis(dense, self.dim) if is_learned else None
+        self.dense_vectors = nn.Parameter(torch.empty(dense, self.dim)) if dense and not is_learned else None
         if self.dense_vectors is not None:
             nn.init.normal_(self.dense_vectors, std=0.01)
 
     def forward(self, inputs: Inputs) -> Tensor:
         embeddings = field_embeddings(inputs).reshape(inputs.flat.shape[0], self.sparse, self.dim)
+        if self.autodis is not None:
+            return torch.cat([embeddings, self.autodis(inputs.dense.detach()).to(embeddings.dtype)], dim=1)
         if self.dense_vectors is None:
             return embeddings
         # Dense floats are data: nobody reads their gradient.

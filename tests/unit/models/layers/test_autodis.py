@@ -8,7 +8,9 @@ import pytest
 import torch
 
 from elasticctr.errors import ConfigError
+from elasticctr.models.inputs import Inputs, InputSpec
 from elasticctr.models.layers.autodis import AutoDis
+from elasticctr.models.layers.fields import Fields
 
 
 def embed(layer: AutoDis, column: int, x: float) -> list[float]:
@@ -60,3 +62,12 @@ def test_no_numbers_are_refused():
     with pytest.raises(ConfigError, match="need a dense slot"):
         AutoDis(0, 4)
     assert AutoDis(2, 3)(torch.zeros(0, 2)).shape == (0, 2, 3)
+
+
+def test_fields_take_numbers_by_autodis():
+    spec = InputSpec(slots=("a",), dims=(4,), dense_dim=2)
+    fields = Fields(spec, "any", "autodis")
+    inputs = Inputs(spec, torch.randn(3, spec.width))
+    out = fields(inputs)
+    assert out.shape == (3, 3, 4) and fields.autodis is not None and fields.dense_vectors is None
+    assert torch.equal(out[:, 1:], fields.autodis(inputs.dense)) and torch.equal(out[:, 0], inputs.embeddings)
