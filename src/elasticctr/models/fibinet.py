@@ -45,5 +45,5 @@ class FiBiNET(Model):
         fields = field_embeddings(inputs).reshape(-1, self.fields, self.dim)
         parts = [self.plain_pairs(fields), self.scaled_pairs(self.squeeze(fields))]
         if inputs.spec.dense_dim > 0:
-            parts.append(inputs.dense.detach())  # data, as in FirstOrder
+            parts.append(inputs.dense.detach() if self.training else inputs.dense)  # as in FirstOrder
         return self.to_logits(self.first_order(inputs) + self.deep(torch.cat(parts, dim=1)))

@@ -65,4 +65,5 @@ class MaskNet(Model):
         """The features in their own order, embeddings normalised."""
         embeddings = norm(field_embeddings(inputs))
         pooled = inputs.spec.embedding_width
-        return torch.cat([embeddings[:, :pooled], inputs.dense.detach(), embeddings[:, pooled:]], dim=1)
+        dense = inputs.dense.detach() if self.training else inputs.dense  # as in FirstOrder
+        return torch.cat([embeddings[:, :pooled], dense, embeddings[:, pooled:]], dim=1)

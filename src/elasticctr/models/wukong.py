@@ -46,7 +46,8 @@ class Wukong(Model):
     def forward(self, inputs: Inputs) -> Tensor:
         flat = field_embeddings(inputs)
         if self.dense is not None:
-            flat = torch.cat([flat, self.dense(inputs.dense.detach()).to(flat.dtype)], dim=1)
+            dense = inputs.dense.detach() if self.training else inputs.dense  # as in FirstOrder
+            flat = torch.cat([flat, self.dense(dense).to(flat.dtype)], dim=1)
         x = flat.reshape(-1, flat.shape[1] // self.dim, self.dim)
         for layer in self.layers:
             x = layer(x)
