@@ -320,15 +320,17 @@ void BindTableClass(nb::module_& m) {
                                   LastSeenArray(counters));
           },
           "first_bucket"_a, "last_bucket"_a, "limit"_a, "cursor"_a, "since"_a.none() = nb::none())
-      .def("mark",
-           [](Table& self) {
-             Mark mark;
-             {
-               nb::gil_scoped_release release;
-               mark = self.SetMark();
-             }
-             return std::make_tuple(mark.epoch, mark.id);
-           })
+      .def(
+          "mark",
+          [](Table& self, bool by_content) {
+            Mark mark;
+            {
+              nb::gil_scoped_release release;
+              mark = self.SetMark(by_content);
+            }
+            return std::make_tuple(mark.epoch, mark.id);
+          },
+          "by_content"_a = false)
       .def(
           "knows", [](const Table& self, uint32_t epoch, uint64_t id) { return self.Knows({epoch, id}); }, "epoch"_a,
           "id"_a)

@@ -83,10 +83,20 @@ void Table::FoldTouched() {
   });
 }
 
-Mark Table::SetMark() {
+uint64_t Table::HashRows() const {
+  std::array<uint64_t, kShards> hashes{};
+  ThreadPool::Default().Run(kShards, [&](size_t s) {
+    for (uint32_t local = 1; local <= shards_[s].rows.count(); ++local) {
+      hashes[s] = Xxh64(Row(shards_[s], local), layout_.used_bytes(), hashes[s]);
+    }
+  });
+  return Xxh64(hashes.data(), sizeof hashes, steps_);
+}
+
+Mark Table::SetMark(bool by_content) {
   std::unique_lock writing(mutex_);
   FoldTouched();
-  const Mark mark = marks_.Next();
+  const Mark mark = marks_.Next(by_content ? HashRows() : Marks::DrawId());
   for (uint64_t row = 0; row < arena_.end(); row += RowArena::kExtentRows) marks_.Ensure(static_cast<uint32_t>(row));
   DropOldMarks();
   if (marks_.epoch() <= Marks::kRemembered) return mark;

@@ -11,10 +11,14 @@ namespace elasticctr {
 
 void Marks::Free::operator()(uint8_t* p) const { std::free(p); }
 
-Mark Marks::Next() {
-  if (epoch_ == UINT32_MAX) throw Error(Code::kInternal, "a table has been marked 2^32 times; start a new run");
+uint64_t Marks::DrawId() {
   std::random_device random;
-  const Mark mark{epoch_, uint64_t{random()} << 32 | random()};
+  return uint64_t{random()} << 32 | random();
+}
+
+Mark Marks::Next(uint64_t id) {
+  if (epoch_ == UINT32_MAX) throw Error(Code::kInternal, "a table has been marked 2^32 times; start a new run");
+  const Mark mark{epoch_, id};
   ids_.push_back(mark.id);
   if (ids_.size() > kRemembered) ids_.pop_front();
   ++epoch_;

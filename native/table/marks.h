@@ -34,9 +34,10 @@ class Marks {
   const std::deque<uint64_t>& ids() const { return ids_; }  // of the last marks, oldest first
   size_t bytes() const { return chunk_count_.load(std::memory_order_relaxed) * kChunkRows; }
 
-  // Ends the current epoch. The new one's code was last used kRemembered epochs ago: the caller replaces it by
-  // kLongAgo.
-  Mark Next();
+  static uint64_t DrawId();  // at random
+  // Ends the current epoch, by a mark with this id. The new one's code was last used kRemembered epochs ago: the caller
+  // replaces it by kLongAgo.
+  Mark Next(uint64_t id);
   uint8_t code() const { return CodeOf(epoch_); }
 
   // The stamp of a row, by its number over the whole table. REQUIRES: Ensure(row) was called while on.

@@ -120,7 +120,9 @@ class Table {
                   std::vector<float>* weights, std::vector<Counters>* counters, const Mark* since = nullptr) const;
 
   // Marks this moment; from the first mark on the table notes which rows change and go. Marks are saved and loaded.
-  Mark SetMark();
+  // A mark is told from those of other histories by a number drawn at random or, `by_content`, by a hash of all rows:
+  // the same history then has the same marks whenever it happens.
+  Mark SetMark(bool by_content = false);
   bool Knows(const Mark& mark) const;
   // Feasigns whose rows were dropped after a mark and that have none now, sorted. kFailedPrecondition as in Export.
   std::vector<uint64_t> Gone(const Mark& since) const;
@@ -198,6 +200,7 @@ class Table {
   void RequireKnown(const Mark& mark) const;
   // A row that changed in this epoch has its touched bit set or, where there is none, the epoch's stamp.
   uint8_t StampOf(uint32_t row) const;
+  uint64_t HashRows() const;
   void FoldTouched();
   void DropOldMarks();
   void Clear();

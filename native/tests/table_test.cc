@@ -128,6 +128,20 @@ void CheckEvictionFreesAndReuses() {
   CHECK(again.size() >= before.size());
 }
 
+// The same history has the same marks by content, another one others; drawn ones are never the same.
+void CheckMarksByContent() {
+  Table a(MakeSettings()), b(MakeSettings()), other(MakeSettings());
+  for (Table* table : {&a, &b}) Train(table, 9, 0, 1);
+  Train(&other, 8, 0, 1);
+  const Mark first = a.SetMark(true);
+  CHECK(b.SetMark(true).id == first.id && b.Knows(first));
+  CHECK(other.SetMark(true).id != first.id && !other.Knows(first));
+  for (Table* table : {&a, &b}) Train(table, 9, 1, 1);
+  const Mark second = a.SetMark(true);
+  CHECK(second.id != first.id && b.SetMark(true).id == second.id);
+  CHECK(a.SetMark().id != b.SetMark().id);
+}
+
 // One thread trains, marks and evicts while another asks what changed.
 void CheckMarksBesideReaders() {
   Table table(MakeSettings());
@@ -157,6 +171,7 @@ void CheckMarksBesideReaders() {
 int main() {
   using namespace elasticctr;
   CheckThreadCountChangesNothing();
+  CheckMarksByContent();
   CheckGrowth();
   CheckReadersBesideWriter();
   CheckMarksBesideReaders();

@@ -116,6 +116,8 @@ class View:
             self.note(f"{event.get('split')}: auc {auc}  logloss {loss}  after step {_count(event.get('step'))}")
         elif kind == "checkpoint":
             self.note(f"checkpoint: {event.get('path')}")
+        elif kind == "warning" and event.get("text"):
+            self.note(f"warning: {event['text']}")
         elif kind == "rollback":
             self.note(f"went back to {event.get('path') or event.get('to') or 'the last checkpoint'}")
 

@@ -224,6 +224,7 @@ class Director:
         if self._job.data.valid is not None and "valid" not in course.evaluations:
             self._evaluate_valid()
         self._saving.save_surely(self._tick)
+        self._saving.publish_best()
         if self._job.data.test is not None:
             self._evaluator.run_test(self._wait)
 

@@ -42,10 +42,14 @@ class Evaluator:
         result = self._evaluate("valid", wait)
         with at.lock:
             best = course.evaluations.get("valid")
-            is_best = course.schedule.see_evaluation(values_of(result))
+            values = values_of(result)
+            is_best = course.schedule.see_evaluation(values)
+            found = course.schedule.overfitting.see(course.epoch + 1, course.metrics.compute().logloss, values)
             # Reported with the state that is kept.
             course.evaluations["valid"] = result if is_best or best is None else best
-            return is_best
+        if found is not None:
+            self._keeping.event("warning", found.as_dict())
+        return is_best
 
     def run_test(self, wait: Wait) -> None:
         """Evaluates the best state, where there is one."""

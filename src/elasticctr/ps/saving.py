@@ -14,6 +14,7 @@ from elasticctr.ps.fleet import Fleet
 from elasticctr.ps.job_checkpoint import Moment, describe_ledger, write_job_checkpoint
 from elasticctr.ps.keeping import Keeping
 from elasticctr.ps.versions import Versions
+from elasticctr.train.checkpoint import best_checkpoint
 from elasticctr.train.events import plain
 from elasticctr.train.run_directory import RunDirectory
 
@@ -93,6 +94,12 @@ class Saving:
         """Publishes the newest checkpoint, if the job has versions published."""
         if self._newest is not None:
             self._versions.publish(*self._newest)
+
+    def publish_best(self) -> None:
+        """Has the last version be the best state, where that is not the newest checkpoint."""
+        best = best_checkpoint(self._run.path)
+        if best is not None and self._newest is not None and best.step != self._newest[0]:
+            self._versions.publish(best.step, best.path)
 
     def close(self, *, is_finished: bool) -> None:
         """REQUIRES: nobody trains any longer. Waits for versions that are under way."""

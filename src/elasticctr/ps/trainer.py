@@ -328,5 +328,6 @@ def _check_model(model: Model) -> None:
     if kept:
         raise ConfigError(
             f"model {model.name!r} keeps values beside its parameters ({kept[0]}; batch norm does so), which pservers "
-            "do not hold; switch that off, or train in one process"
+            "do not hold; switch that off (model.batch_norm: false), train with cluster.strategy: collective, which "
+            "has no pservers, or in one process (no cluster section)"
         )

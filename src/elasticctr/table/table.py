@@ -178,9 +178,12 @@ class Table:
             if cursor == 0:
                 return
 
-    def mark(self) -> Mark:
-        """Marks this moment. From the first mark on the table notes which rows change; marks are saved with it."""
-        return Mark(*self._native.mark())
+    def mark(self, *, by_content: bool = False) -> Mark:
+        """Marks this moment. From the first mark on the table notes which rows change; marks are saved with it.
+
+        Marks are drawn at random or, `by_content`, follow from all rows: then the same history has the same marks.
+        """
+        return Mark(*self._native.mark(by_content))
 
     def knows(self, mark: Mark) -> bool:
         """Whether it can tell what changed since: the mark is one of the last 255 of this table's own history."""

@@ -122,6 +122,9 @@ class TrainSettings(Settings):
     compile: bool = Field(False, description="compile the dense model with torch.compile (needs a C++ compiler)")
     threads: int | None = Field(None, ge=1, description="default: every CPU this process may use")
     seed: int = Field(0, ge=0, lt=1 << 63, description="of initial values, shuffling and dropout")
+    deterministic: bool = Field(
+        False, description="the same checkpoints to the bit, run by run, for any number of threads; see training.md"
+    )
     gauc_slot: str | None = Field(None, description="slot whose first value groups samples for GAUC")
     checkpoint_every: int | None = Field(
         None, ge=1, description="batches between checkpoints; default: after each epoch"
@@ -185,6 +188,13 @@ class Job(Settings):
         if self.train.gauc_slot is not None and self.train.gauc_slot not in slots:
             raise ValueError(f"train.gauc_slot: {self.train.gauc_slot!r} is not a sparse slot of the schema")
         self.loss.check_names(self.samples.label, slots)
+        if self.train.deterministic and self.train.compile:
+            raise ValueError("train.deterministic cannot vouch for code that train.compile makes: choose one of them")
+        if self.train.deterministic and self.cluster is not None:
+            raise ValueError(
+                "train.deterministic is for one process: with several, who comes first differs from run to run. Leave "
+                "the cluster section out, or train.deterministic"
+            )
         vocabulary = self.sparse.vocabulary
         if self.cluster is not None and vocabulary is not None and vocabulary.path is None:
             raise ValueError(

@@ -28,8 +28,9 @@ from elasticctr.models.model import Model
 from elasticctr.table import Lookup
 from elasticctr.train.checkpoint import Checkpoint
 from elasticctr.train.dense_parts import OPTIMIZERS, DenseVector, read_dense_parts
+from elasticctr.train.deterministic import set_deterministic
 from elasticctr.train.input_plan import InputPlan, make_input_spec
-from elasticctr.train.job import Job
+from elasticctr.train.job import Job, TrainSettings
 from elasticctr.train.label_metrics import LabelMetrics
 from elasticctr.train.metrics import group_ids
 from elasticctr.train.optimizers import make_optimizer
@@ -41,12 +42,13 @@ class Learner:
     def __init__(self, job: Job, model_class: type[Model] | None = None) -> None:
         settings = job.train
         cls = model_class or registry.resolve(job.model.name)
-        _set_threads(cls, settings.threads)
+        _set_threads(cls, settings)
+        set_deterministic(settings.deterministic)
         options = registry.parse(cls, job.model.options, "model")
         spec = make_input_spec(job.samples, registry.input_needs(cls, options))
         self.model = registry.create(cls, spec, options, seed=settings.seed)
         self.plan = InputPlan(job.samples, spec, job.sparse, seed=settings.seed)
-        self.sparse = SparseInputs(self.plan)
+        self.sparse = SparseInputs(self.plan, is_deterministic=settings.deterministic)
         self.metrics = LabelMetrics(job.samples.label)
         self.identity = {
             "schema": job.samples.fingerprint(),
@@ -280,9 +282,10 @@ def _make_tower_step(model: Model, loss: Loss, job: Job) -> TowerStep | None:
     return TowerStep(parts) if parts is not None and is_plain else None
 
 
-def _set_threads(cls: type[Model], threads: int | None) -> None:
+def _set_threads(cls: type[Model], settings: TrainSettings) -> None:
     _native.keep_freed_memory()
-    if threads is not None:
-        _native.set_threads(threads)
-    # What torch is left with beside a native tower is over sooner than its threads are awake.
-    torch.set_num_threads(1 if cls.is_tower else _native.threads())
+    if settings.threads is not None:
+        _native.set_threads(settings.threads)
+    # What torch is left with beside a native tower is over sooner than its threads are awake. And its sums depend on
+    # the number of threads, as those of the native core do not.
+    torch.set_num_threads(1 if cls.is_tower or settings.deterministic else _native.threads())

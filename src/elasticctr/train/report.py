@@ -95,6 +95,7 @@ def write_report(run_dir: str | Path) -> Path:
 def render_report(run: RunFiles, plots: Sequence[Path]) -> str:
     end = (run.of_kind("end") or [{}])[-1]
     sections = [
+        ("Warnings", _warnings(run)),
         ("Metrics", _metricsmake_table(run.metrics)),
         ("Curves", "".join(_figure(plot) for plot in plots)),
         ("Calibration", _calibrationmake_table(run.metrics)),
@@ -115,6 +116,11 @@ def render_report(run: RunFiles, plots: Sequence[Path]) -> str:
         headlines=_headlines(run.metrics),
         sections="".join(f"<section><h2>{escape(title)}</h2>{body}</section>" for title, body in sections if body),
     )
+
+
+def _warnings(run: RunFiles) -> str:
+    texts = dict.fromkeys(str(event["text"]) for event in run.of_kind("warning") if event.get("text"))
+    return "".join(f"<p class=warning>{escape(text)}</p>" for text in texts)
 
 
 def main_split(metrics: Mapping[str, Values]) -> str | None:

@@ -17,6 +17,7 @@ body { margin: 0 auto; max-width: 62rem; padding: 2rem 1.25rem 4rem; background:
 h1 { font-size: 1.7rem; margin: 0; overflow-wrap: anywhere; }
 h2 { font-size: 1.1rem; margin: 2.4rem 0 .7rem; padding-bottom: .3rem; border-bottom: 1px solid var(--line); }
 p { margin: .5rem 0; color: var(--soft); }
+p.warning { color: var(--ink); background: var(--card); border-left: 4px solid #d97706; padding: .6rem .9rem; }
 p b { color: var(--ink); }
 .cards { display: flex; flex-wrap: wrap; gap: .7rem; margin-top: .8rem; }
 .card { background: var(--card); border: 1px solid var(--line); border-radius: 8px; padding: .6rem 1rem;

@@ -1,4 +1,4 @@
-"""What a run decides as it goes: the learning-rate scale, and when to stop.
+"""What a run decides as it goes: the learning-rate scale, when to stop, and whether to warn of overfitting.
 
 All state is a few numbers that go into the checkpoint, so a resumed run decides as the uninterrupted one would.
 """
@@ -10,6 +10,7 @@ from typing import Any
 
 from elasticctr.train.job import TrainSettings
 from elasticctr.train.label_metrics import pick
+from elasticctr.train.overfitting import OverfittingWatch
 
 
 def is_better(metric: str, value: float, than: float | None, min_delta: float) -> bool:
@@ -41,6 +42,7 @@ class Schedule:
         self._plateau = Watch()
         self._selection = Watch()
         self._scale = 1.0
+        self.overfitting = OverfittingWatch()
 
     def lr_scale(self, step: int) -> float:
         """The factor on every learning rate at batch number `step`, counted from 0."""
@@ -73,6 +75,7 @@ class Schedule:
             "stopping": asdict(self._stopping),
             "plateau": asdict(self._plateau),
             "selection": asdict(self._selection),
+            "overfitting": self.overfitting.state(),
         }
 
     def restore(self, state: dict[str, Any]) -> None:
@@ -80,3 +83,5 @@ class Schedule:
         self._stopping = Watch(**state["stopping"])
         self._plateau = Watch(**state["plateau"])
         self._selection = Watch(**state["selection"])
+        if "overfitting" in state:  # checkpoints of older versions have none
+            self.overfitting.restore(state["overfitting"])

@@ -34,7 +34,9 @@ class SlotPlace:
 class SparseInputs:
     """All tables of a model. `look_up` may run on another thread than the rest."""
 
-    def __init__(self, plan: InputPlan) -> None:
+    def __init__(self, plan: InputPlan, *, is_deterministic: bool = False) -> None:
+        """`is_deterministic`: what is saved depends on the samples alone, not on the day or on chance."""
+        self._is_deterministic = is_deterministic
         self.plan = plan
         self.spec = plan.spec
         self.marks: dict[str, Mark] = {}  # of each table, when it was last marked, saved or loaded
@@ -70,14 +72,14 @@ class SparseInputs:
     def push(self, item: Item, inputs: Inputs, rate_scale: float) -> None:
         """Steps the rows of a batch by the gradients its inputs collected."""
         batch = item.batch
-        now = today()
+        now = 0 if self._is_deterministic else today()
         gradients = self.plan.gradients(inputs)
         for table, plan, lookup, arrays in zip(self.tables, self.plan.tables, item.lookups, gradients, strict=True):
             table.push(lookup, plan.layout, arrays, batch.labels[:, 0], batch.shows, now=now, rate_scale=rate_scale)
 
     def mark(self) -> dict[str, Mark]:
         """Marks this moment in every table, so that what changes from here on can be told."""
-        self.marks = {table.settings.name: table.mark() for table in self.tables}
+        self.marks = {table.settings.name: table.mark(by_content=self._is_deterministic) for table in self.tables}
         return self.marks
 
     def save(self, directory: Path) -> None:

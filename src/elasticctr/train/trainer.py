@@ -108,6 +108,7 @@ class Trainer:
                     return self._end(began, is_finished=False)
             if self._valid_data and "valid" not in self._evaluations:
                 self._evaluate_valid()
+            self._take_best()
             self._evaluate_test()
             return self._end(began, is_finished=True)
 
@@ -217,18 +218,33 @@ class Trainer:
         if self._valid_data is None:
             return
         best = self._evaluations.get("valid")
-        if self._schedule.see_evaluation(self._evaluate(self._valid_data, "valid")):
+        metrics = self._evaluate(self._valid_data, "valid")
+        self._watch_overfitting(metrics)
+        if self._schedule.see_evaluation(metrics):
             note_best(self._run.checkpoints, self._checkpoint())
         elif best is not None:
             self._evaluations["valid"] = best  # reported with the state that is kept
 
+    def _watch_overfitting(self, metrics: dict[str, Any]) -> None:
+        epoch = self._at.epoch if self._at.data is None else self._at.epoch + 1
+        train_logloss = self._learner.metrics.compute().logloss
+        if (found := self._schedule.overfitting.see(epoch, train_logloss, metrics)) is not None:
+            self._write_event("warning", found.as_dict())
+            self._progress.note(f"warning: {found.text}")
+
     def _evaluate_test(self) -> None:
-        if self._test_data is None:
-            return
+        if self._test_data is not None:
+            self._evaluate(self._test_data, "test")
+
+    def _take_best(self) -> None:
+        """What a finished run is tested with, and what it published last, is its best state."""
         best = best_checkpoint(self._run.path)
-        if best is not None and best.step != self._at.step:
-            self._learner.load(best)
-        self._evaluate(self._test_data, "test")
+        is_used = self._test_data is not None or self._on_step is not None
+        if best is None or best.step == self._at.step or not is_used:
+            return
+        self._learner.load(best)
+        if self._on_step is not None:
+            self._on_step(self._learner, best.step, True)
 
     def _evaluate(self, dataset: Dataset, split: str) -> dict[str, Any]:
         settings = self._job.train

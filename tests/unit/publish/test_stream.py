@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.unit.publish.learning import learn, make_job
+from tests.unit.train.test_overfitting import make_cliff_job
 from typer.testing import CliRunner
 
 from elasticctr.cli.app import app
@@ -21,8 +22,10 @@ from elasticctr.publish.sparse import get_rows
 from elasticctr.publish.stream import StreamPublisher, train
 from elasticctr.publish.verification import verify_version
 from elasticctr.train import train as plain_train
+from elasticctr.train.checkpoint import best_checkpoint
 from elasticctr.train.job import Job
 from elasticctr.train.learner import Learner
+from elasticctr.train.loading import load_learner
 from elasticctr.train.reading import open_dataset
 
 
@@ -60,6 +63,20 @@ def test_a_run_publishes_as_it_trains(tmp_path: Path):
     assert 0 < metrics["train"]["auc"] < 1
     with pytest.raises(ConfigError, match=r"elasticctr\.publish\.stream"):
         plain_train(job)
+
+
+def test_the_last_version_of_a_run_is_its_best_state(tmp_path: Path):
+    job = make_cliff_job(tmp_path, publish={"to": str(tmp_path / "repo")})
+    result = train(job, quiet=True)
+    repository = Repository(str(tmp_path / "repo"))
+    found = repository.versions("run")
+    best = best_checkpoint(result.run_dir)
+    assert best is not None and best.step == 40 < result.step
+    assert [m.run["step"] for m in found] == [40, 80, 120, 40]
+    assert verify_version(repository, "run", found[-1].version).worst <= 1e-6
+    kept = next(load_learner(result.run_dir)[0].sparse.tables[0].rows())
+    rows, is_there = get_rows(repository, repository.chain("run", found[-1].version), "main", kept.feasigns)
+    assert is_there.all() and np.array_equal(rows, kept.weights)
 
 
 @pytest.mark.slow

@@ -24,7 +24,7 @@ from elasticctr.obs import console
 from elasticctr.ps import collective_checkpoint
 from elasticctr.ps.collective_evaluation import evaluate
 from elasticctr.ps.collective_group import Group
-from elasticctr.ps.collective_learner import CollectiveLearner, StepNews
+from elasticctr.ps.collective_learner import CollectiveLearner, StepNews, merge_metrics
 from elasticctr.ps.collective_record import Place, Record
 from elasticctr.ps.collective_work import EpochLedger, Piece, deal, read_pieces
 from elasticctr.ps.course import LEDGER
@@ -234,11 +234,21 @@ class _Run:
         if settings is None:
             return
         best = self._evaluations.get("valid")
-        if self._schedule.see_evaluation(self._evaluate("valid", settings)):
+        metrics = self._evaluate("valid", settings)
+        is_best = self._schedule.see_evaluation(metrics)
+        self._watch_overfitting(metrics)
+        if is_best:
             path = self._checkpoint()
             self._group.first(lambda: note_best(self._run.checkpoints, path))
         elif best is not None:
             self._evaluations["valid"] = best  # reported with the state that is kept
+
+    def _watch_overfitting(self, metrics: dict[str, Any]) -> None:
+        epoch = self._at.epoch + bool(self._join_ledgers().notes)
+        train_logloss = merge_metrics(self._group, self._learner.local.metrics).compute().logloss
+        if (found := self._schedule.overfitting.see(epoch, train_logloss, metrics)) is not None:
+            self._record.write("warning", self._at, found.as_dict())
+            self._record.note(f"warning: {found.text}")
 
     def _evaluate_test(self) -> None:
         settings = self._job.data.test
