@@ -21,6 +21,7 @@ class SequenceSpec:
     name: str
     dim: int
     max_values: int
+    target: str | None = None  # the pooled slot whose value is looked for in it, in the same table
 
 
 @dataclass(frozen=True, slots=True)

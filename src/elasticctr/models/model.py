@@ -21,7 +21,7 @@ from elasticctr.models.layers.mlp import MLP
 from elasticctr.models.layers.tower_step import TowerParts
 
 Widths = tuple[Annotated[int, Field(ge=1, le=65536)], ...]
-Activation = Literal["relu", "gelu", "silu", "tanh", "sigmoid", "leaky_relu"]
+Activation = Literal["relu", "gelu", "silu", "tanh", "sigmoid", "leaky_relu", "dice"]
 
 
 class ModelSettings(Settings):

@@ -16,9 +16,12 @@ import torch
 from elasticctr.config import parse_settings
 from elasticctr.errors import ConfigError, ElasticCTRError
 from elasticctr.models.autoint import AutoInt
+from elasticctr.models.bst import BST
 from elasticctr.models.dcn import DCN
 from elasticctr.models.dcnv2 import DCNv2
 from elasticctr.models.deepfm import DeepFM
+from elasticctr.models.dien import DIEN
+from elasticctr.models.din import DIN
 from elasticctr.models.dlrm import DLRM
 from elasticctr.models.dnn import DNN
 from elasticctr.models.edcn import EDCN
@@ -38,6 +41,7 @@ from elasticctr.models.mmoe import MMoE
 from elasticctr.models.model import InputNeeds, Model, ModelSettings, evaluating
 from elasticctr.models.ple import PLE
 from elasticctr.models.shared_bottom import SharedBottom
+from elasticctr.models.sim import SIM
 from elasticctr.models.user_file import explain, load_class
 from elasticctr.models.wide_deep import WideDeep
 from elasticctr.models.wukong import Wukong
@@ -45,9 +49,12 @@ from elasticctr.models.xdeepfm import XDeepFM
 
 MODELS: dict[str, type[Model]] = {
     "autoint": AutoInt,
+    "bst": BST,
     "dcn": DCN,
     "dcnv2": DCNv2,
     "deepfm": DeepFM,
+    "dien": DIEN,
+    "din": DIN,
     "dlrm": DLRM,
     "dnn": DNN,
     "edcn": EDCN,
@@ -64,6 +71,7 @@ MODELS: dict[str, type[Model]] = {
     "mmoe": MMoE,
     "ple": PLE,
     "shared_bottom": SharedBottom,
+    "sim": SIM,
     "wide_deep": WideDeep,
     "wukong": Wukong,
     "xdeepfm": XDeepFM,

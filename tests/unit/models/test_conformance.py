@@ -36,7 +36,12 @@ class Case:
     is_exported_quickly: bool = False  # its export is tried in the quick suite too
 
 
+HISTORY = {"attention": [{"sequence": "history", "target": "ad"}]}
+
 CASES: dict[str, Case] = {
+    "bst": Case({**HISTORY, "head_dim": 4, "feed_forward": 8}),
+    "dien": Case(HISTORY),
+    "din": Case({**HISTORY, "attention_hidden": [16]}),
     # Products of small numbers vanish without batch norm, and with it a sample sees its neighbours.
     "edcn": Case({"batch_norm": False, "bridge": "sum"}),
     "ffm": Case(labels=(1,)),
@@ -46,6 +51,7 @@ CASES: dict[str, Case] = {
     "mmoe": Case({"head_hidden": [8], "experts": 3}, labels=(2, 1)),
     "ple": Case({"head_hidden": [8]}, labels=(2, 1)),
     "shared_bottom": Case({"head_hidden": [8]}, labels=(2, 1)),
+    "sim": Case({**HISTORY, "k": 3, "head_dim": 4}),
 }
 
 

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from elasticctr.errors import ConfigError
 from elasticctr.models.layers import native_tower
+from elasticctr.models.layers.dice import Dice
 from elasticctr.models.layers.norms import BatchNorm
 
 ACTIVATIONS: dict[str, type[nn.Module]] = {
@@ -24,6 +25,7 @@ ACTIVATIONS: dict[str, type[nn.Module]] = {
     "tanh": nn.Tanh,
     "sigmoid": nn.Sigmoid,
     "leaky_relu": nn.LeakyReLU,
+    "dice": nn.Identity,  # a Dice of its own for each layer
 }
 
 
@@ -57,6 +59,7 @@ class MLP(nn.Module):
         self.linears = nn.ModuleList(nn.Linear(a, b) for a, b in itertools.pairwise(widths))
         self.norms = nn.ModuleList(BatchNorm(width) for width in hidden) if batch_norm else None
         self.activation = ACTIVATIONS[activation]()
+        self.dices = nn.ModuleList(Dice(width) for width in hidden) if activation == "dice" else None
         self.dropout = nn.Dropout(dropout) if dropout > 0 else None
         self.hidden = len(hidden)
         self.reset_parameters()
@@ -82,7 +85,7 @@ class MLP(nn.Module):
             x = linear(x)
             if index < self.hidden:
                 x = x if self.norms is None else self.norms[index](x)
-                x = self.activation(x)
+                x = self.activation(x) if self.dices is None else self.dices[index](x)
                 x = x if self.dropout is None else self.dropout(x)
         return x
 
