@@ -83,10 +83,11 @@ void BindSpec(nb::module_& m) {
   nb::class_<SparseSpec>(m, "SparseSpec")
       .def(
           "__init__",
-          [](SparseSpec* self, std::string name, bool hashed, bool keep_last, uint32_t max_values) {
-            new (self) SparseSpec{std::move(name), hashed, keep_last, max_values};
+          [](SparseSpec* self, std::string name, bool hashed, bool keep_last, uint32_t max_values,
+             std::string hashed_as) {
+            new (self) SparseSpec{std::move(name), hashed, keep_last, max_values, std::move(hashed_as)};
           },
-          "name"_a, "hashed"_a, "keep_last"_a, "max_values"_a);
+          "name"_a, "hashed"_a, "keep_last"_a, "max_values"_a, "hashed_as"_a = "");
   nb::class_<DenseSpec>(m, "DenseSpec")
       .def(
           "__init__",

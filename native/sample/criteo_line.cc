@@ -47,7 +47,7 @@ CriteoLine::CriteoLine(const ParserSpec& spec, Columns* columns) : Line(spec, co
     const SparseSpec& slot = spec.sparse[i];
     strings_[strings_by_name ? ColumnNumber(slot.name, 'C', kStrings) - 1 : i] = {
         slot.hashed ? FieldKind::kString : FieldKind::kId, static_cast<uint32_t>(i),
-        SlotSeed(slot.name, spec.hash_seed)};
+        SlotSeed(slot.hash_name(), spec.hash_seed)};
   }
 }
 

@@ -35,7 +35,7 @@ std::vector<Field> FieldsOf(const ParserSpec& spec) {
   for (size_t i = 0; i < spec.dense.size(); ++i) add(spec.dense[i].name, FieldKind::kDense, i, 0);
   for (size_t i = 0; i < spec.sparse.size(); ++i) {
     const SparseSpec& slot = spec.sparse[i];
-    add(slot.name, slot.hashed ? FieldKind::kString : FieldKind::kId, i, SlotSeed(slot.name, spec.hash_seed));
+    add(slot.name, slot.hashed ? FieldKind::kString : FieldKind::kId, i, SlotSeed(slot.hash_name(), spec.hash_seed));
   }
   return fields;
 }

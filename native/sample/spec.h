@@ -13,9 +13,12 @@ enum class Transform : uint8_t { kNone, kLog1p, kScale };
 
 struct SparseSpec {
   std::string name;
-  bool hashed = false;     // values are strings, hashed with the slot's name
+  bool hashed = false;     // values are strings, hashed with hash_name()
   bool keep_last = false;  // of more than max_values values keep the last, not the first
   uint32_t max_values = 1024;
+  std::string hashed_as = {};  // the name that strings are hashed with; empty: the slot's own
+
+  const std::string& hash_name() const { return hashed_as.empty() ? name : hashed_as; }
 };
 
 struct DenseSpec {

@@ -49,7 +49,7 @@ void Plan::Seal() {
     const std::string& name = spec.sparse[i].name;
     CheckSlot(*this, name, sparse[i]);
     if (!names.emplace(name, SlotName{false, i}).second) Refuse("slot '" + name + "' is there twice");
-    hash_seeds.push_back(SlotSeed(name, spec.hash_seed));
+    hash_seeds.push_back(SlotSeed(spec.sparse[i].hash_name(), spec.hash_seed));
   }
   for (uint32_t i = 0; i < dense_columns.size(); ++i) {
     const DenseSpec& slot = spec.dense[i];

@@ -51,7 +51,7 @@ class Transform(enum.Enum):
     SCALE = 2
 
 class SparseSpec:
-    def __init__(self, name: str, hashed: bool, keep_last: bool, max_values: int) -> None: ...
+    def __init__(self, name: str, hashed: bool, keep_last: bool, max_values: int, hashed_as: str = "") -> None: ...
 
 class DenseSpec:
     def __init__(

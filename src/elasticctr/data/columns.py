@@ -155,7 +155,7 @@ def _read_bags(
     if slot.values == "string" and not is_string:
         cells, is_string = cells.cast(pa.string()), True
     if is_string and slot.values != "id":
-        values = _hash(cells, slot.name, seed)
+        values = _hash(cells, slot.hashed_as, seed)
     else:
         values, wrong = read_ids(cells)
         owners = np.repeat(np.arange(len(array)), np.diff(offsets))

@@ -93,6 +93,7 @@ def make_sample_spec(schema: Schema, format: Format, require_label: bool) -> _na
             hashed=slot.values == "string" or (slot.values == "auto" and strings_by_default),
             keep_last=slot.pooling is Pooling.NONE,
             max_values=slot.max_values,
+            hashed_as=slot.hashed_as,
         )
         for slot in schema.sparse
     ]

@@ -55,6 +55,14 @@ class SparseSlot(RowSlot):
         "auto", description="id: decimal feasigns; string: hashed with the slot's name; auto: as the format has them"
     )
     separator: str | None = Field(None, description="splits a CSV cell into several values, for example '|'")
+    target: str | None = Field(
+        None, description="of a sequence: the pooled slot that models look for in it; strings are hashed alike"
+    )
+
+    @property
+    def hashed_as(self) -> str:
+        """The name that strings are hashed with: values of a sequence and of its target must meet in one row."""
+        return self.target or self.name
 
 
 class DenseSlot(Settings):
@@ -179,8 +187,22 @@ class Schema(Settings):
                 raise ValueError(f"slot {name!r} is declared twice")
             if name in self.label or name == self.weight:
                 raise ValueError(f"slot {name!r} is the label or the weight already")
+        self._check_targets()
         self._check_derived()
         return self
+
+    def _check_targets(self) -> None:
+        pooled = {slot.name: slot for slot in self.sparse if slot.pooling is not Pooling.NONE}
+        for slot in self.sparse:
+            if slot.target is None:
+                continue
+            if slot.pooling is not Pooling.NONE:
+                raise ValueError(f"slot {slot.name!r}: only a sequence (pooling: none) has a target")
+            if slot.target not in pooled:
+                raise ValueError(f"slot {slot.name!r}: its target {slot.target!r} is no pooled sparse slot")
+            target = pooled[slot.target]
+            if (slot.table, slot.dim) != (target.table, target.dim):
+                raise ValueError(f"slot {slot.name!r} and its target {slot.target!r} need the same table and dim")
 
     def _check_derived(self) -> None:
         numbers = {slot.name: slot for slot in self.dense}

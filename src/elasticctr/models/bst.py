@@ -46,7 +46,7 @@ class Transformer(nn.Module):
     def forward(self, read: Behaviour) -> Tensor:
         places = F.pad(distances(read.lengths, read.keys.shape[1]), (1, 0))
         mask = F.pad(read.mask, (1, 0), value=True)
-        x = torch.cat([read.query.unsqueeze(1), read.keys], dim=1) + self.recency(places)
+        x: Tensor = torch.cat([read.query.unsqueeze(1), read.keys], dim=1) + self.recency(places)
         for layer in self.layers:
             x = layer(x, mask)
         if self.readout == "target":

@@ -28,7 +28,7 @@ class SearchSettings(AttentionSettings):
 
 
 class SIMSettings(SequenceSettings):
-    attention: tuple[SearchSettings, ...] = Field(  # type: ignore[assignment]
+    attention: tuple[SearchSettings, ...] = Field(
         (), description="which sequence is read with which target; default: what the slots of the schema say"
     )
     search: Literal["soft", "hard"] = Field(

@@ -18,7 +18,7 @@ from torch import Tensor
 from elasticctr._native import FeasignSet
 from elasticctr.data.batch import Batch
 from elasticctr.data.derive import Bags, Deriver
-from elasticctr.data.schema import Pooling, RowSlot, Schema
+from elasticctr.data.schema import Pooling, RowSlot, Schema, SparseSlot
 from elasticctr.data.vocabulary import Replacer, Vocabulary, oov_feasign
 from elasticctr.errors import ConfigError
 from elasticctr.models.inputs import Inputs, InputSpec, Sequence, SequenceSpec
@@ -53,7 +53,10 @@ def make_input_spec(schema: Schema, needs: InputNeeds) -> InputSpec:
         dims=tuple(vectors * widths[slot.name] for slot in pooled),
         dense_dim=schema.dense_dim,
         linear=needs.linear,
-        sequences=tuple(SequenceSpec(slot.name, vectors * widths[slot.name], slot.max_values) for slot in sequences),
+        sequences=tuple(
+            SequenceSpec(slot.name, vectors * widths[slot.name], slot.max_values, _target(slot, pooled, widths))
+            for slot in sequences
+        ),
         labels=len(schema.label),
     )
 
@@ -62,6 +65,15 @@ def _width(slot: RowSlot, needs: InputNeeds) -> int:
     if needs.dim == 0:
         return 0
     return needs.dim if slot.dim is None else slot.dim
+
+
+def _target(sequence: RowSlot, pooled: list[RowSlot], widths: Mapping[str, int]) -> str | None:
+    """What the schema says, or else the only pooled slot whose rows are of the same table."""
+    if isinstance(sequence, SparseSlot) and sequence.target is not None:
+        return sequence.target
+    place = (sequence.table, widths[sequence.name])
+    same = [slot.name for slot in pooled if (slot.table, widths[slot.name]) == place]
+    return same[0] if len(same) == 1 else None
 
 
 def _check_slots(names: tuple[str, ...], pooled: list[str]) -> frozenset[str]:

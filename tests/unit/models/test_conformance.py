@@ -124,6 +124,24 @@ def test_every_column_and_every_parameter_gets_a_gradient(kit, made):
             assert parameter.grad.abs().sum() > 0, name
 
 
+def test_what_stands_past_the_end_of_a_sequence_has_no_influence(kit, made):
+    made.eval()
+    logits, gradients = [], []
+    for garbage in (0.0, 1e6):
+        inputs = kit.random_inputs(made.spec, 33)  # the first sample has empty sequences
+        for sequence in inputs.sequences.values():
+            sequence.values.masked_fill_(~sequence.mask().unsqueeze(2), garbage)
+            sequence.values.requires_grad_()
+        logits.append(made(inputs))
+        logits[-1].square().sum().backward()
+        gradients.append({name: sequence.values.grad for name, sequence in inputs.sequences.items()})
+        for name, sequence in inputs.sequences.items():
+            assert gradients[-1][name][~sequence.mask()].eq(0).all(), "padding has a gradient"
+    assert logits[0].isfinite().all()
+    assert torch.equal(logits[0], logits[1])
+    assert all(torch.equal(gradients[0][name], gradients[1][name]) for name in gradients[0])
+
+
 @pytest.mark.parametrize("name", list(MODELS))
 def test_parameters_depend_on_the_seed_and_on_nothing_else(kit, name):
     first = make(kit, name, seed=5)

@@ -110,7 +110,7 @@ class Generator:
         if self.spec.hex_slots[slot]:
             return codes
         schema = self.spec.schema_
-        ids: NDArray[np.uint64] = _native.hash_hex_codes(schema.sparse[slot].name, schema.hash_seed, codes)
+        ids: NDArray[np.uint64] = _native.hash_hex_codes(schema.sparse[slot].hashed_as, schema.hash_seed, codes)
         return ids % np.uint64(self.spec.id_space) if self.spec.id_space else ids
 
 

@@ -19,7 +19,7 @@ class _Auxiliary(torch.autograd.Function):
         return logits.view_as(logits)
 
     @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor]:  # type: ignore[override]
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor]:
         shape, dtype = ctx.kind
         return gradient, gradient.new_ones(shape, dtype=dtype)
 

@@ -1,0 +1,44 @@
+from __future__ import annotations
+
+import torch
+
+from elasticctr.models.layers.dice import Dice
+from elasticctr.models.layers.mlp import MLP
+
+
+def by_formula(x, alpha, mean, var, eps):
+    p = 1 / (1 + torch.exp(-(x - mean) / torch.sqrt(var + eps)))
+    return p * x + (1 - p) * alpha * x
+
+
+def test_it_is_the_formula_of_the_paper():
+    dice = Dice(3).double()
+    torch.nn.init.normal_(dice.alpha)
+    x = torch.randn(50, 3, dtype=torch.float64)
+    expected = by_formula(x, dice.alpha, x.mean(0), x.var(0, correction=0), dice.eps)
+    torch.testing.assert_close(dice(x), expected)
+    dice.eval()
+    torch.testing.assert_close(dice.running_mean, 0.01 * x.mean(0))
+    torch.testing.assert_close(dice(x), by_formula(x, dice.alpha, dice.running_mean, dice.running_var, dice.eps))
+
+
+def test_masked_vectors_take_no_part_and_one_vector_is_no_batch():
+    dice, x = Dice(2).double(), torch.randn(4, 5, 2, dtype=torch.float64)
+    mask = torch.rand(4, 5) < 0.5
+    mask[0, :2] = True
+    real = x[mask]
+    expected = by_formula(x, 0.0, real.mean(0), real.var(0, correction=0), dice.eps)
+    torch.testing.assert_close(dice(x, mask), expected.detach())
+    before = dice.running_mean.clone()
+    assert dice(x[:1, :1]).isfinite().all()
+    assert torch.equal(dice.running_mean, before)
+
+
+def test_a_tower_takes_it_as_its_activation():
+    tower = MLP(4, (5, 3), 1, activation="dice").double()
+    x = torch.randn(9, 4, dtype=torch.float64)
+    assert len(tower.dices) == 2
+    tower(x).sum().backward()
+    assert all(dice.alpha.grad is not None for dice in tower.dices)
+    first = tower.linears[0](x).detach()
+    torch.testing.assert_close(tower.dices[0].running_mean, 0.01 * first.mean(0))

@@ -1,0 +1,39 @@
+from __future__ import annotations
+
+import torch
+
+from elasticctr.models.layers.search import hard_search, soft_search
+
+MASK = torch.arange(6) < torch.tensor([[6], [4], [0]])
+
+
+def test_soft_search_finds_the_largest_products():
+    torch.manual_seed(0)
+    query, keys = torch.randn(3, 4), torch.randn(3, 6, 4)
+    found = soft_search(query, keys, MASK, 3)
+    for i, length in enumerate((6, 4, 0)):
+        products = [float(query[i] @ keys[i, t]) for t in range(length)]
+        best = sorted(range(length), key=lambda t: -products[t])[:3]  # noqa: B023
+        assert found.places[i][found.mask[i]].tolist() == best
+    assert found.mask.sum(dim=1).tolist() == [3, 3, 0]
+    taken = found.take(keys)
+    assert torch.equal(taken[0, 1], keys[0, found.places[0, 1]])
+    assert torch.equal(found.take(torch.arange(6).expand(3, -1)), found.places)
+
+
+def test_more_places_than_values_finds_them_all():
+    found = soft_search(torch.randn(3, 4), torch.randn(3, 6, 4), MASK, 50)
+    assert found.places.shape == (3, 6)
+    assert torch.equal(found.mask.sum(dim=1), MASK.sum(dim=1))
+
+
+def test_hard_search_finds_the_last_of_the_same_category():
+    rows = torch.randn(3, 2)
+    rows[2] = 0  # no row
+    categories = rows[torch.tensor([[0, 1, 0, 0, 1, 0], [1, 1, 0, 1, 1, 1], [0, 0, 0, 0, 0, 0]])]
+    found = hard_search(rows[torch.tensor([0, 1, 0])], categories, MASK, 2)
+    assert found.places[0].tolist() == [5, 3]
+    assert found.places[1].tolist() == [3, 1]
+    assert found.mask.tolist() == [[True, True], [True, True], [False, False]]
+    nothing = hard_search(rows[torch.tensor([2, 2, 2])], rows[2].expand(3, 6, 2), MASK, 2)
+    assert not nothing.mask.any()
