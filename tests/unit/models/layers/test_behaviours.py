@@ -59,5 +59,5 @@ def test_what_does_not_fit_is_said(sequences, targets, message):
 
 
 def test_a_model_without_a_target_says_what_to_set():
-    with pytest.raises(ConfigError, match="'target: SLOT' in the schema, or set model.attention"):
+    with pytest.raises(ConfigError, match=r"'target: SLOT' in the schema, or set model\.attention"):
         Behaviours(InputSpec(slots=("a",), dims=(3,), sequences=(SequenceSpec("h", 3, 4),)), [], "din")

@@ -13,7 +13,7 @@ def test_soft_search_finds_the_largest_products():
     found = soft_search(query, keys, MASK, 3)
     for i, length in enumerate((6, 4, 0)):
         products = [float(query[i] @ keys[i, t]) for t in range(length)]
-        best = sorted(range(length), key=lambda t: -products[t])[:3]  # noqa: B023
+        best = sorted(range(length), key=lambda t: -products[t])[:3]
         assert found.places[i][found.mask[i]].tolist() == best
     assert found.mask.sum(dim=1).tolist() == [3, 3, 0]
     taken = found.take(keys)
