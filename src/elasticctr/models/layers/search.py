@@ -25,9 +25,12 @@ class Found(NamedTuple):
 
 
 def soft_search(query: Tensor, keys: Tensor, mask: Tensor, k: int) -> Found:
-    """The k values with the largest inner product with the target."""
-    scores = torch.bmm(keys.detach(), query.detach().unsqueeze(2)).squeeze(2)
-    return _best(scores, mask, k)
+    """The k values with the largest inner product with the target; of equal ones, such as repeated values, the last."""
+    # Summed value by value: a matrix product may round equal values differently, depending on where they stand.
+    scores = (keys.detach() * query.detach().unsqueeze(1)).sum(dim=2).double()
+    # Too little to change the order of two float32 numbers, enough to order equal ones, zeros too.
+    places = torch.arange(mask.shape[1], device=mask.device, dtype=torch.float64)
+    return _best(scores + scores.abs() * (places * 2.0**-42) + places * 1e-60, mask, k)
 
 
 def hard_search(category: Tensor, categories: Tensor, mask: Tensor, k: int) -> Found:

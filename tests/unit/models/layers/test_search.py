@@ -37,3 +37,13 @@ def test_hard_search_finds_the_last_of_the_same_category():
     assert found.mask.tolist() == [[True, True], [True, True], [False, False]]
     nothing = hard_search(rows[torch.tensor([2, 2, 2])], rows[2].expand(3, 6, 2), MASK, 2)
     assert not nothing.mask.any()
+
+
+def test_of_repeated_values_the_last_are_found():
+    value, other = torch.tensor([0.3, -0.7, 0.1]), torch.tensor([0.3, -0.7, 0.2])
+    for query in (torch.tensor([[0.5, -0.2, 0.4]]), torch.tensor([[-0.5, 0.2, -0.4]]), torch.zeros(1, 3)):
+        keys = torch.stack([value, other, value, value, value, other]).unsqueeze(0)
+        found = soft_search(query, keys, torch.ones(1, 6, dtype=torch.bool), 6).places[0].tolist()
+        values = [4, 3, 2, 0]
+        expected = {1: [5, 1, *values], -1: [*values, 5, 1], 0: [5, 4, 3, 2, 1, 0]}
+        assert found == expected[int(query[0, 0].sign())]
