@@ -1,0 +1,259 @@
+"""Every model of the zoo over several seeds: mean ± sd of AUC and logloss on Frappe beside the published figure, and on
+made-up logs beside what can be attained; seconds and memory per epoch.
+
+Frappe's files (frappe_x1_train_reconstructed.csv.gz, frappe_x1_valid.csv.gz: BARS' split, train negatives partly redrawn)
+are looked for in --data; without them only made-up logs are run. Configurations are examples/zoo/NAME.yaml. A run is kept in
+.bench/quality and not repeated while its configuration and the sources are the same, so a long benchmark can be
+interrupted; --again forgets them."""
+
+from __future__ import annotations
+
+import argparse
+import concurrent.futures
+import gzip
+import hashlib
+import json
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+import measure
+from elasticctr.models import MODELS
+
+ZOO = measure.ROOT / "examples" / "zoo"
+WORK = measure.WORK / "quality"
+FRAPPE = ("frappe_x1_train_reconstructed.csv.gz", "frappe_x1_valid.csv.gz")
+# Test AUC on Frappe_x1 as BARS publishes it: the leaderboard's figure, which is mostly the best of several runs, and
+# the mean of five runs where there is one.
+PUBLISHED = {
+    "lr": 0.9356,
+    "fm": 0.9671,
+    "dnn": 0.9833,
+    "wide_deep": 0.9841,
+    "deepfm": 0.9842,
+    "dcn": 0.9839,
+    "dcnv2": 0.9845,
+    "xdeepfm": 0.9845,
+    "autoint": 0.9848,
+    "masknet": 0.9837,
+    "finalmlp": 0.9861,
+    "finalnet": 0.9857,
+}
+PUBLISHED_MEANS = {
+    "dnn": 0.98405,
+    "wide_deep": 0.98307,
+    "deepfm": 0.98395,
+    "dcn": 0.98342,
+    "dcnv2": 0.98382,
+    "xdeepfm": 0.98414,
+}
+SYNTH_ROWS = {False: 1_000_000, True: 100_000}
+
+
+@dataclass(frozen=True)
+class Run:
+    """One training run."""
+
+    data: str
+    model: str
+    seed: int
+    auc: float
+    logloss: float
+    epochs: int
+    epoch_s: float
+    cpu_s: float  # of the whole process
+    peak_mib: float
+    sources: str
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="two seeds, three models, a small made-up log")
+    parser.add_argument("--models", help="comma-separated; default: all that have a configuration")
+    parser.add_argument("--sets", default="frappe,criteo,avazu", help="comma-separated")
+    parser.add_argument("--seeds", type=int, help="runs of each; default 5, quick 2")
+    parser.add_argument("--data", type=Path, default=measure.ROOT.parent / "shared" / "data")
+    parser.add_argument("--parallel", type=int, default=os.cpu_count(), help="runs at a time, one thread each")
+    parser.add_argument("--again", action="store_true", help="forget runs that are kept")
+    options = parser.parse_args()
+    if options.again:
+        shutil.rmtree(WORK / "results", ignore_errors=True)
+    wanted = options.models.split(",") if options.models else list(MODELS)
+    if options.quick and not options.models:
+        wanted = ["lr", "dnn", "deepfm"]
+    configured = [name for name in wanted if (ZOO / f"{name}.yaml").exists()]
+    for name in sorted(set(wanted) - set(configured)):
+        print(f"{name}: has no {ZOO.name}/{name}.yaml, left out")
+    seeds = options.seeds or (2 if options.quick else 5)
+    jobs, attainable = [], {}
+    for data in options.sets.split(","):
+        made = make_frappe(options.data) if data == "frappe" else make_synth(data, options.quick)
+        if made is None:
+            print(f"{data}: its files are not in {options.data}, left out")
+            continue
+        settings, attainable[data] = made
+        jobs += [(data, name, seed, settings) for seed in range(seeds) for name in configured]
+    runs: list[Run] = []
+    with concurrent.futures.ThreadPoolExecutor(options.parallel) as pool:
+        for run in pool.map(lambda job: train(*job), jobs):
+            runs.append(run)
+            print(
+                f"{run.data} {run.model} seed {run.seed}: AUC {run.auc:.5f}, logloss {run.logloss:.5f}, "
+                f"{run.epochs} epochs of {run.epoch_s:.1f} s",
+                flush=True,
+            )
+    report(runs, attainable)
+
+
+def make_frappe(folder: Path) -> tuple[dict[str, Any], float | None] | None:
+    if not all((folder / name).exists() for name in FRAPPE):
+        return None
+    target = WORK / "frappe"
+    target.mkdir(parents=True, exist_ok=True)
+    for name, short in zip(FRAPPE, ("train.csv", "valid.csv"), strict=True):
+        if not (target / short).exists():
+            part = target / f"{short}.part"
+            with gzip.open(folder / name) as source, part.open("wb") as out:
+                shutil.copyfileobj(source, out)
+            part.replace(target / short)
+    data = {"train": str(target / "train.csv"), "valid": str(target / "valid.csv")}
+    return {"data.train.path": data["train"], "data.valid.path": data["valid"]}, None
+
+
+def make_synth(shape: str, quick: bool) -> tuple[dict[str, Any], float]:
+    rows = SYNTH_ROWS[quick]
+    log = WORK / f"{shape}-{rows}"
+    if not (log / "truth.json").exists():
+        shutil.rmtree(log, ignore_errors=True)
+        command = ["data", "synth", str(log), "--shape", shape, "--rows", str(rows), "--files", "4"]
+        subprocess.run(
+            [sys.executable, "-m", "elasticctr", *command, "--max-cardinality", "2000", "--json"],
+            check=True,
+            stdout=subprocess.DEVNULL,
+        )
+    truth = json.loads((log / "truth.json").read_text())
+    settings: dict[str, Any] = {
+        "schema": yaml.safe_load((log / "schema.yaml").read_text()),
+        "data.train.path": str(log / "part-*"),
+        "data.train.fraction": [0.0, 0.9],
+        "data.valid.path": str(log / "part-*"),
+        "data.valid.fraction": [0.9, 1.0],
+        # Big enough not to be learned by heart: Frappe's strong regularisation would only hold models back.
+        "sparse.optimizer.l2": 1e-6,
+        "model.dropout": 0.0,
+        "train.batch_size": 1024,
+    }
+    return settings, float(truth["auc"])
+
+
+def train(data: str, model: str, seed: int, settings: dict[str, Any]) -> Run:
+    """The run of a configuration, from what is kept if it was done before."""
+    job = yaml.safe_load((ZOO / f"{model}.yaml").read_text())
+    schema = settings.get("schema")
+    if schema is None and isinstance(job["schema"], str):
+        job["schema"] = yaml.safe_load((ZOO / job["schema"]).read_text())
+    for key, value in {**settings, "train.seed": seed, "train.threads": 1}.items():
+        *path, last = key.split(".")
+        section = job
+        for part in path:
+            section = section.setdefault(part, {})
+        if key != "model.dropout" or last in section:
+            section[last] = value
+    sources = source_digest()
+    name = hashlib.sha256(json.dumps([job, sources], sort_keys=True).encode()).hexdigest()[:20]
+    kept = WORK / "results" / f"{name}.json"
+    if kept.exists():
+        return Run(**json.loads(kept.read_text()))
+    folder = WORK / "runs" / name
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    (folder / "job.yaml").write_text(yaml.safe_dump(job))
+    command = [sys.executable, "-m", "elasticctr", "train", str(folder / "job.yaml"), "--run-dir", str(folder / "run")]
+    with (folder / "out.json").open("wb") as out, (folder / "errors.txt").open("wb") as errors:
+        process = subprocess.Popen([*command, "--json"], stdout=out, stderr=errors)
+        _, status, usage = os.wait4(process.pid, 0)
+    if status != 0:
+        tail = (folder / "out.json").read_text()[-500:] + (folder / "errors.txt").read_text()[-500:]
+        raise SystemExit(f"{data} {model} seed {seed} failed: {tail}")
+    events = [json.loads(line) for line in (folder / "run" / "events.jsonl").read_text().splitlines()]
+    evaluations = [e for e in events if e["event"] == "eval" and e["split"] == "valid"]
+    times = [events[0]["time"], *(e["time"] for e in evaluations)]
+    metrics = json.loads((folder / "run" / "metrics.json").read_text())["valid"]
+    run = Run(
+        data,
+        model,
+        seed,
+        metrics["auc"],
+        metrics["logloss"],
+        len(evaluations),
+        statistics.median(b - a for a, b in zip(times, times[1:], strict=False)),
+        usage.ru_utime + usage.ru_stime,
+        usage.ru_maxrss / 1024,
+        sources,
+    )
+    kept.parent.mkdir(parents=True, exist_ok=True)
+    kept.write_text(json.dumps(asdict(run)))
+    shutil.rmtree(folder, ignore_errors=True)
+    return run
+
+
+def source_digest() -> str:
+    """Changes with anything a run depends on besides its configuration."""
+    digest = hashlib.sha256()
+    for folder in ("models", "train", "table", "data"):
+        for path in sorted((measure.ROOT / "src" / "elasticctr" / folder).rglob("*.py")):
+            digest.update(path.read_bytes())
+    return digest.hexdigest()[:12]
+
+
+def report(runs: list[Run], attainable: dict[str, float | None]) -> None:
+    result: dict[str, Any] = {}
+    for data in dict.fromkeys(run.data for run in runs):
+        best = attainable[data]
+        print(f"\n{data}" + ("" if best is None else f": attainable AUC {best:.5f}"))
+        print(
+            f"{'model':>14} {'AUC':>8} {'± sd':>8} {'logloss':>8} {'against':>8} {'gap':>8} {'':>14} "
+            f"{'s/epoch':>8} {'epochs':>6} {'MiB':>6}"
+        )
+        rows = []
+        for model in dict.fromkeys(run.model for run in runs if run.data == data):
+            of = [run for run in runs if run.data == data and run.model == model]
+            aucs = [run.auc for run in of]
+            row = {
+                "auc_mean": statistics.fmean(aucs),
+                "auc_sd": statistics.stdev(aucs) if len(aucs) > 1 else 0.0,
+                "logloss_mean": statistics.fmean(run.logloss for run in of),
+                "published_auc": PUBLISHED.get(model) if data == "frappe" else None,
+                "published_mean": PUBLISHED_MEANS.get(model) if data == "frappe" else None,
+                "epoch_s": statistics.median(run.epoch_s for run in of),
+                "epochs": statistics.fmean(run.epochs for run in of),
+                "peak_mib": max(run.peak_mib for run in of),
+            }
+            rows.append((model, row))
+        for model, row in sorted(rows, key=lambda pair: -pair[1]["auc_mean"]):
+            bar = row["published_auc"] if data == "frappe" else best
+            gap = None if bar is None else row["auc_mean"] - bar
+            word = "" if gap is None else "tie" if abs(gap) < 2 * row["auc_sd"] else "above" if gap > 0 else "below"
+            if gap is not None and gap < -0.002:
+                word += " OUT OF LINE" if data == "frappe" else ""
+            print(
+                f"{model:>14} {row['auc_mean']:8.5f} {row['auc_sd']:8.5f} {row['logloss_mean']:8.5f} "
+                f"{'-' if bar is None else f'{bar:.4f}':>8} {'-' if gap is None else f'{gap:+.4f}':>8} {word:>14} "
+                f"{row['epoch_s']:8.1f} {row['epochs']:6.1f} {row['peak_mib']:6.0f}"
+            )
+        result[data] = {"attainable_auc": best, "models": dict(rows)}
+    print(json.dumps({**json.loads(json.dumps(result), parse_float=lambda x: round(float(x), 6)), **measure.stamp()}))
+
+
+if __name__ == "__main__":
+    started = time.monotonic()
+    main()
+    print(f"{time.monotonic() - started:.0f} s", file=sys.stderr)
