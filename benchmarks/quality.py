@@ -1,10 +1,10 @@
 """Every model of the zoo over several seeds: mean ± sd of AUC and logloss on Frappe beside the published figure, and on
 made-up logs beside what can be attained; seconds and memory per epoch.
 
-Frappe's files (frappe_x1_train_reconstructed.csv.gz, frappe_x1_valid.csv.gz: BARS' split, train negatives partly redrawn)
-are looked for in --data; without them only made-up logs are run. Configurations are examples/zoo/NAME.yaml. A run is kept in
-.bench/quality and not repeated while its configuration and the sources are the same, so a long benchmark can be
-interrupted; --again forgets them."""
+Frappe's files (frappe_x1_train_reconstructed.csv.gz, frappe_x1_valid.csv.gz: BARS' split, train negatives partly
+redrawn) are looked for in --data; without them only made-up logs are run. Configurations are examples/zoo/NAME.yaml. A
+run is kept in .bench/quality and not repeated while its configuration and the sources are the same, so a long benchmark
+can be interrupted; --again forgets them."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import argparse
 import concurrent.futures
 import gzip
 import hashlib
+import itertools
 import json
 import os
 import shutil
@@ -194,7 +195,7 @@ def train(data: str, model: str, seed: int, settings: dict[str, Any]) -> Run:
         metrics["auc"],
         metrics["logloss"],
         len(evaluations),
-        statistics.median(b - a for a, b in zip(times, times[1:], strict=False)),
+        statistics.median(b - a for a, b in itertools.pairwise(times)),
         usage.ru_utime + usage.ru_stime,
         usage.ru_maxrss / 1024,
         sources,
