@@ -1,4 +1,5 @@
-"""Where roles are found: the address to tell others, and `coordinator.json`, by which roles find the coordinator.
+"""Where roles are found: the address to tell others, the Unix socket beside a pserver's port, and `coordinator.json`,
+by which roles find the coordinator.
 
 The coordinator writes the file into the run directory once it listens. A role that was given a run directory instead
 of a URL reads it, and reads it again when the coordinator stops answering: one that was placed on another machine has
@@ -10,12 +11,15 @@ from __future__ import annotations
 import json
 import os
 import socket
+import tempfile
 from pathlib import Path
 
 from elasticctr.errors import Corruption, Unavailable
 
 FILE = "coordinator.json"
 _EVERYWHERE = ("", "0.0.0.0", "::")
+_HERE = ("127.0.0.1", "localhost", "[::1]")
+_LONGEST_SOCKET = 100  # bytes of a path; the system takes 107
 
 
 def advertised_host(host: str) -> str:
@@ -32,6 +36,30 @@ def advertised_host(host: str) -> str:
             return str(probe.getsockname()[0])
         except OSError:
             return "127.0.0.1"
+
+
+def make_local_socket(port: int, job: int) -> Path | None:
+    """A path for the Unix socket of a pserver that listens at `port`; None where this user can have none."""
+    path = _local_socket(port, job)
+    try:
+        path.parent.mkdir(mode=0o700, exist_ok=True)
+        is_own = path.parent.stat().st_uid == os.getuid()
+    except OSError:
+        return None
+    return path if is_own and len(os.fsencode(path)) <= _LONGEST_SOCKET else None
+
+
+def find_nearest(address: str, job: int) -> str:
+    """The way to a pserver: its Unix socket if it is on this machine, which takes a third less CPU than its port."""
+    host, _, port = address.rpartition(":")
+    if not port.isdigit() or (host not in _HERE and host != advertised_host("")):
+        return address
+    path = _local_socket(int(port), job)
+    return f"unix:{path}" if path.is_socket() and path.parent.stat().st_uid == os.getuid() else address
+
+
+def _local_socket(port: int, job: int) -> Path:
+    return Path(tempfile.gettempdir()) / f"elasticctr-{os.getuid()}" / f"{port}-{job:016x}.sock"
 
 
 def write_coordinator(run_dir: str | Path, url: str, incarnation: int) -> None:

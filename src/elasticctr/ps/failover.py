@@ -24,12 +24,20 @@ class Interrupted(Exception):
 
 class CoordinatedFailover:
     def __init__(
-        self, coordinator: CoordinatorClient, reporter: Reporter, *, wait_s: float, is_ending: Callable[[], bool]
+        self,
+        coordinator: CoordinatorClient,
+        reporter: Reporter,
+        *,
+        wait_s: float,
+        is_ending: Callable[[], bool],
+        find_nearest: Callable[[str], str] = str,
     ) -> None:
+        """`find_nearest`: the address to take for the one the coordinator says."""
         self._coordinator = coordinator
         self._reporter = reporter
         self._wait_s = wait_s
         self._is_ending = is_ending
+        self._find_nearest = find_nearest
         self._generation = -1  # of the addresses the client knows
         self._asked = 0.0
         self._told: set[int] = set()  # shards the coordinator knows to be silent
@@ -95,4 +103,5 @@ class CoordinatedFailover:
         self._generation = generation
         for shard in found:
             if shard.address is not None and self.client is not None:
-                self.client.set_address(shard.shard, shard.address, self._coordinator.incarnation)
+                address = self._find_nearest(shard.address)
+                self.client.set_address(shard.shard, address, self._coordinator.incarnation)

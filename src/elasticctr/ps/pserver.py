@@ -15,13 +15,13 @@ import socket
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from elasticctr import _native
 from elasticctr.errors import ConfigError, DeadlineExceeded, NotFound, Unavailable
-from elasticctr.ps.addresses import advertised_host
+from elasticctr.ps.addresses import advertised_host, make_local_socket
 from elasticctr.ps.coordinator_client import CoordinatorClient, patiently
 from elasticctr.ps.identity import build, job_identity
 from elasticctr.ps.shape import JobShape, shape_of
@@ -34,6 +34,7 @@ BEAT_S = 1.0
 STANDBY_TIMEOUT_MS = 5_000
 STANDBY_MAX_BYTES = 512 << 20
 _POLL_S = 0.05
+_PORTS_TRIED = 3
 _ADAGRAD_EPSILON = 1e-10
 _STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
@@ -259,14 +260,12 @@ def _run_joined(
     client = CoordinatorClient(options.coordinator, options.token)
     membership = Membership(options, client)
     shards = options.shards or options.cluster.pservers
-    port = options.port or (_find_port(options.host) if options.shard is None else 0)
     if options.shard is None:
+        port = options.port or _find_port(options.host)
         answer = membership.join(f"{advertised_host(options.host)}:{port}", stopped.is_set)
-        server = PServer(options, shape, int(answer["shard"]), int(answer["shards"]), port)
-        server.start()
+        server = _start(options, shape, int(answer["shard"]), int(answer["shards"]), port)
     else:
-        server = PServer(options, shape, options.shard, shards, port)
-        server.start()
+        server = _start(options, shape, options.shard, shards, options.port)
         answer = membership.join(server.address, stopped.is_set)
     try:
         if answer.get("order") == "stop":
@@ -280,6 +279,23 @@ def _run_joined(
     finally:
         server.stop()
         client.close()
+
+
+def _start(options: PServerOptions, shape: JobShape, shard: int, shards: int, port: int) -> PServer:
+    """A pserver that listens on a Unix socket beside its port, if it can: trainers of this machine look for it."""
+    number = job_identity(options.job).number
+    for _ in range(_PORTS_TRIED):
+        chosen = port or _find_port(options.host)
+        unix = options.unix or make_local_socket(chosen, number)
+        if unix is None:
+            break
+        server = PServer(replace(options, unix=unix), shape, shard, shards, chosen)
+        with contextlib.suppress(Unavailable):  # somebody has taken the port, or left a socket at that place
+            server.start()
+            return server
+    server = PServer(options, shape, shard, shards, port)
+    server.start()
+    return server
 
 
 def _beat_until_over(

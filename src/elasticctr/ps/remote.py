@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -94,10 +93,9 @@ class Remote:
         self.failover = failover
         self.layouts = [plan.layout for plan in learner.plan.tables]
         self.step = 0  # pushes the pservers had applied when rows were last pulled
-        self._values = np.zeros(learner.dense_floats, dtype=np.float32)
-        self._vector = torch.from_numpy(self._values)
-        self._gradient = torch.empty(learner.dense_floats)
-        self._version: int | None = None  # of the dense parameters in the model
+        # The model's parameters lie in this vector: what is received into it is in the model.
+        vector, self._gradient = learner.lay_out_flat()
+        self._values: NDArray[np.float32] = vector.numpy()
 
     def start(self, item: Item, *, insert: bool) -> Pulling:
         """Asks for the rows of a batch, and for the dense parameters if there are newer ones."""
@@ -143,15 +141,11 @@ class Remote:
 
     def refresh(self) -> None:
         """The newest dense parameters that have arrived, into the model."""
-        version = self.client.copy_dense(self._values)
-        if version != self._version:
-            self.learner.set_flat_dense(self._vector)
-            self._version = version
+        self.client.copy_dense(self._values)
 
     def pull_dense(self) -> None:
         """Asks for the newest dense parameters, and puts them into the model."""
-        self._version = self.failover.retry(lambda: self.client.pull_dense(self._values))
-        self.learner.set_flat_dense(self._vector)
+        self.failover.retry(lambda: self.client.pull_dense(self._values))
 
     def compute(self, pulling: Pulling) -> Gradients:
         """The gradients of a batch whose rows are on their way."""

@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 
 from elasticctr.errors import ConfigError, DeadlineExceeded, ElasticCTRError, Unavailable
 from elasticctr.models.model import Model
+from elasticctr.ps.addresses import find_nearest
 from elasticctr.ps.client import CursorError, PsClient
 from elasticctr.ps.coordinator_client import CoordinatorClient, patiently
 from elasticctr.ps.failover import CoordinatedFailover, Interrupted
@@ -90,7 +91,11 @@ class TrainerRole:
         reason = "failed"
         try:
             self._failover = CoordinatedFailover(
-                self._coordinator, self._reporter, wait_s=wait_s, is_ending=lambda: self._is_ending
+                self._coordinator,
+                self._reporter,
+                wait_s=wait_s,
+                is_ending=lambda: self._is_ending,
+                find_nearest=self._find_nearest,
             )
             self._client = self._undisturbed(self._connect)
             self._failover.client = self._client
@@ -137,7 +142,7 @@ class TrainerRole:
         def attach() -> PsClient:
             self._failover.check()
             shards = sorted(self._coordinator.pservers(), key=lambda s: s.shard)
-            addresses = [s.address for s in shards if s.address is not None and s.is_ready]
+            addresses = [self._find_nearest(s.address) for s in shards if s.address is not None and s.is_ready]
             if not shards or len(addresses) < len(shards):
                 raise Unavailable(f"{len(addresses)} of {len(shards)} pservers are ready", retry_after_s=0.2)
             return PsClient(
@@ -162,6 +167,9 @@ class TrainerRole:
             )
 
         return patiently(attach, settings.coordinator_wait_s, lambda: self._is_ending)
+
+    def _find_nearest(self, address: str) -> str:
+        return find_nearest(address, self._identity.number)
 
     def _offer_dense(self) -> None:
         """Initial parameters, the same of every trainer, become those of pservers without any; theirs are taken up."""

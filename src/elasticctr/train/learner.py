@@ -128,6 +128,23 @@ class Learner:
     def dense_floats(self) -> int:
         return sum(p.numel() for p in self.parameters)
 
+    @torch.no_grad()
+    def lay_out_flat(self) -> tuple[Tensor, Tensor]:
+        """Moves all parameters into one vector, in the order of `flat_dense`, and returns it with one for gradients:
+        whoever writes to the first changes the model, and `flat_gradient` of the second copies next to nothing.
+
+        REQUIRES: no step was taken yet.
+        """
+        values, gradient = self.flat_dense(), torch.empty(self.dense_floats)
+        sizes = [p.numel() for p in self._parameters]
+        places = {}
+        for parameter, part, place in zip(self._parameters, values.split(sizes), gradient.split(sizes), strict=True):
+            parameter.data = part.view_as(parameter)
+            places[parameter] = place.view_as(parameter)
+        if self._tower is not None:
+            self._tower.keep_gradients(places)
+        return values, gradient
+
     def flat_dense(self) -> Tensor:
         """A copy of all parameters, one after the other the model's, then the loss's."""
         return torch.cat([p.detach().reshape(-1) for p in self.parameters]) if self.parameters else torch.empty(0)
@@ -146,7 +163,7 @@ class Learner:
         for parameter, part in zip(self.parameters, parts, strict=True):
             if parameter.grad is None:
                 part.zero_()
-            else:
+            elif parameter.grad.data_ptr() != part.data_ptr():  # not written there already
                 part.copy_(parameter.grad.reshape(-1))
         return gradient
 

@@ -1,11 +1,19 @@
 from __future__ import annotations
 
+import socket
+import tempfile
 from pathlib import Path
 
 import pytest
 
 from elasticctr.errors import Corruption, Unavailable
-from elasticctr.ps.addresses import advertised_host, find_coordinator, write_coordinator
+from elasticctr.ps.addresses import (
+    advertised_host,
+    find_coordinator,
+    find_nearest,
+    make_local_socket,
+    write_coordinator,
+)
 
 
 def test_a_url_is_taken_as_it_is() -> None:
@@ -37,3 +45,18 @@ def test_what_others_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("POD_IP", "10.1.2.3")
     assert advertised_host("0.0.0.0") == "10.1.2.3"
     assert advertised_host("10.9.9.9") == "10.9.9.9"
+
+
+def test_a_pserver_of_this_machine_is_reached_by_its_unix_socket(monkeypatch: pytest.MonkeyPatch) -> None:
+    with tempfile.TemporaryDirectory(dir="/tmp") as folder, socket.socket(socket.AF_UNIX) as server:
+        monkeypatch.setattr(tempfile, "tempdir", folder)
+        path = make_local_socket(4711, 5)
+        assert path is not None
+        assert find_nearest("127.0.0.1:4711", 5) == "127.0.0.1:4711"  # nobody listens there
+        server.bind(str(path))
+        assert find_nearest("127.0.0.1:4711", 5) == f"unix:{path}"
+        assert find_nearest(f"{advertised_host('0.0.0.0')}:4711", 5) == f"unix:{path}"
+        for address, job in (("127.0.0.1:4711", 6), ("127.0.0.1:4712", 5), ("192.0.2.7:4711", 5)):
+            assert find_nearest(address, job) == address
+        monkeypatch.setattr(tempfile, "tempdir", f"{folder}/{'long' * 30}")
+        assert make_local_socket(4711, 5) is None

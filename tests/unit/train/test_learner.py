@@ -99,3 +99,22 @@ def test_scores_change_nothing(tmp_path: Path) -> None:
     require_gradients(inputs)
     assert inputs.flat.requires_grad
     assert torch.equal(learner.flat_dense(), before)
+
+
+@pytest.mark.parametrize("model", ["wide_deep", "deepfm"])
+def test_parameters_laid_out_flat_are_the_model(tmp_path: Path, model: str) -> None:
+    plain, flat = make_learner(tmp_path, model), make_learner(tmp_path, model)
+    values, gradient = flat.lay_out_flat()
+    assert torch.equal(values, plain.flat_dense())
+    for item in make_items(plain, 3):
+        for learner in (plain, flat):
+            inputs = learner.sparse.pull(item, train=True)
+            require_gradients(inputs)
+            learner.clear_gradients()
+            learner.compute(inputs, item.batch)
+        expected = plain.flat_gradient()
+        assert torch.equal(flat.flat_gradient(gradient), expected)
+        assert expected.any()
+        values -= 0.5 * gradient  # what is written to the vector is in the model
+        plain.set_flat_dense(plain.flat_dense() - 0.5 * expected)
+        assert torch.equal(flat.flat_dense(), plain.flat_dense())

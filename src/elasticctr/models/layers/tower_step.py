@@ -5,6 +5,7 @@ The learner asks for them where they are what autograd would compute, and otherw
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import torch
@@ -35,10 +36,14 @@ class TowerStep:
             self._linear = [self._wide.weight, self._wide.bias]
         self._parameters = [*self._weights, *self._biases, *self._linear]
         # Kept from step to step: each is written in full.
-        self._gradients = [torch.empty_like(p) for p in self._parameters]
-        self._gradient_addresses = [g.data_ptr() for g in self._gradients]
+        self.keep_gradients({})
         self._dx = torch.empty(0, 0)
         self._checked: list[int] = []  # addresses of parameters that were found fit for a native tower
+
+    def keep_gradients(self, places: Mapping[Tensor, Tensor]) -> None:
+        """Writes the gradients of these parameters there from now on, those of others into memory of its own."""
+        self._gradients = [places[p] if p in places else torch.empty_like(p) for p in self._parameters]
+        self._gradient_addresses = [g.data_ptr() for g in self._gradients]
 
     def can_run(self, inputs: Inputs) -> bool:
         return (
