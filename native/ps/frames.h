@@ -90,6 +90,9 @@ struct PushTable {
   const float* clicks = nullptr;
   const uint64_t* masks = nullptr;     // null: every segment has a gradient
   const uint8_t* gradients = nullptr;  // encoded, count rows
+  // Not of the frame: where the pserver last found these rows (RowGradients); null: nowhere yet.
+  const uint32_t* rows = nullptr;
+  uint64_t generation = 0;
 };
 
 struct PushRequest {

@@ -184,7 +184,7 @@ void Session::Pull(const Header& request, Body body, net::Buffer* out) {
   header.time_ms = 0;
   if (owed_ == 0) {
     uint8_t* const frame = out->Reserve(kHeaderBytes + most);
-    const PullResult result = shard.Pull(pull, frame + kHeaderBytes);
+    const PullResult result = shard.Pull(pull, frame + kHeaderBytes, &found_);
     header.version = shard.step();
     header.body_bytes = static_cast<uint32_t>(result.bytes);
     net::wire::EncodeHeader(frame, header);
@@ -193,7 +193,7 @@ void Session::Pull(const Header& request, Body body, net::Buffer* out) {
   }
   std::string frame(kHeaderBytes + most, '\0');
   auto* const bytes = reinterpret_cast<uint8_t*>(frame.data());
-  const PullResult result = shard.Pull(pull, bytes + kHeaderBytes);
+  const PullResult result = shard.Pull(pull, bytes + kHeaderBytes, &found_);
   header.version = shard.step();
   header.body_bytes = static_cast<uint32_t>(result.bytes);
   net::wire::EncodeHeader(bytes, header);
@@ -207,6 +207,7 @@ void Session::Push(const Header& request, Body body, net::Buffer* out) {
   PushRequest push = ReadPush(body, shard->shapes());
   const bool with_dense = (push.flags & kPushWantsDense) != 0;
   if (!Shard::Waits(push)) {
+    found_.Fill(&push.tables);
     PushResult result;
     shard->Push(push, [&result](const PushResult* ended, const std::exception*) { result = *ended; });
     return SendHeld(result.place, PushFrame(request, result, shard, with_dense), out);

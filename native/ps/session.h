@@ -53,6 +53,7 @@ class Session : public net::Session {
 
   Service* const service_;
   const std::shared_ptr<Answers> answers_;
+  FoundRows found_;
   size_t owed_ = 0;
   uint32_t skip_ = 0;  // bytes of a refused body still to come
   bool is_trusted_;

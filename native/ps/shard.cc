@@ -106,12 +106,14 @@ size_t Shard::PullAnswerBytes(const PullRequest& request) const {
   return bytes;
 }
 
-PullResult Shard::Pull(const PullRequest& request, uint8_t* out) {
+PullResult Shard::Pull(const PullRequest& request, uint8_t* out, FoundRows* found) {
   thread_local std::vector<uint64_t> aligned, strangers;
   thread_local std::vector<uint32_t> missing, occurrences;
   thread_local Buffer<float> scratch, fresh;
   PullResult result;
   uint8_t* at = out + kPullAnswerHead;
+  const bool is_noted = found != nullptr && (request.flags & kPullInserts) != 0;
+  if (is_noted) found->Begin();
   for (const PullTable& table : request.tables) {
     Table& rows = *state_->tables[table.number];
     const size_t dim = rows.layout().weights_dim();
@@ -120,7 +122,9 @@ PullResult Shard::Pull(const PullRequest& request, uint8_t* out) {
     const bool is_direct = request.encoding == Encoding::kFp32 && reinterpret_cast<uintptr_t>(at) % alignof(float) == 0;
     float* weights = is_direct ? reinterpret_cast<float*>(at) : scratch.Reserve(table.count * dim);
     missing.clear();
-    rows.PullRows(feasigns, weights, &missing);
+    uint32_t* const numbers = is_noted ? found->Add(table) : nullptr;
+    const uint64_t generation = rows.PullRows(feasigns, weights, &missing, numbers);
+    if (numbers != nullptr) found->SetGeneration(generation);
     if ((request.flags & kPullInserts) != 0 && !missing.empty()) {
       strangers.clear();
       occurrences.clear();

@@ -16,6 +16,7 @@
 
 #include "ps/cursor_error.h"
 #include "ps/dense.h"
+#include "ps/found_rows.h"
 #include "ps/frames.h"
 #include "table/settings.h"
 #include "table/table.h"
@@ -83,7 +84,8 @@ class Shard {
   // At most this many bytes answer the pull.
   size_t PullAnswerBytes(const PullRequest& request) const;
   // Writes the answer's body. Throws kFailedPrecondition (a feasign of another shard).
-  PullResult Pull(const PullRequest& request, uint8_t* out);
+  // With `found`, which is the caller's, notes where the rows are.
+  PullResult Pull(const PullRequest& request, uint8_t* out, FoundRows* found = nullptr);
 
   // Applies the push or lets it wait for its group; `done` is called exactly once, here or later on the thread that
   // completes the group, with the result or the error. The body must stay until then (the caller keeps it in `done`).

@@ -21,6 +21,16 @@ std::vector<std::pair<uint64_t, uint64_t>> Behind(const Share& share, std::vecto
   return ranges;
 }
 
+// The dense gradient of the only push, where it can be stepped by as it stands in the frame; else null.
+const float* WholeDense(std::span<const Contribution> contributions) {
+  if (contributions.size() != 1) return nullptr;
+  const Contribution& only = contributions.front();
+  const bool is_aligned = reinterpret_cast<uintptr_t>(only.push->dense) % alignof(float) == 0;
+  if (only.push->dense_floats == 0 || only.share != 1.0f || !only.ahead.empty() || !is_aligned) return nullptr;
+  if (DenseEncoding(only.push->encoding) != Encoding::kFp32) return nullptr;
+  return reinterpret_cast<const float*>(only.push->dense);
+}
+
 }  // namespace
 
 void CheckRequest(const PushRequest& request, const Share& share) {
@@ -80,6 +90,10 @@ void Shard::State::StepRows(std::span<const Contribution> contributions) {
 
 void Shard::State::StepDense(DensePart* part, std::span<const Contribution> contributions) const {
   const size_t floats = part->size();
+  if (const float* const gradient = WholeDense(contributions); gradient != nullptr) {
+    if (part->has_values()) part->Step({gradient, floats}, contributions.front().push->rate_scale);
+    return;
+  }
   std::vector<float> sum, decoded;
   const Contribution* only = nullptr;
   size_t count = 0;

@@ -152,6 +152,10 @@ RowGradients TableSum::Gradients() const {
   rows.shows = shows_.empty() && single_ != nullptr ? single_->shows : shows_.data();
   rows.clicks = clicks_.empty() && single_ != nullptr ? single_->clicks : clicks_.data();
   rows.masks = masks_.empty() ? nullptr : masks_.data();
+  if (single_ != nullptr) {
+    rows.rows = single_->rows;
+    rows.generation = single_->generation;
+  }
   rows.fill = [this](size_t first, size_t count, float* out) {
     if (single_ != nullptr) {
       DecodeRows(encoding_, single_->gradients + first * EncodedBytes(encoding_, dim_), count, dim_, out);

@@ -21,7 +21,7 @@ constexpr size_t kMaxPrefetch = 4 * kCacheLine;
 }  // namespace
 
 template <typename Act>
-void Table::ForFound(std::span<const uint64_t> feasigns, Act&& act) const {
+void Table::ForFound(std::span<const uint64_t> feasigns, const uint32_t* known, Act&& act) const {
   const size_t block_size = std::clamp<size_t>((size_t{1} << 15) / layout_.weights_dim(), 1, kMaxStepRows);
   const size_t used = std::min(layout_.stride(), kMaxPrefetch);
   ThreadPool::Default().Run((feasigns.size() + kTaskRows - 1) / kTaskRows, [&](size_t task) {
@@ -29,7 +29,11 @@ void Table::ForFound(std::span<const uint64_t> feasigns, Act&& act) const {
     const size_t end = std::min(feasigns.size(), (task + 1) * kTaskRows);
     for (size_t first = task * kTaskRows; first < end; first += block_size) {
       const size_t count = std::min(block_size, end - first);
-      FindRange(feasigns.data() + first, count, rows);
+      if (known != nullptr) {
+        FindKnown(feasigns.data() + first, known + first, count, rows);
+      } else {
+        FindRange(feasigns.data() + first, count, rows);
+      }
       for (size_t i = 0; i < count; ++i) {
         for (size_t byte = kCacheLine; byte < used; byte += kCacheLine) __builtin_prefetch(Row(rows[i]) + byte);
       }
@@ -38,11 +42,13 @@ void Table::ForFound(std::span<const uint64_t> feasigns, Act&& act) const {
   });
 }
 
-void Table::PullRows(std::span<const uint64_t> feasigns, float* weights, std::vector<uint32_t>* missing) const {
+uint64_t Table::PullRows(std::span<const uint64_t> feasigns, float* weights, std::vector<uint32_t>* missing,
+                         uint32_t* found) const {
   std::shared_lock reading(mutex_);
   const size_t dim = layout_.weights_dim();
   std::vector<std::vector<uint32_t>> without((feasigns.size() + kTaskRows - 1) / kTaskRows);
-  ForFound(feasigns, [&](size_t first, size_t count, const uint32_t* rows) {
+  ForFound(feasigns, nullptr, [&](size_t first, size_t count, const uint32_t* rows) {
+    if (found != nullptr) std::memcpy(found + first, rows, count * sizeof(uint32_t));
     for (size_t i = 0; i < count; ++i) {
       const float* from = RowLayout::Floats(Row(rows[i]), layout_.weights_offset());
       std::memcpy(weights + (first + i) * dim, from, dim * sizeof(float));
@@ -50,6 +56,7 @@ void Table::PullRows(std::span<const uint64_t> feasigns, float* weights, std::ve
     }
   });
   for (const auto& part : without) missing->insert(missing->end(), part.begin(), part.end());
+  return generation_;
 }
 
 void Table::InsertRows(std::span<const uint64_t> feasigns, const uint32_t* occurrences, float* weights) {
@@ -75,7 +82,8 @@ void Table::PushRows(const RowGradients& push) {
   ++steps_;
   is_touched_ |= marks_.is_on();
   const uint32_t seen = push.now | (marks_.is_on() ? RowLayout::kTouched : 0);
-  ForFound(push.feasigns, [&](size_t first, size_t count, const uint32_t* rows) {
+  const uint32_t* const known = push.generation == generation_ ? push.rows : nullptr;
+  ForFound(push.feasigns, known, [&](size_t first, size_t count, const uint32_t* rows) {
     thread_local Buffer<float> scratch;
     float* const gradients = scratch.Reserve(count * layout_.weights_dim());
     push.fill(first, count, gradients);
@@ -91,7 +99,7 @@ void Table::AddRows(const RowGradients& push) {
   is_touched_ |= marks_.is_on();
   const uint32_t seen = push.now | (marks_.is_on() ? RowLayout::kTouched : 0);
   const size_t dim = layout_.weights_dim();
-  ForFound(push.feasigns, [&](size_t first, size_t count, const uint32_t* rows) {
+  ForFound(push.feasigns, nullptr, [&](size_t first, size_t count, const uint32_t* rows) {
     thread_local Buffer<float> scratch;
     float* const deltas = scratch.Reserve(count * dim);
     push.fill(first, count, deltas);

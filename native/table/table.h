@@ -63,6 +63,10 @@ struct RowGradients {
   const float* shows = nullptr;        // [n], with clicks; null: counters stay as they are but for last-seen
   const float* clicks = nullptr;       // [n]
   const uint64_t* masks = nullptr;     // [n], bit i (63: and all above): segment i has a gradient; null: all have
+  // Where PullRows found these feasigns, or others: a row that holds another feasign by now is looked up. Null: all
+  // are.
+  const uint32_t* rows = nullptr;  // [n]
+  uint64_t generation = 0;         // that PullRows returned; rows of another one are not looked at
   // Writes the gradients of feasigns [first, first + count) as [count, weights_dim]. Called from several threads.
   std::function<void(size_t first, size_t count, float* out)> fill;
   uint32_t now = 0;  // as in PushSamples, as are the scales
@@ -100,8 +104,10 @@ class Table {
   void Push(const Lookup& lookup, const Layout& layout, const std::vector<Target>& gradients,
             const PushSamples& samples);
 
-  // Weights [n, weights_dim] of feasigns, zeros for those without a row, whose places are appended to `missing`.
-  void PullRows(std::span<const uint64_t> feasigns, float* weights, std::vector<uint32_t>* missing) const;
+  // Weights [n, weights_dim] of feasigns, zeros for those without a row, whose places are appended to `missing`. With
+  // `rows` [n], tells the rows' numbers, 0 for none; returns the generation they are of.
+  uint64_t PullRows(std::span<const uint64_t> feasigns, float* weights, std::vector<uint32_t>* missing,
+                    uint32_t* rows = nullptr) const;
   // Counts feasigns that have no row (`occurrences` [n], null: once each) and gives a row to those admitted. Writes the
   // weights of all that have one now, zeros for the others. Same calls in the same order: same table, bit for bit.
   void InsertRows(std::span<const uint64_t> feasigns, const uint32_t* occurrences, float* weights);
@@ -184,12 +190,15 @@ class Table {
   void StepRows(const RowsStep& step);
   void CountRows(const RowsStep& step);
   void CheckNow(uint32_t now) const;
-  // Calls act(first, count, rows) for blocks of feasigns, rows found and on their way into the cache.
+  // Calls act(first, count, rows) for blocks of feasigns, rows found and on their way into the cache. `known`: numbers
+  // of rows that may be theirs, of this generation; null: none.
   template <typename Act>
-  void ForFound(std::span<const uint64_t> feasigns, Act&& act) const;
+  void ForFound(std::span<const uint64_t> feasigns, const uint32_t* known, Act&& act) const;
 
   uint32_t FindRow(uint64_t feasign) const;
   void FindRange(const uint64_t* feasigns, size_t count, uint32_t* rows) const;
+  // As FindRange, of feasigns whose rows are likely those of these numbers.
+  void FindKnown(const uint64_t* feasigns, const uint32_t* known, size_t count, uint32_t* rows) const;
   bool IsAdmitted(Shard& shard, uint64_t feasign, uint32_t occurrences) const;
   uint32_t AddRow(Shard& shard, uint64_t feasign);
   void InsertMissing(Lookup* lookup, const std::vector<std::vector<uint32_t>>& missing);

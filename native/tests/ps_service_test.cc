@@ -297,6 +297,49 @@ void TestHostileFrames() {
 }
 
 // Trainers in threads, a saver, a standby that comes and goes: nothing races, nothing is lost.
+// Rows that a push finds by what the pull before noted are those it would have looked up, also after they moved.
+void TestRowsFoundByPull() {
+  Service service(MakeOptions());
+  service.Start();
+  service.Load("");
+  SetDense(&service.shard());
+  Shard plain(MakeShardSettings());
+  SetDense(&plain);
+  Client client(service);
+  std::vector<Batch> batches;
+  for (uint32_t k = 0; k < 30; ++k) {
+    Batch batch = Batch::Random(k);
+    batch.from = k;
+    batch.to = k + 1;
+    batches.push_back(batch);
+  }
+  const auto pull = [&](const Batch& batch) {
+    PullRequest request;
+    request.flags = kPullInserts | kPullDense;
+    for (uint32_t t = 0; t < 2; ++t) {
+      request.tables.push_back({t, static_cast<uint32_t>(batch.feasigns.size()), batch.feasigns.data(), nullptr});
+    }
+    std::vector<uint8_t> body(PullBytes(request, service.shard().shapes()));
+    WritePull(request, service.shard().shapes(), body.data());
+    CHECK(client.Ask(Client::Frame(Opcode::kPull, body)).header.status == 0);
+    Pull(&plain, batch.feasigns, true);
+  };
+  EvictRule rule;
+  rule.min_score = 2.0f;
+  pull(batches[0]);
+  for (size_t k = 0; k < batches.size(); ++k) {
+    if (k + 1 < batches.size()) pull(batches[k + 1]);  // a batch ahead, as trainers do
+    if (k % 10 == 9) {
+      CHECK(service.shard().Evict(rule) == plain.Evict(rule));
+      CHECK(service.shard().GetStats().rows > 0);
+    }
+    const Answer answer = client.Ask(Client::Frame(Opcode::kPush, batches[k].Body(service.shard())));
+    CHECK(answer.header.status == 0 && answer.body[0] == 0);
+    CHECK(Push(&plain, batches[k])->outcome == PushOutcome::kApplied);
+  }
+  CHECK(SavedFiles(service.shard(), "noted") == SavedFiles(plain, "plain"));
+}
+
 void TestUnderLoad() {
   Service service(MakeOptions());
   service.Start();
@@ -349,6 +392,7 @@ int main() {
   TestOrder();
   TestOrders();
   TestHostileFrames();
+  TestRowsFoundByPull();
   TestUnderLoad();
   return 0;
 }

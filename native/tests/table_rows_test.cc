@@ -2,6 +2,7 @@
 // together from parts of files.
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -71,7 +72,8 @@ void TestStepsEqualLookups(TableSettings settings, bool is_complete) {
     std::vector<uint64_t> strangers;
     std::vector<float> rows(lookup.distinct() * width);
     const std::span<const uint64_t> feasigns(lookup.feasigns(), lookup.distinct());
-    remote.PullRows(feasigns, rows.data(), &missing);
+    std::vector<uint32_t> numbers(feasigns.size());
+    const uint64_t generation = remote.PullRows(feasigns, rows.data(), &missing, numbers.data());
     for (const uint32_t i : missing) {
       CHECK(rows[i * width + 3] == 0.0f);
       strangers.push_back(feasigns[i]);
@@ -101,10 +103,40 @@ void TestStepsEqualLookups(TableSettings settings, bool is_complete) {
     RowGradients push = Gradients(lookup, summed, width);
     push.now = samples.now;
     push.rate_scale = 0.7f;
+    // Where the rows were found, where others were found, and nothing: all the same.
+    if (step % 3 == 1) std::rotate(numbers.begin(), numbers.begin() + 1, numbers.end());
+    push.rows = step % 3 == 2 ? nullptr : numbers.data();
+    push.generation = generation;
     remote.PushRows(push);
   }
   CHECK(local.GetStats().rows > 1000 || settings.admission.count > 1);
   CHECK(BytesOf(local) == BytesOf(remote));
+}
+
+// Row numbers found before rows were dropped mean nothing: pushes by them change other rows no more than none would.
+void TestRowsOfThePast() {
+  const size_t width = kDim + 1;
+  std::vector<uint64_t> feasigns;
+  for (uint64_t i = 0; i < 200; ++i) feasigns.push_back(i * 0x9E3779B97F4A7C15ull);
+  const std::span<const uint64_t> kept(feasigns.data() + 150, 50);
+  Table told(MakeSettings()), untold(MakeSettings());
+  std::vector<float> rows(feasigns.size() * width);
+  std::vector<uint32_t> numbers(feasigns.size()), missing;
+  RowGradients push;
+  push.feasigns = feasigns;
+  push.now = 3;
+  push.fill = [width](size_t, size_t count, float* out) { std::fill_n(out, count * width, 0.25f); };
+  for (Table* table : {&told, &untold}) {
+    table->InsertRows(feasigns, nullptr, nullptr);
+    push.generation = table->PullRows(feasigns, rows.data(), &missing, numbers.data());
+    CHECK(table->Erase({feasigns.data(), 150}) == 150);
+    push.rows = table == &told ? numbers.data() : nullptr;
+    table->PushRows(push);
+  }
+  CHECK(missing.empty() && told.GetStats().rows == kept.size() && BytesOf(told) == BytesOf(untold));
+  std::vector<float> after(kept.size() * width);
+  told.PullRows(kept, after.data(), &missing);
+  CHECK(missing.empty() && std::memcmp(after.data(), &rows[150 * width], after.size() * sizeof(float)) != 0);
 }
 
 void TestDeltas() {
@@ -224,6 +256,7 @@ int main() {
   TableSettings rare = MakeSettings();
   rare.admission.count = 3;
   TestStepsEqualLookups(rare, true);
+  TestRowsOfThePast();
   TestDeltas();
   TestAdmission();
   TestParts();

@@ -50,7 +50,7 @@ def make_local_socket(port: int, job: int) -> Path | None:
 
 
 def find_nearest(address: str, job: int) -> str:
-    """The way to a pserver: its Unix socket if it is on this machine, which takes a third less CPU than its port."""
+    """The way to a pserver: its Unix socket if it is on this machine, which takes less CPU than its port."""
     host, _, port = address.rpartition(":")
     if not port.isdigit() or (host not in _HERE and host != advertised_host("")):
         return address

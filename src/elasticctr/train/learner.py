@@ -136,9 +136,9 @@ class Learner:
         REQUIRES: no step was taken yet.
         """
         values, gradient = self.flat_dense(), torch.empty(self.dense_floats)
-        sizes = [p.numel() for p in self._parameters]
+        sizes = [p.numel() for p in self.parameters]
         places = {}
-        for parameter, part, place in zip(self._parameters, values.split(sizes), gradient.split(sizes), strict=True):
+        for parameter, part, place in zip(self.parameters, values.split(sizes), gradient.split(sizes), strict=True):
             parameter.data = part.view_as(parameter)
             places[parameter] = place.view_as(parameter)
         if self._tower is not None:

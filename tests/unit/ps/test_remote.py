@@ -6,6 +6,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+import torch
 
 from elasticctr.ps.client import Fetch, PsClient
 from elasticctr.ps.failover import Interrupted
@@ -38,7 +39,7 @@ class Watching(NoFailover):
 
 
 def make(failover: Watching, fetch: SlowFetch) -> tuple[Remote, Pulling]:
-    learner = SimpleNamespace(plan=SimpleNamespace(tables=[]), dense_floats=4)
+    learner = SimpleNamespace(plan=SimpleNamespace(tables=[]), lay_out_flat=lambda: (torch.zeros(4), torch.zeros(4)))
     client = SimpleNamespace(start_pull=lambda *_: fetch)
     item: Any = None
     remote = Remote(cast(Learner, learner), cast(PsClient, client), failover)
