@@ -137,8 +137,9 @@ class Learner:
         """
         values, gradient = self.flat_dense(), torch.empty(self.dense_floats)
         sizes = [p.numel() for p in self.parameters]
-        places = {}
-        for parameter, part, place in zip(self.parameters, values.split(sizes), gradient.split(sizes), strict=True):
+        places: dict[Tensor, Tensor] = {}
+        parts = zip(self.parameters, torch.split(values, sizes), torch.split(gradient, sizes), strict=True)
+        for parameter, part, place in parts:
             parameter.data = part.view_as(parameter)
             places[parameter] = place.view_as(parameter)
         if self._tower is not None:
