@@ -15,6 +15,7 @@ import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import median
 
 import numpy as np
 
@@ -34,8 +35,9 @@ DENSE_FLOATS = 295_375  # of the model
 @dataclass(frozen=True)
 class Plan:
     rows: int
-    epochs: int
+    times: int  # through the log in a run
     rounds: int  # of the pserver alone
+    runs: int  # of each way; the median counts
     ways: tuple[tuple[int, int, int], ...]  # batch size, pservers, trainers
     paddle_s: float
 
@@ -44,10 +46,11 @@ FULL = Plan(
     200_000,
     4,
     7,
+    3,
     ((BATCH, 1, 1), (BATCH, 1, 2), (BATCH, 2, 2), (BATCH, 2, 4), (LARGE_BATCH, 1, 2), (LARGE_BATCH, 2, 4)),
     15.0,
 )
-QUICK = Plan(40_000, 4, 3, ((BATCH, 1, 2),), 3.0)
+QUICK = Plan(40_000, 8, 3, 1, ((BATCH, 1, 2),), 3.0)
 
 
 def run_alone(folder: Path, plan: Plan) -> dict[str, float]:
@@ -78,21 +81,28 @@ def run_all(folder: Path, plan: Plan) -> dict[tuple[int, int, int], Speed]:
     speeds: dict[tuple[int, int, int], Speed] = {}
     print("\nwhole runs            batch   CPU us per sample   of one process   samples/s", flush=True)
     for size in dict.fromkeys(size for size, _, _ in plan.ways):
-        job = ps_runs.write_job(work, folder / "train", size)
-        speeds[(size, 0, 0)] = one = ps_runs.measure_one_process(job, plan.epochs)
-        speeds[(size, 0, 1)] = ps_runs.measure_full_machine(job, plan.epochs)
-        for way in ((size, 0, 0), (size, 0, 1), *(way for way in plan.ways if way[0] == size)):
+        job = ps_runs.write_job(work, folder / "train", size, plan.times)
+        ways = [(size, 0, 0), (size, 0, 1), *(way for way in plan.ways if way[0] == size)]
+        found: dict[tuple[int, int, int], list[Speed]] = {way: [] for way in ways}
+        for _ in range(plan.runs):  # in turns, so that whatever else the machine does meets all of them alike
+            for way in ways:
+                found[way].append(run_way(job, *way[1:]))
+        for way in ways:
+            of = found[way]
+            speeds[way] = Speed(median(s.cpu_us for s in of), median(s.samples_per_s for s in of))
             _, pservers, trainers = way
-            if pservers:
-                speeds[way] = ps_runs.measure(job, pservers, trainers, plan.epochs)
             one_process = "one process per core" if trainers else "one process"
             name = f"{pservers} pserver, {trainers} trainer" if pservers else one_process
-            print(
-                f"  {name:<22}{size:>5} {speeds[way].cpu_us:15.1f} {speeds[way].cpu_us / one.cpu_us:18.2f} "
-                f"{speeds[way].samples_per_s:14,.0f}",
-                flush=True,
-            )
+            ratio = speeds[way].cpu_us / speeds[(size, 0, 0)].cpu_us
+            print(f"  {name:<22}{size:>5} {speeds[way].cpu_us:15.1f} {ratio:18.2f} {speeds[way].samples_per_s:14,.0f}")
+        sys.stdout.flush()
     return speeds
+
+
+def run_way(job: Path, pservers: int, trainers: int) -> Speed:
+    if pservers:
+        return ps_runs.measure(job, pservers, trainers)
+    return ps_runs.measure_full_machine(job) if trainers else ps_runs.measure_one_process(job)
 
 
 def run_paddle(folder: Path, plan: Plan, is_quick: bool) -> Speed | None:

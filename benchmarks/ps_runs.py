@@ -1,9 +1,9 @@
 """Whole runs of `elasticctr train`: one process, and pservers with trainers on this machine, over the same log.
 
-Measured from the end of the first epoch to that of the last but one, so that starting (imports, connecting, first
-rows) and stopping count for nobody: CPU time of all processes of the run, the coordinator and the launcher included,
-and samples, as the run's events tell. Reading text and a checkpoint per epoch are in it on both sides. All have one
-thread to compute with.
+Measured in the middle of one epoch that goes through the log several times, after most rows are there, so that starting
+(imports, connecting, first rows), checkpoints and stopping count for nobody: CPU time of all processes of the run, the
+coordinator and the launcher included, and samples, as the run's events tell. Reading text is in it on both sides. All
+have one thread to compute with.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from pathlib import Path
 
 DENSE, SLOTS, DIM, LAYERS = 13, 26, 9, (512, 256, 128, 32)
 POLL_S = 0.02
+WARM_UP = 0.4  # share of a run before it is measured
 
 
 @dataclass(frozen=True)
@@ -66,61 +67,68 @@ def tree_cpu_s(root: int) -> float:
     return total
 
 
-def write_job(folder: Path, text: Path, batch_size: int) -> Path:
-    """The job of PaddleRec's Wide & Deep, as benchmarks/train.py has it."""
+def write_job(folder: Path, text: Path, batch_size: int, times: int) -> Path:
+    """The job of PaddleRec's Wide & Deep, as benchmarks/train.py has it, on the log so many times over."""
+    log = folder / f"log-{times}"
+    log.mkdir(exist_ok=True)
+    for time_through in range(times):
+        for part in sorted(text.iterdir()):
+            link = log / f"{time_through:02d}-{part.name}"
+            if not link.exists():
+                link.symlink_to(part.resolve())
     slots: list[dict[str, object]] = [{"name": "dense_feature", "kind": "dense", "dim": DENSE}]
     slots += [{"name": str(slot + 1), "kind": "sparse"} for slot in range(SLOTS)]
     adam = {"name": "adam", "learning_rate": 1e-3}
     job = {
         "schema": {"slots": slots},
-        "data": {"train": {"path": str(text)}},
+        "data": {"train": {"path": str(log)}},
         "model": {"name": "wide_deep", "dim": DIM, "hidden": list(LAYERS)},
         "dense": {"optimizer": "adam", "learning_rate": 1e-3},
         "sparse": {"optimizer": adam, "initializer": {"name": "uniform", "low": -0.05, "high": 0.05}},
-        "train": {"batch_size": batch_size, "threads": 1, "seed": 1},
+        "train": {"batch_size": batch_size, "threads": 1, "seed": 1, "log_every": max(20_000 // batch_size, 1)},
     }
     path = folder / f"job-{batch_size}.yaml"
     path.write_text(json.dumps(job))  # JSON is YAML
     return path
 
 
-def measure_one_process(job: Path, epochs: int) -> Speed:
+def measure_one_process(job: Path) -> Speed:
     """Of a run without pservers, alone on the machine."""
-    return _measure(job, "run-one", [], epochs)
+    return _measure(job, "run-one", [])
 
 
-def measure_full_machine(job: Path, epochs: int) -> Speed:
+def measure_full_machine(job: Path) -> Speed:
     """Of runs without pservers, as many at a time as there are cores: what one sample costs where cores share caches
     and more with working neighbours, as those of a run with pservers do. Samples/s are those of one run.
     """
     count = len(os.sched_getaffinity(0))
     with ThreadPoolExecutor(count) as pool:
-        speeds = list(pool.map(lambda n: _measure(job, f"run-one-{n}", [], epochs), range(count)))
+        speeds = list(pool.map(lambda n: _measure(job, f"run-one-{n}", []), range(count)))
     return Speed(*(statistics.mean(of) for of in zip(*((s.cpu_us, s.samples_per_s) for s in speeds), strict=True)))
 
 
-def measure(job: Path, pservers: int, trainers: int, epochs: int) -> Speed:
+def measure(job: Path, pservers: int, trainers: int) -> Speed:
     """Of one run with pservers."""
     options = ["--on", "local", "--pservers", str(pservers), "--trainers", str(trainers), "--strategy", "async"]
-    return _measure(job, f"run-{pservers}-{trainers}", options, epochs)
+    return _measure(job, f"run-{pservers}-{trainers}", options)
 
 
-def _measure(job: Path, name: str, options: list[str], epochs: int) -> Speed:
+def _measure(job: Path, name: str, options: list[str]) -> Speed:
     directory = job.parent / name
     shutil.rmtree(directory, ignore_errors=True)
     command = [sys.executable, "-m", "elasticctr", "train", str(job), "--run-dir", str(directory), "--json", *options]
-    command += ["--set", f"train.epochs={epochs}"]
     moments = _watch(command, directory / "events.jsonl")
     shutil.rmtree(directory, ignore_errors=True)
-    if len(moments) != epochs:
-        raise SystemExit(f"{' '.join(command)}: {len(moments)} of {epochs} epochs were seen")
-    first, last = moments[0], moments[-2]
+    inside = [m for m in moments if m.samples >= WARM_UP * moments[-1].samples]
+    if len(inside) < 3:
+        raise SystemExit(f"{' '.join(command)}: too short to be measured")
+    first, last = inside[0], inside[-2]
     samples = last.samples - first.samples
     return Speed((last.cpu_s - first.cpu_s) / samples * 1e6, samples / (last.time - first.time))
 
 
 def _watch(command: list[str], events: Path) -> list[Moment]:
-    """How far the run was at each epoch's end, which is a checkpoint."""
+    """How far the run was at each line of its log."""
     moments: list[Moment] = []
     seen = 0
     with tempfile.TemporaryFile("w+") as log:
@@ -131,7 +139,7 @@ def _watch(command: list[str], events: Path) -> list[Moment]:
             whole = text[: text.rfind(b"\n") + 1]
             for line in whole[seen:].splitlines():
                 event = json.loads(line)
-                if event["event"] == "checkpoint":
+                if event["event"] == "train":
                     moments.append(Moment(event["time"], tree_cpu_s(process.pid), event["samples"]))
             seen = len(whole)
             if is_over:

@@ -59,7 +59,7 @@ class Record:
             return
         speed = self._samples / max(time.monotonic() - self._since, 1e-9)
         loss = self._loss / max(self._samples, 1)
-        auc = metrics.compute().auc
+        auc = metrics.auc()
         if self._progress.is_due:
             self._progress.show(Figures(at.epoch, at.step, at.samples, loss, auc, speed), None)
         if is_due:

@@ -108,7 +108,7 @@ class Keeping:
         with at.lock:
             if not at.window.turn():
                 return
-            auc = at.course.metrics.compute().auc
+            auc = at.course.metrics.auc()
             values = {
                 "loss": at.window.last_loss,
                 "auc": auc,

@@ -28,7 +28,7 @@ def describe_status(at: Coordinator) -> dict[str, Any]:
             "bad_lines": totals.bad if totals is not None and at.evaluating is None else 0,
             "samples_per_s": at.window.rate,
             "loss": at.window.last_loss,
-            "auc": at.course.metrics.compute().auc,
+            "auc": at.course.metrics.auc(),
             "rate_scale": at.course.rate_scale,
             "rollbacks": at.rollbacks,
             "era": at.era,

@@ -38,6 +38,10 @@ class LabelMetrics:
     def __getitem__(self, label: str) -> Metrics:
         return self._each[self.labels.index(label)]
 
+    def auc(self) -> float | None:
+        """Of the first label."""
+        return self._each[0].auc()
+
     def compute(self) -> MetricValues:
         """Of the first label."""
         return self._each[0].compute()

@@ -93,6 +93,10 @@ class Metrics:
                 x = np.where((x >= 0) & (x <= 1), np.log(p / (1 - p)), np.nan).astype(np.float32)
             self._window.append(x, y, w)
 
+    def auc(self) -> float | None:
+        """What `compute` says of AUC, without the rest, which takes eight times as long."""
+        return _defined(self._all.auc())
+
     def compute(self) -> MetricValues:
         return _values(self._all, self._groups, self._all.auc())
 

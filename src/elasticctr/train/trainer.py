@@ -181,7 +181,7 @@ class Trainer:
             self._at.step,
             self._at.samples,
             window.loss,
-            self._learner.metrics.compute().auc,
+            self._learner.metrics.auc(),
             window.samples_per_s,
         )
         if self._progress.is_due:
