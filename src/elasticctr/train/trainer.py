@@ -290,6 +290,7 @@ class Trainer:
         self._schedule.restore(state["schedule"])
         if state["valid"] is not None:
             self._evaluations["valid"] = state["valid"]
+        self._newest = (checkpoint.step, checkpoint.path)
         self._at = _Position(state["epoch"], state["step"], state["samples"], state["epoch_samples"], state["data"])
 
     def _total_samples(self) -> int | None:

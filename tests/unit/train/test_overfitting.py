@@ -90,8 +90,7 @@ def make_cliff_job(tmp_path: Path, **more: Any) -> Job:
         tmp_path,
         data=logs,
         sparse={"optimizer": {"name": "adam", "learning_rate": 0.1}},
-        train={"threads": 1, "batch_size": 100, "epochs": 3},
-        **more,
+        **({"train": {"threads": 1, "batch_size": 100, "epochs": 3}} | more),
     )
 
 
