@@ -435,3 +435,18 @@ def test_random_bytes_are_bad_lines(format: str) -> None:
     parsed = parse(garbage, *slots, format=format)
     assert parsed.lines > 500
     assert parsed.bad_count == parsed.lines
+
+
+@pytest.mark.parametrize(
+    ("format", "line"),
+    [
+        ("slot", b"click:1 item:x past:y past:x past:z past:x\n"),
+        ("feasign", b"1 1 x:item y:past x:past z:past x:past\n"),
+    ],
+)
+def test_a_sequence_keeps_its_last_values_in_order_hashed_like_its_target(format: str, line: bytes):
+    item = SparseSlot(name="item", values="string")
+    past = SparseSlot(name="past", values="string", pooling=Pooling.NONE, max_values=3, target="item")
+    batch = parse(line, item, past, format=format).batch
+    assert bags(batch, 0) == [[feature_hash("item", "x")]]
+    assert bags(batch, 1) == [[feature_hash("item", value) for value in "xzx"]]

@@ -9,8 +9,7 @@ from torch import Tensor, nn
 class Dice(nn.Module):
     """x → x (p + (1 - p) alpha), p = sigmoid of x normalised over the batch; alpha is learned and starts at 0.
 
-    x is [..., width]. `mask` [...] says which vectors are real: the others take no part in means and variances.
-    In evaluation, and for fewer than two vectors, the running mean and variance are used.
+    x is [..., width]. In evaluation, and for fewer than two vectors, the running mean and variance are used.
     """
 
     running_mean: Tensor
@@ -23,12 +22,12 @@ class Dice(nn.Module):
         self.register_buffer("running_mean", torch.zeros(width))
         self.register_buffer("running_var", torch.ones(width))
 
-    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+    def forward(self, x: Tensor) -> Tensor:
         mean, var = self.running_mean, self.running_var
         if self.training:
-            real = x.flatten(0, -2) if mask is None else x[mask]
-            if len(real) > 1:
-                var, mean = torch.var_mean(real.to(mean.dtype), dim=0, correction=0)
+            vectors = x.flatten(0, -2)
+            if len(vectors) > 1:
+                var, mean = torch.var_mean(vectors.to(mean.dtype), dim=0, correction=0)
                 self._keep(mean.detach(), var.detach())
         p = torch.sigmoid((x - mean) * torch.rsqrt(var + self.eps))
         return x * (self.alpha + (1 - self.alpha) * p)

@@ -50,20 +50,27 @@ class LocalActivation(nn.Module):
         return torch.bmm(weights.unsqueeze(1), keys.to(weights.dtype)).squeeze(1)
 
     def scores(self, query: Tensor, keys: Tensor, mask: Tensor) -> Tensor:
-        """[B, T] what the MLP says of each key, of padding too."""
-        x = self._first(query, keys)
-        for activation, linear in zip(self.activations, list(self.linears)[1:], strict=True):
-            x = linear(activation(x, mask) if isinstance(activation, Dice) else activation(x))
-        return x.squeeze(2)
-
-    def _first(self, query: Tensor, keys: Tensor) -> Tensor:
-        """The first layer of [q, k, q - k, q * k] without writing them side by side for every key."""
+        """[B, T] what the MLP says of each key; 0 or anything else for padding."""
         first = self.linears[0]
         assert isinstance(first, nn.Linear)
+        # The first layer of [q, k, q - k, q * k] without writing them side by side for every key.
         of_query, of_key, of_difference, of_product = torch.split(first.weight, self.dim, dim=1)
-        by_sample = F.linear(query, of_query + of_difference, first.bias).unsqueeze(1)
-        by_key = F.linear(keys, of_key - of_difference)
-        return by_sample + by_key + F.linear(query.unsqueeze(1) * keys, of_product)
+        by_sample = F.linear(query, of_query + of_difference, first.bias)
+        of_both = torch.cat([of_key - of_difference, of_product], dim=1)
+        if torch.compiler.is_exporting():
+            both = torch.cat([keys, query.unsqueeze(1) * keys], dim=2)
+            return self._rest(by_sample.unsqueeze(1) + F.linear(both, of_both)).squeeze(2)
+        # Only real keys are worth the work: mostly a part of what is padded to the longest.
+        owners, places = mask.nonzero(as_tuple=True)
+        real = keys[owners, places]
+        both = torch.cat([real, query[owners] * real], dim=1)
+        x = self._rest(by_sample[owners] + F.linear(both, of_both)).squeeze(1)
+        return x.new_zeros(mask.shape).index_put((owners, places), x)
+
+    def _rest(self, x: Tensor) -> Tensor:
+        for activation, linear in zip(self.activations, list(self.linears)[1:], strict=True):
+            x = linear(activation(x))
+        return x
 
 
 class TargetAttention(nn.Module):

@@ -1,0 +1,51 @@
+"""What a schema refuses to say about sequences and their targets."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from elasticctr.config import parse_settings
+from elasticctr.data.dataset import Dataset
+from elasticctr.data.schema import Schema
+from elasticctr.errors import ConfigError
+
+ITEM: dict[str, Any] = {"name": "item"}
+PAST: dict[str, Any] = {"name": "past", "pooling": "none", "target": "item"}
+
+
+@pytest.mark.parametrize(
+    ("slots", "message"),
+    [
+        ([ITEM, {**PAST, "pooling": "mean"}], "only a sequence"),
+        ([ITEM, {**PAST, "target": "itm"}], "its target 'itm' is no pooled sparse slot"),
+        ([{**ITEM, "pooling": "none"}, PAST], "its target 'item' is no pooled sparse slot"),
+        ([{**ITEM, "table": "items"}, PAST], "need the same table and dim"),
+        ([ITEM, {**PAST, "dim": 4}], "need the same table and dim"),
+    ],
+)
+def test_a_target_must_fit(slots: list[dict[str, Any]], message: str):
+    with pytest.raises(ConfigError, match=message):
+        parse_settings(Schema, {"slots": slots}, "schema")
+
+
+def test_a_target_changes_the_fingerprint():
+    plain = {**PAST, "target": None}
+    assert Schema.model_validate({"slots": [ITEM, PAST]}).fingerprint() != (
+        Schema.model_validate({"slots": [ITEM, plain]}).fingerprint()
+    )
+
+
+def test_columns_of_a_sequence_are_hashed_like_its_target(tmp_path: Path):
+    (tmp_path / "log.csv").write_text("click,item,past\n1,x,y|x|z|x\n0,y,\n")
+    past = {**PAST, "separator": "|", "max_values": 3}
+    schema = Schema.model_validate({"format": "csv", "slots": [ITEM, past]})
+    with Dataset(str(tmp_path / "log.csv"), schema).iterate(10) as batches:
+        (batch,) = batches
+    items, _ = batch.slot(0)
+    values, offsets = batch.slot(1)
+    assert offsets.tolist() == [0, 3, 3]
+    assert values[0] == values[2] == items[0]
+    assert values[1] not in items
