@@ -57,7 +57,7 @@ class LocalActivation(nn.Module):
         of_query, of_key, of_difference, of_product = torch.split(first.weight, self.dim, dim=1)
         by_sample = F.linear(query, of_query + of_difference, first.bias)
         of_both = torch.cat([of_key - of_difference, of_product], dim=1)
-        if torch.compiler.is_exporting():
+        if torch.compiler.is_compiling() and not self.training:
             both = torch.cat([keys, query.unsqueeze(1) * keys], dim=2)
             return self._rest(by_sample.unsqueeze(1) + F.linear(both, of_both)).squeeze(2)
         # Only real keys are worth the work: mostly a part of what is padded to the longest.
