@@ -276,5 +276,9 @@ class Schema(Settings):
 
     def fingerprint(self) -> str:
         """Changes with anything that changes parsed samples."""
-        text = json.dumps(self.model_dump(mode="json"), sort_keys=True, separators=(",", ":"))
+        values = self.model_dump(mode="json")
+        for slot in values["slots"]:
+            if slot.get("target") is None:  # what older versions did not know must not change what they noted
+                slot.pop("target", None)
+        text = json.dumps(values, sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()[:16]

@@ -176,6 +176,11 @@ class ServedModel:
     def switch(self, ready: Ready) -> None:
         """Makes a ready version the live one: when this returns, no request is routed to the old one."""
         with self.lock:
+            # Noted first: once somebody has seen it answer, a server started again goes on with it.
+            history = self.state.history
+            if ready.version in history:
+                history = history[: history.index(ready.version) + 1]
+            self.save(self.state.model_copy(update={"history": (*_without(history, ready), ready.version)[-_HISTORY:]}))
             old = self.view.live
             others = tuple(one for one in self.view.ready if one is not ready)
             self.view = replace(self.view, live=ready, ready=(*others, ready))
@@ -185,10 +190,6 @@ class ServedModel:
                 self.activated = time.time()
                 before = "" if old is None else f", after {old.version}"
                 console.note(f"{self.settings.name}: version {ready.version} is live{before}")
-            history = self.state.history
-            if ready.version in history:
-                history = history[: history.index(ready.version) + 1]
-            self.save(self.state.model_copy(update={"history": (*_without(history, ready), ready.version)[-_HISTORY:]}))
 
     def let_go(self) -> list[int]:
         """Drops versions nobody needs: `keep` of them stay, the least recently used go first. Those that stay."""
