@@ -96,6 +96,7 @@ class Remote:
         # The model's parameters lie in this vector: what is received into it is in the model.
         vector, self._gradient = learner.lay_out_flat()
         self._values: NDArray[np.float32] = vector.numpy()
+        self._version: int | None = None  # of what is in it; None: whatever comes is new
 
     def start(self, item: Item, *, insert: bool) -> Pulling:
         """Asks for the rows of a batch, and for the dense parameters if there are newer ones."""
@@ -111,14 +112,15 @@ class Remote:
         """Waits for the rows and gives the model its inputs and its newest parameters."""
         inputs, arrays = self.learner.plan.make_inputs(pulling.item)
 
-        def pool(fetch: Fetch) -> int:
+        def pool(fetch: Fetch) -> tuple[int, int]:
             targets: Any  # tensors, which native code takes as arrays
             for number, (layout, targets) in enumerate(zip(self.layouts, arrays, strict=True)):
                 fetch.pool(number, layout, targets)
-            return fetch.step
+            return fetch.step, fetch.dense_version
 
-        self.step = self.use_rows(pulling, pool)
-        self.refresh()
+        self.step, version = self.use_rows(pulling, pool)
+        if version != self._version:
+            self.refresh()
         return inputs
 
     def use_rows(self, pulling: Pulling, use: Callable[[Fetch], T]) -> T:
@@ -141,11 +143,16 @@ class Remote:
 
     def refresh(self) -> None:
         """The newest dense parameters that have arrived, into the model."""
-        self.client.copy_dense(self._values)
+        self._version = self.client.copy_dense(self._values)
 
     def pull_dense(self) -> None:
         """Asks for the newest dense parameters, and puts them into the model."""
-        self.failover.retry(lambda: self.client.pull_dense(self._values))
+        self._version = self.failover.retry(lambda: self.client.pull_dense(self._values))
+
+    def drop(self) -> None:
+        """Forgets all that is not applied, and which parameters the model has: pservers may have gone back."""
+        self.client.drop()
+        self._version = None
 
     def compute(self, pulling: Pulling) -> Gradients:
         """The gradients of a batch whose rows are on their way."""

@@ -80,7 +80,7 @@ class Geo(Strategy):
         self.remote.wait()
 
     def drop(self) -> None:
-        self.remote.client.drop()
+        self.remote.drop()
         for table in self._tables:
             table.reset()
         self._is_dropped = True

@@ -63,7 +63,7 @@ class Strategy(ABC):
 
     def drop(self) -> None:
         """Forgets all that is not applied: pservers went back, or the chunk goes on elsewhere."""
-        self.remote.client.drop()
+        self.remote.drop()
 
     def idle(self, wait_s: float) -> None:  # noqa: B027
         """A turn without work. A member of a group takes part with an empty push, so that others need not wait."""
