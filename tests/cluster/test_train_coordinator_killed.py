@@ -11,6 +11,7 @@ from tests.cluster.training import Log, Training
 pytestmark = pytest.mark.timeout(900)
 
 
+@pytest.mark.slow
 def test_the_coordinator_is_killed(training_log: Log, tmp_path: Path) -> None:
     with Training(tmp_path, training_log, seed=21, lease_s=10.0, pserver_wait_s=10.0) as training:
         training.start()

@@ -131,6 +131,7 @@ def damage(path: Path) -> None:
     path.write_bytes(data)
 
 
+@pytest.mark.slow
 def test_a_killed_rank_ends_the_others_and_fewer_go_on_exactly_once(log: Path, tmp_path: Path) -> None:
     path = write_job(tmp_path / "job.yaml", log, tmp_path / "run", train__epochs=EPOCHS, train__checkpoint_every=25)
     ranks = start_ranks(path, 3)

@@ -21,6 +21,7 @@ def run(*command: str | Path, cwd: Path) -> str:
     return done.stdout
 
 
+@pytest.mark.slow
 def test_first_run(tmp_path: Path) -> None:
     run(EXAMPLES / "01-first-run" / "run.sh", cwd=tmp_path)
     assert (tmp_path / "runs" / "first" / "report.html").exists()

@@ -72,8 +72,6 @@ def test_binary_garbage_and_absence(tmp_path: Path) -> None:
 
 
 def test_a_misspelt_kind_is_answered_with_the_nearest_and_a_missing_one_is_the_default() -> None:
-    with pytest.raises(
-        ConfigError, match=r"'spars' is none of 'sparse', .*; did you mean 'sparse'\?"
-    ):
+    with pytest.raises(ConfigError, match=r"'spars' is none of 'sparse', .*; did you mean 'sparse'\?"):
         parse_settings(Schema, {"slots": [{"name": "1", "kind": "spars"}]}, "schema.yaml")
     assert parse_settings(Schema, {"slots": [{"name": "1"}]}, "schema.yaml").sparse[0].name == "1"
