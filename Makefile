@@ -8,8 +8,10 @@ SOURCES := $(shell find native CMakeLists.txt pyproject.toml constraints.txt -ty
 BENCHMARKS := parse table tower train ps strategies elastic scale_model cube cube_build cube_swap predict predict_swap predict_overload predict_parity
 CPP     := $(shell find native -name '*.h' -o -name '*.cc')
 
+QUALITY := admission quality quality_peers
+
 .DEFAULT_GOAL := help
-.PHONY: help build check format test test-all test-native bench demo stubs docs clean
+.PHONY: help build check format test test-all test-native bench bench-quality demo stubs docs clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort | expand -t 14
@@ -56,6 +58,11 @@ bench: build  ## every benchmark against its peers (an hour); BENCH=--quick for 
 	set -o pipefail; for name in $(BENCHMARKS); do \
 	    $(BIN)/python benchmarks/$$name.py $(BENCH) | tee .bench/results/$$name.txt || exit 1; done
 	$(BIN)/python benchmarks/report.py $(foreach name,$(BENCHMARKS),.bench/results/$(name).txt)
+
+bench-quality: build  ## the zoo over five seeds, beside peers and published tables (hours; finished runs are kept)
+	mkdir -p .bench/results
+	set -o pipefail; for name in $(QUALITY); do \
+	    $(BIN)/python benchmarks/$$name.py $(BENCH) | tee .bench/results/$$name.txt || exit 1; done
 
 demo: build  ## a log, two models, a published version, 2 x 2 cube servers, a prediction server, deltas under load
 	$(BIN)/elasticctr demo

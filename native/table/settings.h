@@ -19,7 +19,7 @@ struct OptimizerSettings {
   float beta2 = 0.999f;
   float beta = 1.0f;                 // FTRL
   float initial_accumulator = 0.0f;  // Adagrad, row-wise Adagrad, FTRL
-  float l1 = 0.0f;                   // FTRL
+  float l1 = 0.0f;                   // FTRL: in its formula; others: a proximal step on touched rows
   float l2 = 0.0f;                   // FTRL: in its formula; others: added to the gradient of touched rows
   float gradient_clip = 0.0f;        // 0: none; else every summed gradient is cut to [-clip, clip]
   float weight_bound = 0.0f;         // 0: none; else weights are kept in [-bound, bound]
