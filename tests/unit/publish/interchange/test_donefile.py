@@ -76,7 +76,9 @@ def test_appends_at_once_all_arrive_whole(tmp_path: Path) -> None:
         thread.join()
     done = parse_donefile(path.read_bytes())
     assert sorted(line.id for line in done.lines) == sorted(f"{w}-{i}" for w in range(8) for i in range(20))
-    assert all(set(json.loads(line)) == {"id", "key", "input"} for line in path.read_text().splitlines())
+    # A reader may see another's write half done, and closes it with an empty line.
+    written = [line for line in path.read_text().splitlines() if line]
+    assert all(set(json.loads(line)) == {"id", "key", "input"} for line in written)
 
 
 def test_no_donefile() -> None:
