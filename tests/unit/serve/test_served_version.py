@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
@@ -259,6 +260,8 @@ def test_a_late_cube_fails_or_degrades_as_the_policy_says(cube: tuple[Made, list
         assert strict.score(batch).reasons == [] == lenient.score(batch).reasons
         for server in slow:
             server.process.send_signal(signal.SIGSTOP)
+            # The signal is sent when this returns, and acted on a little later.
+            os.waitpid(server.process.pid, os.WUNTRACED)
         with pytest.raises(DeadlineExceeded):
             strict.score(batch)
         result = lenient.score(batch)
