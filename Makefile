@@ -43,8 +43,10 @@ stubs: build  ## write src/elasticctr/_native.pyi anew from the binary
 docs: build  ## write the generated pages (CLI and configuration reference) anew
 	$(BIN)/python tools/docs.py
 
+# Many tests have real processes in them, which a busy machine can hold up. Those that fail, if they are few, are run
+# once more, alone: a fault that is there fails again, and what passed only then is named.
 test: check  ## check, then every test that is quick enough for each commit
-	$(BIN)/pytest -q -n auto --dist loadfile -m 'not slow'
+	tools/run_tests.sh -m 'not slow'
 
 test-native: build  ## native tests and fuzzers under ASan+UBSan, then TSan
 	tools/native_tests.sh address,undefined

@@ -243,11 +243,11 @@ def test_standbys_that_come_back_to_a_shard_without_a_primary_serve_it(tmp_path:
     w.add_trainer("b")
     run = tmp_path / "run"
     w.wait_for(lambda: [r["state"] for r in w.status()["roles"] if r["name"] == "standby-0"] == ["ready"])
+    w.wait_for(lambda: list_checkpoints(run / "checkpoints"))
     w.kill(first)
     again = w.add_pserver(0)
     again.is_caught_up = False
     w.wait_for(lambda: {"op": "follow", "primary": second.address} in again.orders)
-    w.wait_for(lambda: list_checkpoints(run / "checkpoints"))
     w.kill(second)
     w.wait_for(lambda: w.status()["phase"] == "waiting for pservers")
     w.add_pserver(0, role="standby")
