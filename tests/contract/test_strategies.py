@@ -60,6 +60,11 @@ def test_sync_is_one_process_on_the_union_of_the_batches(tmp_path: Path) -> None
     assert train_in_step(tmp_path, 2, 2, 200) <= 1e-5
 
 
+def test_sync_is_one_process_where_a_model_has_losses_of_its_own(tmp_path: Path) -> None:
+    model = {"name": "finalnet", "dim": 4, "block1_hidden": [8, 4], "block2_hidden": [6], "distillation": 2.0}
+    assert train_in_step(tmp_path, 2, 2, 50, model=model) <= 1e-5
+
+
 def test_hybrid_that_fetches_nothing_ahead_is_sync(tmp_path: Path) -> None:
     assert train_in_step(tmp_path, 2, 2, 50, "hybrid", cluster={"prefetch": False}) <= 1e-5
 

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from elasticctr.errors import ConfigError
 from elasticctr.models.inputs import Inputs, InputSpec
-from elasticctr.models.layers.auxiliary import add_auxiliary, next_value_loss
+from elasticctr.models.layers.auxiliary import next_value_losses
 from elasticctr.models.layers.behaviours import Behaviour, Behaviours
 from elasticctr.models.layers.gru import GRU
 from elasticctr.models.layers.linear import xavier_linear
@@ -65,15 +65,18 @@ class DIEN(Model):
         self.tower = settings.tower(self.behaviours.width(spec) + sum(pair.dim for pair in pairs), spec.labels)
 
     def forward(self, inputs: Inputs) -> Tensor:
-        weight = cast(DIENSettings, self.settings).auxiliary
+        return self._read(inputs, 0.0)[0]
+
+    def training_forward(self, inputs: Inputs) -> tuple[Tensor, Tensor | None]:
+        return self._read(inputs, cast(DIENSettings, self.settings).auxiliary)
+
+    def _read(self, inputs: Inputs, auxiliary: float) -> tuple[Tensor, Tensor | None]:
         parts, losses = self.behaviours.others(inputs), []
         for pair, evolution in zip(self.behaviours.pairs, self.evolutions, strict=True):
             read = pair.read(inputs)
             interest, states = evolution(read)
             parts.append(interest)
-            if weight > 0 and self.training:
-                losses.append(next_value_loss(states, read.keys, read.mask))
-        logits = self.tower(torch.cat(parts, dim=1))
-        if losses:
-            logits = add_auxiliary(logits, weight * torch.stack(losses).sum())
-        return self.to_logits(logits)
+            if auxiliary > 0:
+                losses.append(next_value_losses(states, read.keys, read.mask))
+        logits = self.to_logits(self.tower(torch.cat(parts, dim=1)))
+        return logits, auxiliary * torch.stack(losses).sum(dim=0) if losses else None

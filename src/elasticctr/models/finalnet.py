@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, cast
 
 import torch
 from pydantic import Field
 from torch import Tensor
 
 from elasticctr.models.inputs import Inputs, InputSpec
+from elasticctr.models.layers.auxiliary import distillation
 from elasticctr.models.layers.factorized import FactorizedBlock, Residual
 from elasticctr.models.layers.features import deep_features, deep_width, field_count, field_dim, field_embeddings
 from elasticctr.models.layers.gates import FieldGate
@@ -28,6 +29,9 @@ class FinalNetSettings(ModelSettings):
     block2_activation: BlockActivation = Field("none", description="after each of its layers")
     batch_norm: bool = Field(False, description="normalise the layers of both blocks over the batch")
     feature_gating: bool = Field(False, description="the first block also reads the slots scaled by a mix of all slots")
+    distillation: float = Field(
+        1.0, ge=0.0, le=100.0, description="2B: weight of the loss by which each block learns from their mean; 0: none"
+    )
     residual: Residual = Field("concat", description="a layer's halves a, b become [a, a * b] or a + a * b")
 
 
@@ -55,12 +59,24 @@ class FinalNet(Model):
             self.head2 = xavier_linear(s.block2_hidden[-1], spec.labels)
 
     def forward(self, inputs: Inputs) -> Tensor:
+        return self.to_logits(_mean(self._of_blocks(inputs)))
+
+    def training_forward(self, inputs: Inputs) -> tuple[Tensor, Tensor | None]:
+        blocks = self._of_blocks(inputs)
+        logits, weight = _mean(blocks), cast(FinalNetSettings, self.settings).distillation
+        losses = weight * distillation(blocks, logits) if weight > 0 and self.has_two else None
+        return self.to_logits(logits), None if losses is None else self.to_logits(losses)
+
+    def _of_blocks(self, inputs: Inputs) -> list[Tensor]:
+        """Logits [B, labels] of each block."""
         features = deep_features(inputs)
         first = features
         if self.gate is not None:
             fields = field_embeddings(inputs).reshape(-1, self.fields, self.dim)
             first = torch.cat([features, (fields * self.gate(fields)).flatten(1)], dim=1)
-        logits: Tensor = self.head1(self.block1(first))
-        if self.has_two:
-            logits = 0.5 * (logits + self.head2(self.block2(features)))
-        return self.to_logits(logits)
+        logits = [self.head1(self.block1(first))]
+        return [*logits, self.head2(self.block2(features))] if self.has_two else logits
+
+
+def _mean(logits: list[Tensor]) -> Tensor:
+    return 0.5 * (logits[0] + logits[1]) if len(logits) == 2 else logits[0]

@@ -101,12 +101,9 @@ class Loss(nn.Module):
     def _of_label(
         self, k: int, logits: Tensor, targets: Tensor, weights: Tensor, groups: Tensor | None, base: Tensor | None
     ) -> Tensor:
-        settings, y = self.settings, targets[:, k]
+        settings, y, weights = self.settings, targets[:, k], self._weigh_samples(k, targets, weights)
         if settings.label_smoothing > 0:
             y = y * (1 - settings.label_smoothing) + settings.label_smoothing / 2
-        if settings.negative_rate < 1 and k > 0:
-            # What was thinned out are samples without the first label, whatever this one says: they stand for more.
-            weights = weights * torch.where(targets[:, 0] > 0.5, 1.0, 1.0 / settings.negative_rate)
         seen = self._as_seen(k, logits)
         if settings.kind == "focal":
             losses = pointwise.focal(seen, y, settings.positive_weight, settings.gamma)
@@ -126,6 +123,12 @@ class Loss(nn.Module):
             loss = loss + settings.pairwise * pairs
         return loss
 
+    def _weigh_samples(self, k: int, targets: Tensor, weights: Tensor) -> Tensor:
+        if self.settings.negative_rate == 1 or k == 0:
+            return weights
+        # What was thinned out are samples without the first label, whatever this one says: they stand for more.
+        return weights * torch.where(targets[:, 0] > 0.5, 1.0, 1.0 / self.settings.negative_rate)
+
     def _as_seen(self, k: int, logits: Tensor) -> Tensor:
         """Logits of what the log shows, from those of what happens."""
         if self.settings.delayed == "fnc" and k == self._late:
@@ -141,10 +144,16 @@ class Loss(nn.Module):
         weights: Tensor,
         inputs: Inputs | None = None,
         groups: Tensor | None = None,
+        auxiliary: Tensor | None = None,
     ) -> float:
-        """Goes back from the loss of float32 logits, and the penalty of the inputs they are of. Returns the loss."""
+        """Goes back from the loss of float32 logits, the penalty of the inputs they are of, and the model's auxiliary
+        losses. Returns the loss of the logits.
+        """
+        others = [] if auxiliary is None else [self.of_auxiliary(auxiliary, labels, weights)]
         penalty = None if inputs is None else self.penalty(inputs)
-        if self.is_plain and penalty is None and logits.ndim == 1 and logits.is_cpu and logits.is_contiguous():
+        if penalty is not None:
+            others.append(penalty)
+        if self.is_plain and not others and logits.ndim == 1 and logits.is_cpu and logits.is_contiguous():
             gradient = torch.empty_like(logits)
             loss = _native.bce_gradient(
                 logits.data_ptr(),
@@ -157,8 +166,25 @@ class Loss(nn.Module):
             logits.backward(gradient)  # type: ignore[no-untyped-call]
             return loss
         total: Tensor = self(logits, labels, weights, groups, inputs)
-        (total if penalty is None else total + penalty).backward()  # type: ignore[no-untyped-call]
+        torch.stack([total, *others]).sum().backward()  # type: ignore[no-untyped-call]
         return float(total.detach())
+
+    def of_auxiliary(self, losses: Tensor, labels: Tensor, weights: Tensor) -> Tensor:
+        """Mean of losses that a model has beside its logits: of samples [B], or of samples and labels [B, L]. A sample
+        and a label count there as much as in the loss of the logits.
+        """
+        losses = losses.float() if losses.dtype in (torch.bfloat16, torch.float16) else losses
+        weights = weights.to(losses.dtype).reshape(-1)
+        count = len(self.labels)
+        if losses.ndim == 1 and count > 1:
+            return (losses * weights).mean()
+        columns, targets = losses.reshape(-1, count), labels.reshape(-1, count)
+        if self.log_variances is not None:
+            factors = torch.exp(-self.log_variances.detach()).to(losses.dtype)
+        else:
+            factors = losses.new_tensor(self._task_weights)
+        each = [(columns[:, k] * self._weigh_samples(k, targets, weights)).mean() for k in range(count)]
+        return (torch.stack(each) * factors).mean()
 
     def penalty(self, inputs: Inputs) -> Tensor | None:
         """L2 of the batch's embeddings, to be added to the loss; None if it is switched off."""

@@ -101,6 +101,13 @@ class Model(nn.Module):
         """Logits: [B], or [B, labels] if the spec has several labels."""
         raise NotImplementedError(f"{type(self).__name__} does not define forward(inputs)")
 
+    def training_forward(self, inputs: Inputs) -> tuple[Tensor, Tensor | None]:
+        """What a step of training calls: the logits of `forward`, and auxiliary losses to be made small besides, or
+        None. They are of samples, [B], or of samples and labels, [B, labels], and are weighed as those are; the loss
+        that is reported stays that of the logits.
+        """
+        return self(inputs), None
+
     def tower_parts(self) -> TowerParts | None:
         """The model as a tower and a linear layer, if `forward` is no more than that: it then trains faster."""
         return None

@@ -150,12 +150,14 @@ def zeros(spec: InputSpec, batch: int) -> Inputs:
 
 
 def _try(model: Model) -> None:
+    """Finds a model that fails, or returns something else than it should, before any data is read."""
     batch = 3
     labels = model.spec.labels
     expected = [batch] if labels == 1 else [batch, labels]
     try:
         with evaluating(model):
             logits: object = model(zeros(model.spec, batch))
+            returned: object = model.training_forward(zeros(model.spec, batch))
     except ElasticCTRError:
         raise
     except Exception as e:
@@ -168,4 +170,20 @@ def _try(model: Model) -> None:
         raise ConfigError(
             f"forward of model {model.name!r} returned shape {list(logits.shape)} for a batch of {batch} samples, "
             f"expected {expected} (one logit per sample{' and label' if labels > 1 else ''}){hint}"
+        )
+    _check_training(model, returned, ([batch], expected))
+
+
+def _check_training(model: Model, returned: object, shapes: tuple[list[int], list[int]]) -> None:
+    what = f"training_forward of model {model.name!r}"
+    if not isinstance(returned, tuple) or len(returned) != 2:
+        raise ConfigError(f"{what} must return two things: logits, and auxiliary losses or None")
+    logits, losses = returned
+    if not isinstance(logits, torch.Tensor) or list(logits.shape) != shapes[1]:
+        raise ConfigError(f"{what} must return the logits of forward first, of shape {shapes[1]}")
+    if losses is not None and (not isinstance(losses, torch.Tensor) or list(losses.shape) not in shapes):
+        shown = list(losses.shape) if isinstance(losses, torch.Tensor) else type(losses).__name__
+        raise ConfigError(
+            f"{what} returned auxiliary losses of {shown} for a batch of {shapes[0][0]} samples, expected "
+            f"{' or '.join(str(list(s)) for s in dict.fromkeys(map(tuple, shapes)))}: one per sample, not their mean"
         )

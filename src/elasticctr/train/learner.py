@@ -57,7 +57,8 @@ class Learner:
         }
         self._precision = settings.precision
         set_tower_precision(settings.precision)
-        self._forward = torch.compile(self.model) if settings.compile else self.model
+        forward = self.model.training_forward
+        self._forward = torch.compile(forward) if settings.compile else forward
         with seeded(settings.seed):
             self._loss = Loss(job.loss, job.samples.label, spec)
         slots = [slot.name for slot in job.samples.sparse]
@@ -94,9 +95,10 @@ class Learner:
         if self._tower is not None and self._tower.can_run(inputs):
             return self._tower.run(inputs, labels, weights)
         with self._computing():
-            logits = self._forward(inputs).float()
+            logits, auxiliary = self._forward(inputs)
+        logits = logits.float()
         groups = None if self._group is None else _number_groups(batch, self._group)
-        loss = self._loss.backward(logits, labels, weights, inputs, groups)
+        loss = self._loss.backward(logits, labels, weights, inputs, groups, auxiliary)
         return loss, logits.detach()
 
     def apply_dense(self, lr_scale: float = 1.0) -> None:

@@ -6,7 +6,7 @@ import torch
 
 from elasticctr.errors import ConfigError
 from elasticctr.models import InputSpec, SequenceSpec, create
-from elasticctr.models.layers.auxiliary import next_value_loss
+from elasticctr.models.layers.auxiliary import next_value_losses
 
 ATTENTION = [{"sequence": "history", "target": "ad"}]
 
@@ -57,22 +57,18 @@ def test_forward_equals_explicit_loops(kit, kind):
     assert kit.check_gradients(model, inputs)
 
 
-def test_the_auxiliary_loss_is_in_the_gradients_and_nowhere_else(kit):
-    gradients, logits = [], []
-    for weight in (0.0, 0.5):
-        settings = {"dim": 3, "hidden": [5], "attention": ATTENTION, "auxiliary": weight}
-        model = create("dien", kit.spec_for("dien", settings, sequences=True), settings, seed=1).double()
-        inputs = kit.random_inputs(model.spec, 8, dtype=torch.float64)
-        logits.append(model(inputs))
-        logits[-1].sum().backward()
-        gradients.append(model.evolutions[0].extractor.inputs.weight.grad.clone())
-    assert torch.equal(logits[0], logits[1])
-    model.zero_grad()
+def test_training_has_an_auxiliary_loss_of_each_sample(kit):
+    settings = {"dim": 3, "hidden": [5], "attention": ATTENTION, "auxiliary": 0.5}
+    model = create("dien", kit.spec_for("dien", settings, sequences=True), settings, seed=1).double()
+    inputs = kit.random_inputs(model.spec, 8, dtype=torch.float64)
+    logits, losses = model.training_forward(inputs)
+    assert torch.equal(logits, model(inputs))
     read = model.behaviours.pairs[0].read(inputs)
-    (0.5 * next_value_loss(model.evolutions[0].extractor(read.keys), read.keys, read.mask)).backward()
-    alone = model.evolutions[0].extractor.inputs.weight.grad
-    assert alone.abs().sum() > 0
-    torch.testing.assert_close(gradients[1], gradients[0] + alone)
+    alone = 0.5 * next_value_losses(model.evolutions[0].extractor(read.keys), read.keys, read.mask)
+    torch.testing.assert_close(losses, alone)
+    assert losses.sum() > 0
+    without = create("dien", model.spec, settings | {"auxiliary": 0.0}, seed=1).double()
+    assert without.training_forward(inputs)[1] is None
 
 
 def test_a_long_sequence_is_refused():

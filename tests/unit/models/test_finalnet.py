@@ -52,3 +52,36 @@ def test_widths_may_differ_without_gating(kit):
 def test_one_layer_without_activation_is_enough_for_xor(kit):
     settings = {"dim": 4, "block_type": "1B", "block1_hidden": [8]}
     assert kit.learn_xor("finalnet", settings).all()
+
+
+@pytest.mark.parametrize("labels", [1, 2])
+def test_blocks_learn_from_their_mean(kit, labels):
+    settings = {"dim": 2, "block1_hidden": [4], "block2_hidden": [2], "distillation": 0.3}
+    spec = kit.spec_for("finalnet", settings, labels=labels)
+    model = kit.randomize(create("finalnet", spec, settings))
+    inputs = kit.random_inputs(spec, dtype=torch.float64)
+    logits, losses = model.training_forward(inputs)
+    assert torch.equal(logits, model(inputs))
+    assert losses.shape == logits.shape
+    losses.sum().backward()
+    slopes = [np.zeros(labels), np.zeros(labels)]
+    for i, x in enumerate(inputs.flat.numpy()):
+        blocks = []
+        for layers, head in ((model.block1, model.head1), (model.block2, model.head2)):
+            blocks.append(block(layers, x[None], "concat")[0] @ head.weight.detach().numpy().T)
+            blocks[-1] += head.bias.detach().numpy()
+        p = 1 / (1 + np.exp(-(blocks[0] + blocks[1]) / 2))  # fixed: the mean does not learn from the blocks
+        expected = np.zeros(labels)
+        for slope, z in zip(slopes, blocks, strict=True):
+            q = 1 / (1 + np.exp(-z))
+            expected -= 0.3 * (p * np.log(q) + (1 - p) * np.log(1 - q))
+            slope += 0.3 * (q - p)
+        np.testing.assert_allclose(losses[i].detach().numpy(), expected if labels > 1 else expected[0], rtol=1e-9)
+    np.testing.assert_allclose(model.head1.bias.grad.numpy(), slopes[0], rtol=1e-9)
+    np.testing.assert_allclose(model.head2.bias.grad.numpy(), slopes[1], rtol=1e-9)
+
+
+@pytest.mark.parametrize("settings", [{"distillation": 0.0}, {"block_type": "1B"}])
+def test_no_distillation(kit, settings):
+    model = create("finalnet", kit.spec_for("finalnet", settings), settings)
+    assert model.training_forward(kit.random_inputs(model.spec))[1] is None

@@ -114,3 +114,40 @@ def test_the_native_gradient_is_autograds(n: int) -> None:
         assert native == pytest.approx(float(loss), rel=1e-6)
     assert logits.grad is not None and reference.grad is not None
     torch.testing.assert_close(logits.grad.double(), reference.grad, rtol=2e-6, atol=1e-7 / max(n, 1))
+
+
+@pytest.mark.parametrize(
+    ("settings", "factors"),
+    [
+        ({}, [1.0, 1.0]),
+        ({"task_weights": {"buy": 0.2}}, [1.0, 0.2]),
+        ({"task_weights": "uncertainty"}, [math.exp(-0.4), math.exp(0.3)]),
+        ({"negative_rate": 0.25}, [1.0, 1.0]),
+    ],
+)
+def test_auxiliary_losses_count_as_their_samples_and_labels_do(settings, factors):
+    loss = Loss(LossSettings(**settings), ("click", "buy")).double()
+    if loss.log_variances is not None:
+        loss.log_variances.data = torch.tensor([0.4, -0.3], dtype=torch.float64)
+    w = torch.tensor([[0.1, 0.7], [1.5, -0.2], [0.0, 2.0]], dtype=torch.float64, requires_grad=True)
+    logits = torch.zeros(3, 2, dtype=torch.float64, requires_grad=True)
+    labels, weights = torch.tensor([[0.0, 0.0], [1.0, 1.0], [1.0, 0.0]]), torch.tensor([1.0, 0.5, 3.0])
+    reported = loss.backward(logits, labels, weights, auxiliary=w.square())
+    assert reported == pytest.approx(float(loss(logits, labels, weights)), rel=1e-12)
+    for i in range(3):
+        for k in range(2):
+            kept = settings.get("negative_rate", 1.0) if k == 1 and labels[i, 0] == 0 else 1.0
+            expected = 2 * float(w[i, k]) * factors[k] * float(weights[i]) / kept / 6
+            assert float(w.grad[i, k]) == pytest.approx(expected, rel=1e-6)
+    gradient = logits.grad.clone()
+    logits.grad = None
+    loss.backward(logits, labels, weights)
+    torch.testing.assert_close(logits.grad, gradient)
+
+
+def test_auxiliary_losses_of_samples_count_once_whatever_the_labels():
+    losses, weights = torch.tensor([1.0, 2.0, 4.0]), torch.tensor([1.0, 0.5, 2.0])
+    two = Loss(LossSettings(task_weights={"buy": 0.2}), ("click", "buy"))
+    assert float(two.of_auxiliary(losses, torch.zeros(3, 2), weights)) == pytest.approx(10 / 3)
+    one = Loss(LossSettings(task_weights={"buy": 0.2}), ("buy",))
+    assert float(one.of_auxiliary(losses, torch.zeros(3), weights)) == pytest.approx(2 / 3)

@@ -220,6 +220,22 @@ def test_a_wrong_output_is_named(write, returned, what):
         create(path, SPEC)
 
 
+@pytest.mark.parametrize(
+    ("returned", "what"),
+    [
+        ("self(inputs)", "must return two things"),
+        ("(inputs.flat, None)", r"logits of forward first, of shape \[3\]"),
+        ("(self(inputs), self(inputs).mean())", r"auxiliary losses of \[\].*expected \[3\]: one per sample"),
+        ("(self(inputs), 0.5)", "auxiliary losses of float"),
+        ("(self(inputs), self.head.nothing)", r":\d+: AttributeError"),
+    ],
+)
+def test_a_wrong_auxiliary_loss_is_named(write, returned, what):
+    path = write(f"{GOOD}\n    def training_forward(self, inputs):\n        return {returned}\n")
+    with pytest.raises(ConfigError, match=what):
+        create(path, SPEC)
+
+
 def test_no_forward():
     class Empty(Model):
         pass

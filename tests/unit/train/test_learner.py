@@ -21,7 +21,11 @@ SCHEMA = Schema.model_validate({"slots": SLOTS})
 
 
 def make_learner(tmp_path: Path, model: str, **dense: Any) -> Learner:
-    options = {} if model == "lr" else {"dim": 4} if model == "fm" else {"dim": 4, "hidden": [8, 4]}
+    options: dict[str, Any] = {} if model == "lr" else {"dim": 4}
+    if model == "finalnet":
+        options |= {"block1_hidden": [8, 4], "block2_hidden": [6]}
+    elif model not in ("lr", "fm"):
+        options |= {"hidden": [8, 4]}
     return Learner(
         Job.model_validate(
             {
@@ -54,7 +58,7 @@ def make_items(learner: Learner, count: int) -> list[Item]:
     return items
 
 
-@pytest.mark.parametrize("model", ["lr", "fm", "dnn", "wide_deep", "deepfm", "dcnv2"])
+@pytest.mark.parametrize("model", ["lr", "fm", "dnn", "wide_deep", "deepfm", "dcnv2", "finalnet"])
 def test_computing_then_stepping_the_flat_vector_is_a_step(tmp_path: Path, model: str) -> None:
     """SGD by hand on the flat vector does what the learner's own step does, native towers included."""
     whole = make_learner(tmp_path, model, optimizer="sgd", learning_rate=0.5)
@@ -118,3 +122,22 @@ def test_parameters_laid_out_flat_are_the_model(tmp_path: Path, model: str) -> N
         values -= 0.5 * gradient  # what is written to the vector is in the model
         plain.set_flat_dense(plain.flat_dense() - 0.5 * expected)
         assert torch.equal(flat.flat_dense(), plain.flat_dense())
+
+
+def test_a_step_goes_back_from_the_losses_a_model_has_of_its_own(tmp_path: Path) -> None:
+    """By hand: cross-entropy of the mean of two blocks, and of each block against that mean, all times the weight."""
+    learner = make_learner(tmp_path, "finalnet")
+    item = make_items(learner, 1)[0]
+    item.batch.weights[:] = np.linspace(0, 3, len(item.batch), dtype=np.float32)
+    inputs = learner.sparse.pull(item, train=True)
+    loss, logits = learner.compute(inputs, item.batch)
+    by_head = [head.bias.grad.clone() for head in (learner.model.head1, learner.model.head2)]
+    with torch.no_grad():
+        blocks = [z[:, 0].double().numpy() for z in learner.model._of_blocks(inputs)]
+    y, w = item.batch.labels[:, 0].astype(np.float64), item.batch.weights.astype(np.float64)
+    p, q = 1 / (1 + np.exp(-(blocks[0] + blocks[1]) / 2)), [1 / (1 + np.exp(-z)) for z in blocks]
+    np.testing.assert_allclose(logits.numpy(), (blocks[0] + blocks[1]) / 2, rtol=1e-5, atol=1e-6)
+    assert loss == pytest.approx(float(np.mean(-w * (y * np.log(p) + (1 - y) * np.log(1 - p)))), rel=1e-5)
+    for gradient, block in zip(by_head, q, strict=True):
+        expected = float(np.mean(w * ((p - y) / 2 + (block - p))))
+        assert float(gradient[0]) == pytest.approx(expected, rel=1e-4, abs=1e-7)
