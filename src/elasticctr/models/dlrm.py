@@ -46,7 +46,7 @@ class DLRM(Model):
         fields = self.fields(inputs)
         parts = []
         if self.bottom is not None:
-            dense = self.bottom(inputs.dense.detach())
+            dense = self.bottom(inputs.dense.detach() if self.training else inputs.dense)  # as in FirstOrder
             fields = torch.cat([dense.unsqueeze(1), fields], dim=1)
             parts.append(dense)
         if self.top_reads_embeddings:

@@ -1,7 +1,8 @@
 """What every model of the registry owes its callers, whatever it computes.
 
 A model is tried with the slots of `spec_for` (three pooled slots, two sequences, two dense floats), a small tower if it
-has one, and one and three labels. One that needs something else says so in CASES, and nowhere else.
+has one, and one and three labels. One that needs something else says so in CASES, and nowhere else. A case may be of
+another name than its model's: the model once more, with other settings. Defaults are tried by themselves, at the end.
 """
 
 from __future__ import annotations
@@ -29,57 +30,73 @@ from elasticctr.train.reading import Item
 @dataclass(frozen=True)
 class Case:
     settings: dict[str, Any] = field(default_factory=dict)  # over the small defaults
+    model: str | None = None  # if the case has another name
     has_sequences: bool = True
     labels: tuple[int, ...] = (1, 3)  # numbers of labels to try; the first one is trained with
     has_pairs: bool = True  # learns more than sums of features: is given a problem with an interaction
     unused: tuple[str, ...] = ()  # first words of parameters that may stay without a gradient
+    mixes_batch: bool = False  # has batch norm: only when it serves are samples strangers to each other
     is_exported_quickly: bool = False  # its export is tried in the quick suite too
 
 
 HISTORY = {"attention": [{"sequence": "history", "target": "ad"}]}
 
 CASES: dict[str, Case] = {
+    "autoint autodis": Case({"dense_fields": "autodis"}, model="autoint"),
     "bst": Case({**HISTORY, "head_dim": 4, "feed_forward": 8}),
     "dien": Case(HISTORY),
     "din": Case({**HISTORY, "attention_hidden": [16]}),
-    # Products of small numbers vanish without batch norm, and with it a sample sees its neighbours.
+    # Products of small numbers vanish without batch norm.
     "edcn": Case({"batch_norm": False, "bridge": "sum"}),
+    "edcn batch_norm": Case(model="edcn", mixes_batch=True),
     "ffm": Case(labels=(1,)),
     "fm": Case(labels=(1,)),
     "fwfm": Case(labels=(1,)),
+    "fwfm autodis": Case({"dense_fields": "autodis"}, labels=(1,), model="fwfm"),
     "lr": Case(has_sequences=False, labels=(1,), has_pairs=False),
     "mmoe": Case({"head_hidden": [8], "experts": 3}, labels=(2, 1)),
     "ple": Case({"head_hidden": [8]}, labels=(2, 1)),
     "shared_bottom": Case({"head_hidden": [8]}, labels=(2, 1)),
     "sim": Case({**HISTORY, "k": 3, "head_dim": 4}),
+    "xdeepfm autodis": Case({"dense_fields": "autodis"}, model="xdeepfm"),
 }
+NAMES = sorted({*MODELS, *CASES})
+
+
+def model_of(name: str) -> str:
+    return (CASES[name].model if name in CASES else None) or name
 
 
 def case_of(name: str) -> Case:
-    needed = getattr(MODELS[name], "labels_needed", 0)
+    needed = MODELS[model_of(name)].labels_needed
     return CASES.get(name) or (Case(labels=(needed,)) if needed else Case())
 
 
 def settings_of(name: str) -> dict[str, Any]:
-    fields = MODELS[name].settings_class.model_fields
+    fields = MODELS[model_of(name)].settings_class.model_fields
     small = ({"dim": 4} if name != "lr" else {}) | ({"hidden": [16, 8]} if "hidden" in fields else {})
     return small | case_of(name).settings
 
 
 def make(kit: Any, name: str, labels: int | None = None, seed: int = 3) -> Model:
     case, settings = case_of(name), settings_of(name)
-    spec = kit.spec_for(name, settings, sequences=case.has_sequences, labels=labels or case.labels[0])
-    return create(name, spec, settings, seed=seed)
+    spec = kit.spec_for(model_of(name), settings, sequences=case.has_sequences, labels=labels or case.labels[0])
+    return create(model_of(name), spec, settings, seed=seed)
 
 
-@pytest.fixture(params=list(MODELS))
-def made(request, kit):
-    return make(kit, request.param)
+@pytest.fixture(params=NAMES)
+def name(request):
+    return request.param
+
+
+@pytest.fixture
+def made(name, kit):
+    return make(kit, name)
 
 
 @pytest.mark.parametrize("batch", [0, 1, 33])
 @pytest.mark.parametrize(
-    ("name", "labels"), [pytest.param(n, count, id=f"{n}-{count}") for n in MODELS for count in case_of(n).labels]
+    ("name", "labels"), [pytest.param(n, count, id=f"{n}-{count}") for n in NAMES for count in case_of(n).labels]
 )
 def test_one_logit_per_sample_and_label(kit, name, labels, batch):
     model = make(kit, name, labels)
@@ -92,8 +109,8 @@ def test_one_logit_per_sample_and_label(kit, name, labels, batch):
     assert inputs.flat.grad.shape == inputs.flat.shape
 
 
-def test_a_sample_does_not_see_its_neighbours(kit, made):
-    made = made.double()
+def test_a_sample_does_not_see_its_neighbours(kit, name, made):
+    made = made.double().train(not case_of(name).mixes_batch)
     inputs = kit.random_inputs(made.spec, 6, dtype=torch.float64)
     all_of_them = made(inputs)
     alone = kit.random_inputs(made.spec, 6, dtype=torch.float64)
@@ -103,7 +120,7 @@ def test_a_sample_does_not_see_its_neighbours(kit, made):
     torch.testing.assert_close(made(alone)[3:], all_of_them[3:], rtol=1e-12, atol=1e-12)
 
 
-def test_every_column_and_every_parameter_gets_a_gradient(kit, made):
+def test_every_column_and_every_parameter_gets_a_gradient(kit, name, made):
     kit.randomize(made).float()
     inputs = kit.random_inputs(made.spec, 64)
     inputs.flat.requires_grad_()
@@ -115,13 +132,23 @@ def test_every_column_and_every_parameter_gets_a_gradient(kit, made):
     assert inputs.flat.grad is not None
     pooled = inputs.flat.grad[:, : made.spec.pooled_width]
     assert (pooled.abs().sum(dim=0) > 0).all(), "a slot is left out"
-    for name, sequence in inputs.sequences.items():
-        assert sequence.values.grad is not None, f"sequence {name} is left out"
+    for slot, sequence in inputs.sequences.items():
+        assert sequence.values.grad is not None, f"sequence {slot} is left out"
         assert sequence.values.grad.abs().sum() > 0
-    for name, parameter in made.named_parameters():
-        if not name.startswith(case_of(made.name).unused or ("-",)):
-            assert parameter.grad is not None, f"{name} takes no part"
-            assert parameter.grad.abs().sum() > 0, name
+    for key, parameter in made.named_parameters():
+        if not key.startswith(case_of(name).unused or ("-",)):
+            assert parameter.grad is not None, f"{key} takes no part"
+            assert parameter.grad.abs().sum() > 0, key
+
+
+def test_dense_floats_have_a_gradient_where_nothing_is_trained(kit, made):
+    """Explanations read it."""
+    kit.randomize(made).float().eval()
+    inputs = kit.random_inputs(made.spec, 16)
+    inputs.flat.requires_grad_()
+    made(inputs).sum().backward()
+    assert inputs.flat.grad is not None
+    assert (inputs.flat.grad[:, made.spec.pooled_width :].abs().sum(dim=0) > 0).all(), "a dense float is left out"
 
 
 def test_what_stands_past_the_end_of_a_sequence_has_no_influence(kit, made):
@@ -134,15 +161,14 @@ def test_what_stands_past_the_end_of_a_sequence_has_no_influence(kit, made):
             sequence.values.requires_grad_()
         logits.append(made(inputs))
         logits[-1].square().sum().backward()
-        gradients.append({name: sequence.values.grad for name, sequence in inputs.sequences.items()})
-        for name, sequence in inputs.sequences.items():
-            assert gradients[-1][name][~sequence.mask()].eq(0).all(), "padding has a gradient"
+        gradients.append({slot: sequence.values.grad for slot, sequence in inputs.sequences.items()})
+        for slot, sequence in inputs.sequences.items():
+            assert gradients[-1][slot][~sequence.mask()].eq(0).all(), "padding has a gradient"
     assert logits[0].isfinite().all()
     assert torch.equal(logits[0], logits[1])
-    assert all(torch.equal(gradients[0][name], gradients[1][name]) for name in gradients[0])
+    assert all(torch.equal(gradients[0][slot], gradients[1][slot]) for slot in gradients[0])
 
 
-@pytest.mark.parametrize("name", list(MODELS))
 def test_parameters_depend_on_the_seed_and_on_nothing_else(kit, name):
     first = make(kit, name, seed=5)
     with seeded(11):
@@ -178,7 +204,7 @@ def test_bfloat16_autocast(kit, made):
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(n, marks=[] if case_of(n).is_exported_quickly else pytest.mark.slow) for n in MODELS]
+    "name", [pytest.param(n, marks=[] if case_of(n).is_exported_quickly else pytest.mark.slow) for n in NAMES]
 )
 def test_the_exported_graph_gives_the_same_logits(kit, name, tmp_path):
     model = make(kit, name, labels=case_of(name).labels[-1])
@@ -213,7 +239,7 @@ def make_job(name: str, directory: Path) -> Job:
         "run_dir": str(directory),
         "schema": {"slots": slots, "label": [f"label_{i}" for i in range(case.labels[0])]},
         "data": {"train": "log"},
-        "model": {"name": name, **settings_of(name)},
+        "model": {"name": model_of(name), **settings_of(name)},
         "train": {"threads": 1, "seed": 2},
         "dense": {"learning_rate": 0.02},
         "sparse": {"optimizer": {"learning_rate": 0.05}, "initializer": {"low": -0.1, "high": 0.1}},
@@ -246,7 +272,6 @@ def entropy(p: NDArray[np.float64]) -> float:
     return float(np.mean(-p * np.log(p) - (1 - p) * np.log(1 - p)))
 
 
-@pytest.mark.parametrize("name", list(MODELS))
 def test_trains_to_the_known_optimum(name, tmp_path):
     """Every sample there can be, once with each outcome, weighted by its probability: no loss is below the entropy.
 
@@ -282,7 +307,6 @@ def read_rows(learner: Learner) -> dict[int, bytes]:
     return found
 
 
-@pytest.mark.parametrize("name", list(MODELS))
 def test_only_rows_of_the_batch_change(name, tmp_path):
     job = make_job(name, tmp_path)
     learner, labels = Learner(job), case_of(name).labels[0]
@@ -298,3 +322,51 @@ def test_only_rows_of_the_batch_change(name, tmp_path):
     changed = {feasign for feasign in states[0] if states[0][feasign] != states[1][feasign]}
     assert changed == set(item.batch.values.tolist())
     assert len(changed) < len(states[0])
+
+
+# With the settings a user gets who names a model and nothing else.
+
+
+def make_default_job(name: str, directory: Path) -> Job:
+    slots: list[dict[str, Any]] = [{"name": "ad"}, {"name": "user"}, {"name": "hour"}]
+    slots += [{**SEQUENCES[0], "target": "ad"}, SEQUENCES[1]] if case_of(name).has_sequences else []
+    slots += [{"kind": "dense", "name": "x", "dim": 2}]
+    job = {
+        "run_dir": str(directory),
+        "schema": {"slots": slots, "label": [f"label_{i}" for i in range(case_of(name).labels[0])]},
+        "data": {"train": "log"},
+        "model": {"name": name},
+        "train": {"threads": 1},
+    }
+    return Job.model_validate(job)
+
+
+@pytest.mark.parametrize("name", list(MODELS))
+def test_defaults_learn(name, tmp_path):
+    job = make_default_job(name, tmp_path)
+    learner = Learner(job)
+    cells = list(itertools.product(range(ADS), range(USERS), range(HOURS)))
+    labels = np.arange(len(cells))[:, None] % 3 > np.arange(case_of(name).labels[0])
+    item = make_item(learner, job.samples, cells, labels, np.ones(len(cells)))
+    before, losses = learner.flat_dense(), [learner.step(item) for _ in range(3)]
+    assert np.isfinite(losses).all()
+    assert losses[2] < losses[0], "two steps on the same batch make it no better"
+    assert learner.flat_dense().isfinite().all()
+    assert not torch.equal(learner.flat_dense(), before)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", list(MODELS))
+def test_defaults_are_exported(kit, name, tmp_path):
+    job = make_default_job(name, tmp_path)
+    learner = Learner(job)
+    cells = list(itertools.product(range(ADS), range(USERS), range(HOURS)))
+    labels = np.arange(len(cells))[:, None] % 3 > np.arange(case_of(name).labels[0])
+    item = make_item(learner, job.samples, cells, labels, np.ones(len(cells)))
+    learner.step(item)
+    expected = learner.predict(item)
+    export_onnx(learner.model.eval(), tmp_path / "model.onnx")
+    session = onnxruntime.InferenceSession(tmp_path / "model.onnx", providers=["CPUExecutionProvider"])
+    inputs = learner.sparse.pull(item, train=False)
+    logits = session.run(None, kit.feeds(inputs))[0]
+    np.testing.assert_allclose(logits, expected, rtol=1e-5, atol=1e-5 * float(np.abs(expected).max()))

@@ -34,7 +34,7 @@ class FieldAwarePairs(nn.Module):
         total = slot_pairs(embeddings.reshape(-1, *self.shape))
         if self.dense_vectors is None:
             return total
-        dense = dense.detach()  # data, as in FirstOrder
+        dense = dense.detach() if self.training else dense  # as in FirstOrder
         slots, count = self.shape[0], dense.shape[1]
         eye = torch.eye(count, dtype=embeddings.dtype, device=embeddings.device)
         # A slot's vectors for dense floats are its last ones, a dense float's vectors for slots its first ones: as a

@@ -33,10 +33,10 @@ class Fields(nn.Module):
 
     def forward(self, inputs: Inputs) -> Tensor:
         embeddings = field_embeddings(inputs).reshape(inputs.flat.shape[0], self.sparse, self.dim)
+        dense = inputs.dense.detach() if self.training else inputs.dense  # as in FirstOrder
         if self.autodis is not None:
-            return torch.cat([embeddings, self.autodis(inputs.dense.detach()).to(embeddings.dtype)], dim=1)
+            return torch.cat([embeddings, self.autodis(dense).to(embeddings.dtype)], dim=1)
         if self.dense_vectors is None:
             return embeddings
-        # Dense floats are data: nobody reads their gradient.
-        vectors = inputs.dense.detach().unsqueeze(2) * self.dense_vectors
+        vectors = dense.unsqueeze(2) * self.dense_vectors
         return torch.cat([embeddings, vectors.to(embeddings.dtype)], dim=1)
