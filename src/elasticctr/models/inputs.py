@@ -114,6 +114,14 @@ class Inputs:
         """[B, embeddings + dense] in one piece: what a tower reads."""
         return self._read().deep
 
+    def to(self, device: torch.device) -> Inputs:
+        """A copy on another device, whose gradients arrive at these inputs."""
+        sequences = {
+            name: Sequence(sequence.values.to(device), sequence.lengths.to(device))
+            for name, sequence in self.sequences.items()
+        }
+        return Inputs(self.spec, self.flat.to(device), sequences)
+
     def _read(self) -> Columns:
         # Kept only while recording: views made without gradients must not be found by a later pass that needs them.
         if self._columns and is_recorded(self.flat):

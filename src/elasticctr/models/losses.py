@@ -79,7 +79,7 @@ class Loss(nn.Module):
             weights = columns.new_ones(len(columns))
         weights = weights.to(columns.dtype).reshape(-1)
         if groups is None and self.ranks:
-            groups = torch.zeros(len(columns), dtype=torch.int64)
+            groups = torch.zeros(len(columns), dtype=torch.int64, device=columns.device)
         base = None if self.base is None or inputs is None else self.base(deep_features(inputs))
         each = torch.stack(
             [

@@ -31,11 +31,11 @@ def make_pairs(is_positive: Tensor, groups: Tensor, most: int) -> tuple[Tensor, 
     there = torch.bincount(groups[negatives], minlength=count)  # negatives of each group, one group after the other
     first = torch.cumsum(there, 0) - there
     met = torch.bincount(groups[positives], minlength=count)
-    rank = torch.arange(len(positives)) - (torch.cumsum(met, 0) - met)[groups[positives]]
+    rank = torch.arange(len(positives), device=groups.device) - (torch.cumsum(met, 0) - met)[groups[positives]]
     available = there[groups[positives]]
     taken = available.clamp(max=most)
-    owner = torch.repeat_interleave(torch.arange(len(positives)), taken)
-    turn = torch.arange(len(owner)) - (torch.cumsum(taken, 0) - taken)[owner]
+    owner = torch.repeat_interleave(torch.arange(len(positives), device=groups.device), taken)
+    turn = torch.arange(len(owner), device=groups.device) - (torch.cumsum(taken, 0) - taken)[owner]
     place = (rank[owner] * taken[owner] + turn) % available[owner].clamp(min=1)
     return positives[owner], negatives[first[groups[positives]][owner] + place]
 
@@ -54,7 +54,8 @@ def log_softmax(logits: Tensor, groups: Tensor) -> Tensor:
     if len(logits) == 0:
         return logits
     count = int(groups.max()) + 1
-    highest = torch.full((count,), -torch.inf, dtype=logits.dtype).scatter_reduce(0, groups, logits.detach(), "amax")
+    lowest = logits.new_full((count,), -torch.inf)
+    highest = lowest.scatter_reduce(0, groups, logits.detach(), "amax")
     shifted = logits - highest[groups]
-    sums = torch.zeros(count, dtype=logits.dtype).index_add(0, groups, torch.exp(shifted))
+    sums = logits.new_zeros(count).index_add(0, groups, torch.exp(shifted))
     return shifted - torch.log(sums)[groups]

@@ -103,7 +103,7 @@ def _row_starts(table: Table) -> dict[str, int]:
 def make_onnx(learner: Learner, *, optimize: bool = True) -> bytes:
     with tempfile.TemporaryDirectory(prefix="elasticctr-") as directory:
         path = Path(directory, "model.onnx")
-        export_onnx(learner.model, path, optimize=optimize)
+        export_onnx(learner.host_model(), path, optimize=optimize)
         return path.read_bytes()
 
 
@@ -116,7 +116,7 @@ class GraphTemplate:
     def fill(self, learner: Learner) -> bytes | None:
         """The graph with the learner's present parameters; None if one of them is not found in it."""
         initializers = {tensor.name: tensor for tensor in self._graph.graph.initializer}
-        for name, value in learner.model.state_dict().items():
+        for name, value in learner.host_model().state_dict().items():
             tensor = initializers.get(f"model.{name}")
             array = np.ascontiguousarray(value.detach().numpy())
             if tensor is None or len(tensor.raw_data) != array.nbytes:
@@ -143,6 +143,7 @@ def score_inputs(learner: Learner, inputs: Mapping[str, NDArray[Any]]) -> NDArra
 
 
 def _score(learner: Learner, inputs: Inputs) -> NDArray[np.float32]:
-    with evaluating(learner.model):
-        logits = learner.model(inputs).float().numpy()
+    model = learner.host_model()
+    with evaluating(model):
+        logits = model(inputs).float().numpy()
     return sigmoid(logits.reshape(len(logits), -1))

@@ -119,6 +119,9 @@ class TrainSettings(Settings):
     plateau: Plateau | None = Field(None, description="when to lower the learning rates")
     warmup_steps: int = Field(0, ge=0, description="batches over which the learning rate rises from 0")
     precision: Literal["fp32", "bf16"] = Field("fp32", description="of the dense arithmetic; parameters stay fp32")
+    device: Literal["cpu", "cuda"] = Field(
+        "cpu", description="where the dense part computes, in one process; tables stay in this machine's memory"
+    )
     compile: bool = Field(False, description="compile the dense model with torch.compile (needs a C++ compiler)")
     threads: int | None = Field(None, ge=1, description="default: every CPU this process may use")
     seed: int = Field(0, ge=0, lt=1 << 63, description="of initial values, shuffling and dropout")
@@ -194,6 +197,12 @@ class Job(Settings):
             raise ValueError(
                 "train.deterministic is for one process: with several, who comes first differs from run to run. Leave "
                 "the cluster section out, or train.deterministic"
+            )
+        if self.train.device != "cpu" and (self.cluster is not None or self.train.deterministic):
+            other = "the cluster section" if self.cluster is not None else "train.deterministic"
+            raise ValueError(
+                f"train.device {self.train.device} is for one process, in whatever order a GPU adds: leave {other} out, "
+                "or train.device"
             )
         vocabulary = self.sparse.vocabulary
         if self.cluster is not None and vocabulary is not None and vocabulary.path is None:

@@ -5,6 +5,7 @@ The loop around it (files, epochs, evaluation, checkpoints) is trainer.py's. A l
 
 from __future__ import annotations
 
+import copy
 import pickle
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
@@ -16,7 +17,7 @@ from torch import Tensor
 
 from elasticctr import _native
 from elasticctr.data.batch import Batch
-from elasticctr.errors import Corruption, FailedPrecondition
+from elasticctr.errors import ConfigError, Corruption, FailedPrecondition
 from elasticctr.models import registry
 from elasticctr.models.dense import load_dense
 from elasticctr.models.initialize import seeded
@@ -39,14 +40,16 @@ from elasticctr.train.sparse import SparseInputs
 
 
 class Learner:
-    def __init__(self, job: Job, model_class: type[Model] | None = None) -> None:
+    def __init__(self, job: Job, model_class: type[Model] | None = None, *, device: str = "cpu") -> None:
+        """`device`: where the dense part computes. Tables are in this machine's memory wherever that is."""
         settings = job.train
+        self._device = _find_device(device)
         cls = model_class or registry.resolve(job.model.name)
         _set_threads(cls, settings)
         set_deterministic(settings.deterministic)
         options = registry.parse(cls, job.model.options, "model")
         spec = make_input_spec(job.samples, registry.input_needs(cls, options))
-        self.model = registry.create(cls, spec, options, seed=settings.seed)
+        self.model = registry.create(cls, spec, options, seed=settings.seed).to(self._device)
         self.plan = InputPlan(job.samples, spec, job.sparse, seed=settings.seed)
         self.sparse = SparseInputs(self.plan, is_deterministic=settings.deterministic)
         self.metrics = LabelMetrics(job.samples.label)
@@ -60,11 +63,11 @@ class Learner:
         forward = self.model.training_forward
         self._forward = torch.compile(forward) if settings.compile else forward
         with seeded(settings.seed):
-            self._loss = Loss(job.loss, job.samples.label, spec)
+            self._loss = Loss(job.loss, job.samples.label, spec).to(self._device)
         slots = [slot.name for slot in job.samples.sparse]
         self._group = slots.index(job.loss.group) if job.loss.group is not None and self._loss.ranks else None
         self.parameters = [*self.model.parameters(), *self._loss.parameters()]
-        self._tower = _make_tower_step(self.model, self._loss, job)
+        self._tower = _make_tower_step(self.model, self._loss, job) if self._device.type == "cpu" else None
         self._optimizer = make_optimizer(self.parameters, job.dense)
         self._dense_settings = job.dense
         self._clip_norm = job.dense.clip_norm
@@ -94,12 +97,16 @@ class Learner:
         weights = torch.from_numpy(batch.weights)
         if self._tower is not None and self._tower.can_run(inputs):
             return self._tower.run(inputs, labels, weights)
+        groups = None if self._group is None else _number_groups(batch, self._group)
+        if self._device.type != "cpu":
+            # Gradients find the way back to the inputs they are copies of.
+            inputs, labels, weights = inputs.to(self._device), labels.to(self._device), weights.to(self._device)
+            groups = None if groups is None else groups.to(self._device)
         with self._computing():
             logits, auxiliary = self._forward(inputs)
         logits = logits.float()
-        groups = None if self._group is None else _number_groups(batch, self._group)
         loss = self._loss.backward(logits, labels, weights, inputs, groups, auxiliary)
-        return loss, logits.detach()
+        return loss, logits.detach().cpu()
 
     def apply_dense(self, lr_scale: float = 1.0) -> None:
         """Steps the dense parameters by the gradients left on them."""
@@ -171,10 +178,10 @@ class Learner:
         return gradient
 
     def _computing(self) -> AbstractContextManager[object]:
-        # A tower takes its precision from its own switch; autocast would only add casts around it.
-        if self._precision == "fp32" or self.model.is_tower:
+        # A native tower takes its precision from its own switch; autocast would only add casts around it.
+        if self._precision == "fp32" or (self.model.is_tower and self._device.type == "cpu"):
             return nullcontext()
-        return torch.autocast("cpu", torch.bfloat16)
+        return torch.autocast(self._device.type, torch.bfloat16)
 
     def _set_lr_scale(self, scale: float) -> None:
         self._lr_scale = scale
@@ -192,9 +199,13 @@ class Learner:
         if self.model.training:
             self.model.eval()
         with self._computing():
-            logits = self.model(inputs)
-        scores: NDArray[np.float32] = logits.float().numpy()
+            logits = self.model(inputs if self._device.type == "cpu" else inputs.to(self._device))
+        scores: NDArray[np.float32] = logits.float().cpu().numpy()
         return scores
+
+    def host_model(self) -> Model:
+        """The model where exporters and servers are: itself, or a copy of what another device holds."""
+        return self.model if self._device.type == "cpu" else copy.deepcopy(self.model).cpu()
 
     def save(self, directory: Path) -> None:
         """Everything learned, as files of a checkpoint."""
@@ -209,6 +220,7 @@ class Learner:
                 "loss": self._loss.state_dict(),
                 "optimizer": self._optimizer.state_dict(),
                 "random": torch.get_rng_state(),
+                **({} if self._device.type == "cpu" else {"device_random": torch.cuda.get_rng_state(self._device)}),
             },
             directory / "dense.pt",
         )
@@ -225,12 +237,14 @@ class Learner:
             self._load_dense_vector(read_dense_parts(checkpoint.path, self.dense_floats), checkpoint.path)
             return
         try:
-            dense = torch.load(checkpoint.dense, weights_only=True)
+            dense = torch.load(checkpoint.dense, weights_only=True, map_location="cpu")
             load_dense(self.model, dense["model"], str(checkpoint.dense))
             load_dense(self._loss, dense.get("loss", {}), f"{checkpoint.dense} (of the loss)")
             self._optimizer.load_state_dict(dense["optimizer"])
             self._set_lr_scale(1.0)
             torch.set_rng_state(dense["random"])
+            if self._device.type != "cpu" and "device_random" in dense:
+                torch.cuda.set_rng_state(dense["device_random"], self._device)
         except (RuntimeError, ValueError, KeyError, EOFError, pickle.UnpicklingError) as e:
             raise Corruption(f"{checkpoint.dense}: cannot be read back: {e}") from e
 
@@ -288,6 +302,15 @@ def _flat(tensor: Tensor | None, parameter: Tensor) -> NDArray[np.float32]:
         return np.zeros(parameter.numel(), np.float32)
     flat: NDArray[np.float32] = tensor.detach().reshape(-1).numpy()
     return flat
+
+
+def _find_device(name: str) -> torch.device:
+    if name != "cpu" and not torch.cuda.is_available():
+        raise ConfigError(
+            f"train.device is {name}, and torch {torch.__version__} finds no GPU here; take a torch that is built for "
+            "CUDA, on a machine whose driver works (nvidia-smi shows it), or leave train.device out"
+        )
+    return torch.device(name)
 
 
 def _number_groups(batch: Batch, slot: int) -> Tensor:

@@ -78,7 +78,7 @@ class Trainer:
         self._job = job
         self._on_step = on_step
         self._quiet = quiet
-        self._learner = Learner(job, model_class)
+        self._learner = Learner(job, model_class, device=job.train.device)
         self._schedule = Schedule(job.train)
         self._run = RunDirectory(job.run_dir)
         self._at = _Position()
