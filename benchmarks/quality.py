@@ -83,6 +83,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, help="runs of each; default 5, quick 2")
     parser.add_argument("--data", type=Path, default=measure.ROOT.parent / "shared" / "data")
     parser.add_argument("--parallel", type=int, default=os.cpu_count(), help="runs at a time, one thread each")
+    parser.add_argument("--device", default="cpu", help="cpu or cuda: train.device of every run")
     parser.add_argument("--again", action="store_true", help="forget runs that are kept")
     options = parser.parse_args()
     if options.again:
@@ -101,6 +102,7 @@ def main() -> None:
             print(f"{data}: its files are not in {options.data}, left out")
             continue
         settings, attainable[data] = made
+        settings["train.device"] = options.device
         jobs += [(data, name, seed, settings) for seed in range(seeds) for name in configured]
     runs: list[Run] = []
     with concurrent.futures.ThreadPoolExecutor(options.parallel) as pool:

@@ -201,8 +201,8 @@ class Job(Settings):
         if self.train.device != "cpu" and (self.cluster is not None or self.train.deterministic):
             other = "the cluster section" if self.cluster is not None else "train.deterministic"
             raise ValueError(
-                f"train.device {self.train.device} is for one process, in whatever order a GPU adds: leave {other} out, "
-                "or train.device"
+                f"train.device {self.train.device} is for one process, in whatever order a GPU adds: leave {other} "
+                "out, or train.device"
             )
         vocabulary = self.sparse.vocabulary
         if self.cluster is not None and vocabulary is not None and vocabulary.path is None:
