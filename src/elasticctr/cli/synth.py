@@ -12,7 +12,18 @@ import typer
 from elasticctr.cli.output import JsonOption, print_json, print_pairs
 from elasticctr.config import load_yaml, parse_settings
 from elasticctr.data.schema import Format, Schema
-from elasticctr.data.synth import Shape, SynthReport, SynthSpec, avazu_spec, criteo_spec, schema_spec, write_log
+from elasticctr.data.synth import (
+    Shape,
+    SynthLabel,
+    SynthReport,
+    SynthSpec,
+    avazu_spec,
+    conversions_spec,
+    criteo_spec,
+    history_spec,
+    schema_spec,
+    write_log,
+)
 from elasticctr.errors import ConfigError
 from elasticctr.obs.progress import Progress
 
@@ -22,7 +33,9 @@ _MIXED_CARDINALITY = 10_000
 def synth(
     out: Annotated[Path, typer.Argument(help="Folder to write into.")],
     rows: Annotated[int, typer.Option(help="Samples to make.", min=0)] = 100_000,
-    shape: Annotated[str, typer.Option(help="criteo, avazu, or a schema.yaml of your own.")] = "criteo",
+    shape: Annotated[
+        str, typer.Option(help="criteo, avazu, history, conversions, or a schema.yaml of your own.")
+    ] = "criteo",
     format: Annotated[Format | None, typer.Option(help="File format; default: slot, or the schema's own.")] = None,
     files: Annotated[int, typer.Option(help="Files to write (per folder with --dates).", min=1, max=100_000)] = 1,
     seed: Annotated[int, typer.Option(help="Another seed is another hidden model and other rows.", min=0)] = 0,
@@ -36,12 +49,17 @@ def synth(
     ] = None,
     zipf: Annotated[float, typer.Option(help="Exponent of id frequencies; 0: all ids equally often.")] = 1.05,
     ctr: Annotated[float | None, typer.Option(help="Share of clicks; default 0.25, avazu 0.17.")] = None,
+    conversion: Annotated[
+        float, typer.Option(help="With several labels: share of each where the one before is 1.")
+    ] = 0.2,
     auc: Annotated[float, typer.Option(help="Best attainable AUC to aim at.")] = 0.82,
     missing: Annotated[float, typer.Option(help="Share of missing values.")] = 0.05,
     multi: Annotated[
         int | None, typer.Option(help="How many slots, from the last, have several values.", min=0)
     ] = None,
-    values: Annotated[float, typer.Option(help="Values per sample of such a slot, on average.")] = 3.0,
+    values: Annotated[
+        float | None, typer.Option(help="Values per sample of such a slot, on average; default 3, history 10.")
+    ] = None,
     interactions: Annotated[int, typer.Option(help="Pairs of slots that act together.", min=0)] = 4,
     id_space: Annotated[
         int, typer.Option(help="Feasigns modulo this (PaddleRec: 1000001); 0: all 64 bits.", min=0)
@@ -65,10 +83,11 @@ def synth(
         "cardinalities": tuple(min(c, max_cardinality or c) for c in spec.cardinalities),
         "multi": spec.multi if multi is None else tuple(i >= count - multi for i in range(count)),
         "ctr": spec.ctr if ctr is None else ctr,
+        "conversion": conversion,
         "zipf": zipf,
         "auc": auc,
         "missing": missing,
-        "values_mean": values,
+        "values_mean": spec.values_mean if values is None else values,
         "interactions": interactions,
         "id_space": id_space,
         "seed": seed,
@@ -111,8 +130,13 @@ def _spec(
     if shape == Shape.AVAZU:
         spec = avazu_spec(format or Format.SLOT)
         return spec if cardinality is None else spec.model_copy(update={"cardinalities": (cardinality,) * 22})
+    if shape in (Shape.HISTORY, Shape.CONVERSIONS):
+        spec = (history_spec if shape == Shape.HISTORY else conversions_spec)(format or Format.SLOT)
+        same = (cardinality or 0,) * len(spec.cardinalities)
+        return spec if cardinality is None else spec.model_copy(update={"cardinalities": same})
     if not shape.endswith((".yaml", ".yml")):
-        raise ConfigError(f"shape {shape!r} is not known; use criteo, avazu or the path of a schema.yaml")
+        known = ", ".join(Shape)
+        raise ConfigError(f"shape {shape!r} is not known; use {known} or the path of a schema.yaml")
     schema = parse_settings(Schema, load_yaml(shape), shape)
     if format is not None:
         schema = schema.model_copy(update={"format": format})
@@ -131,8 +155,18 @@ def _dates(text: str) -> tuple[date, date]:
     return start, end
 
 
+def _pairs(name: str, label: SynthLabel, is_named: bool) -> list[tuple[str, str]]:
+    of = f" of {name}" if is_named else ""
+    auc = "none: all labels are equal" if label.auc is None else f"{label.auc:.5f}"
+    rate = f"share{of}" if is_named else "CTR"
+    return [
+        (rate, f"{label.ctr:.5f}"),
+        (f"best attainable AUC{of}", auc),
+        (f"best attainable logloss{of}", f"{label.logloss:.5f}"),
+    ]
+
+
 def _print(report: SynthReport, rate: float) -> None:
-    auc = "none: all labels are equal" if report.auc is None else f"{report.auc:.5f}"
     print_pairs(
         [
             (
@@ -140,9 +174,7 @@ def _print(report: SynthReport, rate: float) -> None:
                 f"{report.rows:,} samples, {report.bytes:,} bytes, {len(report.files):,} files in {report.out}",
             ),
             ("speed", f"{rate:,.0f} samples/s"),
-            ("CTR", f"{report.ctr:.5f}"),
-            ("best attainable AUC", auc),
-            ("best attainable logloss", f"{report.logloss:.5f}"),
+            *(pair for name, label in report.labels.items() for pair in _pairs(name, label, len(report.labels) > 1)),
             ("schema", str(Path(report.out) / "schema.yaml")),
         ]
     )

@@ -13,7 +13,16 @@ from sklearn.metrics import log_loss, roc_auc_score
 from elasticctr.config import load_yaml, parse_settings
 from elasticctr.data.parser import Parser
 from elasticctr.data.schema import DenseSlot, Format, Pooling, Schema, SparseSlot
-from elasticctr.data.synth import Generator, SynthSpec, avazu_spec, criteo_spec, schema_spec, write_log
+from elasticctr.data.synth import (
+    Generator,
+    SynthSpec,
+    avazu_spec,
+    conversions_spec,
+    criteo_spec,
+    history_spec,
+    schema_spec,
+    write_log,
+)
 from elasticctr.data.synth.attainable import Attainable
 from elasticctr.errors import AlreadyExists, ConfigError
 
@@ -25,7 +34,7 @@ def generator() -> Generator:
 
 def _draw(generator: Generator, rows: int, first: int = 0) -> tuple[np.ndarray, np.ndarray]:
     parts = list(generator.rows(rows, first))
-    return np.concatenate([p.logits for p in parts]), np.concatenate([p.batch.labels[:, 0] for p in parts])
+    return np.concatenate([p.logits[0] for p in parts]), np.concatenate([p.batch.labels[:, 0] for p in parts])
 
 
 def _read(folder: Path) -> bytes:
@@ -72,14 +81,17 @@ def test_ctr_and_attainable_auc_are_as_asked(generator: Generator) -> None:
     assert roc_auc_score(labels, logits) == pytest.approx(0.75, abs=0.02)
 
 
-def test_true_probabilities_are_calibrated(generator: Generator) -> None:
-    logits, labels = _draw(generator, 120_000)
+def _check_calibrated(logits: np.ndarray, labels: np.ndarray) -> None:
     true = 1 / (1 + np.exp(-logits))
     chi_square = 0.0
     for part in np.array_split(np.argsort(logits), 10):
         chi_square += (labels[part] - true[part]).sum() ** 2 / (true[part] * (1 - true[part])).sum()
     # Beyond 35.6 one time in ten thousand if the labels were drawn from these probabilities.
     assert chi_square < 35.6
+
+
+def test_true_probabilities_are_calibrated(generator: Generator) -> None:
+    _check_calibrated(*_draw(generator, 120_000))
 
 
 def test_attainable_equals_scikit_learn(generator: Generator) -> None:
@@ -211,3 +223,82 @@ def test_what_cannot_be_is_refused(tmp_path: Path) -> None:
         write_log(criteo_spec(Format.SLOT), tmp_path / "file", 10)
     with pytest.raises(ValueError, match="cardinalities"):
         SynthSpec(schema_=Schema(slots=(SparseSlot(name="a"),)), cardinalities=(), multi=())
+
+
+def test_a_history_decides_by_the_kind_of_its_target(tmp_path: Path) -> None:
+    spec = history_spec(Format.SLOT)
+    generator = Generator(spec)
+    logits, labels = _draw(generator, 40_000)
+    _check_calibrated(logits, labels)
+    assert roc_auc_score(labels, logits) == pytest.approx(0.82, abs=0.012)
+    long = Generator(spec.model_copy(update={"values_mean": 18.0}))  # some have more values than are kept
+    drawn, model = long._draw(3), long.models[0]
+    offsets = [np.concatenate([[0], np.cumsum(counts)]) for counts in drawn.counts]
+    kind = {rank: int(model._kinds(1, np.array([rank]))[0]) for rank in range(1, 501)}
+    assert set(kind.values()) == set(range(16))
+    for row in range(300):
+        items = drawn.ranks[1][offsets[1][row] : offsets[1][row + 1]].tolist()
+        history = drawn.ranks[5][offsets[5][row] : offsets[5][row + 1]].tolist()[-20:]
+        found = sum(kind[value] == kind[item] for item in items for value in history)
+        assert drawn.parts[0][3, row] == pytest.approx(found / max(len(history), 1))
+    assert {int(drawn.counts[s][:300].min()) for s in (1, 5)} == {0}, "missing ones were not tried"
+    assert drawn.counts[5][:300].max() > 20
+
+
+@pytest.mark.parametrize("format", [Format.SLOT, Format.CSV])
+def test_values_of_a_history_are_those_of_its_target(tmp_path: Path, format: Format) -> None:
+    write_log(history_spec(format), tmp_path, 3_000)
+    if format is Format.CSV:
+        assert (tmp_path / "part-00000.csv").read_text().splitlines()[1].count("|") > 0
+        return
+    batch = _parse(tmp_path)
+    items, history = set(batch.slot(1)[0].tolist()), set(batch.slot(5)[0].tolist())
+    assert len(items & history) > 0.9 * min(len(items), len(history))
+    assert np.diff(batch.slot(5)[1]).mean() == pytest.approx(9.3, abs=0.6)
+
+
+def test_conversions_come_after_clicks(tmp_path: Path) -> None:
+    spec = conversions_spec(Format.SLOT).model_copy(update={"conversion": 0.3})
+    rows = list(Generator(spec).rows(120_000))
+    logits = np.concatenate([r.logits for r in rows], axis=1)
+    labels = np.concatenate([r.batch.labels for r in rows])
+    click, conversion = labels.T
+    assert not (conversion > click).any()
+    assert click.mean() == pytest.approx(0.25, abs=0.01)
+    assert conversion[click > 0].mean() == pytest.approx(0.3, abs=0.015)
+    for k in range(2):
+        _check_calibrated(logits[k], labels[:, k])
+    assert roc_auc_score(click, logits[0]) == pytest.approx(0.82, abs=0.01)
+    # What decides about a conversion is half of it something else than what decides about the click.
+    alone = roc_auc_score(conversion, logits[0])
+    assert roc_auc_score(conversion, logits[1]) > alone + 0.03 > 0.6
+    report = write_log(spec, tmp_path, 30_000, files=2)
+    truth = json.loads((tmp_path / "truth.json").read_text())["labels"]
+    assert list(truth) == ["click", "conversion"]
+    for k, name in enumerate(truth):
+        assert truth[name]["auc"] == report.labels[name].auc
+        assert truth[name]["auc"] == pytest.approx(roc_auc_score(labels[:30_000, k], logits[k, :30_000]), abs=1e-4)
+    assert (report.auc, report.ctr) == (truth["click"]["auc"], truth["click"]["ctr"])
+    np.testing.assert_array_equal(_parse(tmp_path).labels, labels[:30_000])
+
+
+def test_any_number_of_labels_that_are_frequent_enough() -> None:
+    schema = Schema(label=("click", "cart", "buy"), slots=(SparseSlot(name="a"), SparseSlot(name="b")))
+    spec = schema_spec(schema, 50).model_copy(update={"ctr": 0.5, "conversion": 0.5})
+    shares = next(iter(Generator(spec).rows(8192))).batch.labels.mean(axis=0)
+    np.testing.assert_allclose(shares, [0.5, 0.25, 0.125], atol=0.03)
+    with pytest.raises(ConfigError, match=r"'buy' would happen too rarely.*--conversion"):
+        Generator(spec.model_copy(update={"conversion": 0.005}))
+
+
+def test_histories_that_do_not_fit_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="history does not fit the criteo format"):
+        history_spec(Format.CRITEO)
+    with pytest.raises(ConfigError, match="conversions does not fit the libsvm format"):
+        conversions_spec(Format.LIBSVM)
+    spec = history_spec(Format.SLOT)
+    given = {name: getattr(spec, name) for name in SynthSpec.model_fields}
+    with pytest.raises(ConfigError, match="'history' has the values of its target"):
+        parse_settings(SynthSpec, given | {"cardinalities": (9, 9, 9, 9, 9, 8)}, "synth")
+    with pytest.raises(ConfigError, match="'history' has several values, its target one"):
+        parse_settings(SynthSpec, given | {"multi": (False,) * 6}, "synth")

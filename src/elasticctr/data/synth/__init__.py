@@ -1,17 +1,28 @@
 """Made-up click logs of any size from a hidden model, so that the best attainable AUC and logloss are known."""
 
-from elasticctr.data.synth.files import SynthReport, write_log
+from elasticctr.data.synth.files import SynthLabel, SynthReport, write_log
 from elasticctr.data.synth.rows import Generator, Rows
-from elasticctr.data.synth.spec import Shape, SynthSpec, avazu_spec, criteo_spec, schema_spec
+from elasticctr.data.synth.spec import (
+    Shape,
+    SynthSpec,
+    avazu_spec,
+    conversions_spec,
+    criteo_spec,
+    history_spec,
+    schema_spec,
+)
 
 __all__ = [
     "Generator",
     "Rows",
     "Shape",
+    "SynthLabel",
     "SynthReport",
     "SynthSpec",
     "avazu_spec",
+    "conversions_spec",
     "criteo_spec",
+    "history_spec",
     "schema_spec",
     "write_log",
 ]

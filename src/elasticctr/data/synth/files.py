@@ -33,8 +33,17 @@ class SynthFile:
 
 
 @dataclass(frozen=True, slots=True)
+class SynthLabel:
+    ctr: float
+    auc: float | None
+    logloss: float
+
+
+@dataclass(frozen=True, slots=True)
 class SynthReport:
-    """`auc` and `logloss` are those of the true probabilities: the best attainable on these rows."""
+    """`auc` and `logloss` are those of the true probabilities: the best attainable on these rows. Of several labels
+    they are the first's; `labels` has all.
+    """
 
     out: str
     format: str
@@ -45,6 +54,7 @@ class SynthReport:
     logloss: float
     bytes: int
     files: tuple[SynthFile, ...]
+    labels: dict[str, SynthLabel]
 
 
 def write_log(
@@ -63,14 +73,17 @@ def write_log(
     generator = Generator(spec)
     folders = list(_folders(dates, hours))
     bounds = [rows * i // (len(folders) * files) for i in range(len(folders) * files + 1)]
-    whole, written, size = Attainable(), [], 0
+    labels = spec.schema_.label
+    whole, written, size = [Attainable() for _ in labels], [], 0
     suffix = SUFFIXES.get(spec.schema_.format, ".txt") + compress
     for i, (first, last) in enumerate(pairwise(bounds)):
         path = out / folders[i // files] / f"part-{i % files:05d}{suffix}"
-        part = Attainable()
+        parts = [Attainable() for _ in labels]
         with open_writer(path, spec.written_schema, () if spec.is_merged else spec.hex_slots, overwrite) as writer:
-            _write_rows(generator, writer, first, last - first, part, advance)
-        whole.merge(part)
+            _write_rows(generator, writer, first, last - first, parts, advance)
+        for attainable, part in zip(whole, parts, strict=True):
+            attainable.merge(part)
+        part = parts[0]
         written.append(SynthFile(str(path.relative_to(out)), part.rows, part.ctr, part.auc, part.logloss))
         size += path.stat().st_size
         if dates is not None and i % files == files - 1:
@@ -78,13 +91,14 @@ def write_log(
     report = SynthReport(
         str(out),
         str(spec.schema_.format),
-        whole.rows,
+        whole[0].rows,
         spec.seed,
-        whole.ctr,
-        whole.auc,
-        whole.logloss,
+        whole[0].ctr,
+        whole[0].auc,
+        whole[0].logloss,
         size,
         tuple(written),
+        {label: SynthLabel(of.ctr, of.auc, of.logloss) for label, of in zip(labels, whole, strict=True)},
     )
     save_schema(spec.written_schema, out / "schema.yaml", overwrite)
     with atomic_file(out / "truth.json", overwrite) as stream:
@@ -93,7 +107,12 @@ def write_log(
 
 
 def _write_rows(
-    generator: Generator, writer: Writer, first: int, count: int, part: Attainable, advance: Callable[[int], None]
+    generator: Generator,
+    writer: Writer,
+    first: int,
+    count: int,
+    parts: list[Attainable],
+    advance: Callable[[int], None],
 ) -> None:
     # Formatting text and drawing the next rows take about as long, so they go side by side.
     pending: Future[None] | None = None
@@ -102,7 +121,8 @@ def _write_rows(
             if pending is not None:
                 pending.result()
             pending = pool.submit(writer.write, _written(generator.spec, rows))
-            part.add(rows.logits, rows.batch.labels[:, 0])
+            for k, part in enumerate(parts):
+                part.add(rows.logits[k], rows.batch.labels[:, k])
             advance(len(rows.batch))
         if pending is not None:
             pending.result()

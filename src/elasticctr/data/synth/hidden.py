@@ -1,4 +1,5 @@
-"""The model that decides who clicks: an effect per id, a few pairs of slots that act together, a linear dense part.
+"""The model that decides who clicks: an effect per id, a few pairs of slots that act together, a linear dense part,
+and how much of a history is of the kind of its target.
 
 Every number in it is a hash of (seed, slot, id), so it is the same for a thousand rows and for a billion and needs no
 memory. Rare ids have small effects, as a log that can be learned from has.
@@ -19,7 +20,9 @@ Floats = NDArray[np.float64]
 Ranks = NDArray[np.int64]
 
 # Shares of the variance of the log-odds.
-MAIN, PAIRS, DENSE = 0.6, 0.15, 0.25
+MAIN, PAIRS, DENSE, HISTORY = 0.6, 0.15, 0.25, 0.6
+# Kinds that the values of a history and of its target fall into. No slot says which.
+KINDS = 16
 # Ids beyond this rank matter less and less: they are seen too rarely for anyone to learn more of them.
 COMMON_RANK = 20.0
 # Slots that act together have few enough values for their pairs to repeat.
@@ -30,9 +33,10 @@ _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 class HiddenModel:
     """Log-odds of rows, up to the scale and bias that `calibrate` sets from a sample of rows."""
 
-    def __init__(self, spec: SynthSpec) -> None:
+    def __init__(self, spec: SynthSpec, label: int = 0) -> None:
         self.spec = spec
-        draw = np.random.default_rng([spec.seed, 0x5EED])
+        draw = np.random.default_rng([spec.seed, 0x5EED, label] if label else [spec.seed, 0x5EED])
+        self.rate = spec.conversion if label else spec.ctr
         slots, dims = len(spec.cardinalities), spec.schema_.dense_dim
         self.slot_weights = draw.lognormal(0.0, 1.0, slots)
         self.dense_weights = draw.normal(size=dims)
@@ -40,13 +44,14 @@ class HiddenModel:
         candidates = [s for s, c in enumerate(spec.cardinalities) if 2 < c <= PAIR_CARDINALITY and not spec.multi[s]]
         order = draw.permutation(candidates) if candidates else np.array([], dtype=np.int64)
         self.pairs = [(int(a), int(b)) for a, b in zip(order[0::2], order[1::2], strict=False)][: spec.interactions]
-        self.scales = np.array([1.0, 1.0, 1.0])
+        self.shares = np.array([MAIN, PAIRS, DENSE, HISTORY] if spec.histories else [MAIN, PAIRS, DENSE])
+        self.scales = np.ones(len(self.shares))
         self.bias = 0.0
 
     def parts(self, ranks: Sequence[Ranks], counts: Sequence[NDArray[np.int32]], dense: Floats) -> Floats:
-        """[3, n]: main effects, pairs and dense part of each row, unscaled. `dense` has unit variance."""
+        """[3 or 4, n]: main effects, pairs, dense part, histories of each row, unscaled. `dense` has unit variance."""
         n = len(dense)
-        result = np.zeros((3, n))
+        result = np.zeros((len(self.shares), n))
         for s, (slot_ranks, slot_counts) in enumerate(zip(ranks, counts, strict=True)):
             effects = self._effects(s, slot_ranks) * self.slot_weights[s]
             result[0] += self._pool(s, effects, slot_counts)
@@ -57,26 +62,33 @@ class HiddenModel:
         # Sums in a fixed order, unlike a matrix product: a row is the same on every machine.
         for d, weight in enumerate(self.dense_weights):
             result[2] += dense[:, d] * weight
+        for sequence, target in self.spec.histories:
+            result[3] += self._found(sequence, target, ranks, counts)
         return result
 
     def logits(self, parts: Floats) -> Floats:
-        return np.asarray(self.scales[0] * parts[0] + self.scales[1] * parts[1] + self.scales[2] * parts[2] + self.bias)
+        total = self.scales[0] * parts[0]
+        for scale, part in zip(self.scales[1:], parts[1:], strict=True):
+            total = total + scale * part
+        return np.asarray(total + self.bias)
 
-    def calibrate(self, parts: Floats) -> None:
-        """Sets scales and bias so that rows like these have the wanted share of clicks and attainable AUC."""
+    def calibrate(self, parts: Floats, shares: Floats) -> None:
+        """Sets scales and bias so that rows like these have the wanted share of clicks and attainable AUC, and each
+        part its share of the variance.
+        """
         deviations = parts.std(axis=1)
-        shares = np.sqrt(np.array([MAIN, PAIRS, DENSE])) * (deviations > 1e-9)
+        shares = np.sqrt(shares) * (deviations > 1e-9)
         unit = shares / np.maximum(deviations, 1e-9) / max(float(np.sqrt((shares**2).sum())), 1e-9)
         ordered = np.sort(unit @ parts)
         low, high = 0.0, 16.0
         for _ in range(18):
             middle = (low + high) / 2
-            if _expected_auc(ordered * middle, self.spec.ctr) < self.spec.auc:
+            if _expected_auc(ordered * middle, self.rate) < self.spec.auc:
                 low = middle
             else:
                 high = middle
         self.scales = unit * high
-        self.bias = _bias(ordered * high, self.spec.ctr)
+        self.bias = _bias(ordered * high, self.rate)
 
     def _effects(self, slot: int, ranks: Ranks) -> Floats:
         h = mix64(ranks.astype(np.uint64) * _GOLDEN + self.salts[slot])
@@ -92,6 +104,21 @@ class HiddenModel:
         result = np.zeros((len(counts), 4), dtype=np.float32)
         result[counts > 0] = lanes / 32768
         return result
+
+    def _found(self, sequence: int, target: int, ranks: Sequence[Ranks], counts: Sequence[NDArray[np.int32]]) -> Floats:
+        """The share of the values kept of a sequence that are of the target's kind; 0 if either is missing."""
+        n, lengths = len(counts[target]), counts[sequence]
+        kinds = np.full(n, KINDS)
+        kinds[counts[target] > 0] = self._kinds(target, ranks[target])
+        rows = np.repeat(np.arange(n), lengths)
+        from_end = np.repeat(np.cumsum(lengths), lengths) - np.arange(len(rows))  # 1: the last one
+        kept = self.spec.schema_.sparse[sequence].max_values
+        is_found = (self._kinds(target, ranks[sequence]) == kinds[rows]) & (from_end <= kept)
+        return np.asarray(np.bincount(rows, is_found, minlength=n) / np.clip(lengths, 1, kept))
+
+    def _kinds(self, slot: int, ranks: Ranks) -> NDArray[np.int64]:
+        h = mix64(ranks.astype(np.uint64) * _GOLDEN + (self.salts[slot] ^ np.uint64(0x6B696E64)))
+        return (h % np.uint64(KINDS)).astype(np.int64)
 
     def _pool(self, slot: int, effects: Floats, counts: NDArray[np.int32]) -> Floats:
         if not self.spec.multi[slot]:

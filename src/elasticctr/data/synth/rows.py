@@ -13,10 +13,12 @@ from elasticctr.data.batch import Batch
 from elasticctr.data.schema import DenseSlot
 from elasticctr.data.synth.hidden import Floats, HiddenModel, Ranks, sigmoid
 from elasticctr.data.synth.spec import SynthSpec
+from elasticctr.errors import ConfigError
 
 CHUNK = 1 << 13
 # Chunks of this number and above are never written: the hidden model is calibrated on them.
 _CALIBRATION_CHUNKS = range(1 << 60, (1 << 60) + 8)
+_LEAST_ROWS = 200  # that a label is calibrated on
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,13 +26,17 @@ class Rows:
     """Samples as they are written (dense before its transform, NaN where missing) and what truly decides them."""
 
     batch: Batch
-    logits: Floats  # true log-odds of a click
+    logits: Floats  # [labels, n]: true log-odds of each label
 
 
 class Generator:
+    """A label after the first happens only where the one before did, as conversions after clicks; half of what decides
+    it then is what decided the first.
+    """
+
     def __init__(self, spec: SynthSpec) -> None:
         self.spec = spec
-        self.model = HiddenModel(spec)
+        self.models = [HiddenModel(spec, k) for k in range(len(spec.schema_.label))]
         draw = np.random.default_rng([spec.seed, 0xD15])
         slots, dims = len(spec.cardinalities), spec.schema_.dense_dim
         self._missing = draw.uniform(0, 2 * spec.missing, slots)
@@ -38,7 +44,24 @@ class Generator:
         self._log_mean = draw.uniform(0.5, 3.0, dims)
         self._log_deviation = draw.uniform(0.5, 1.0, dims)
         self._code_salts = draw.integers(0, 1 << 32, slots, dtype=np.uint64)
-        self.model.calibrate(np.concatenate([self._draw(c).parts for c in _CALIBRATION_CHUNKS], axis=1))
+        for sequence, target in spec.histories:
+            self._code_salts[sequence] = self._code_salts[target]
+        self._calibrate([self._draw(chunk) for chunk in _CALIBRATION_CHUNKS])
+
+    def _calibrate(self, chunks: list[_Drawn]) -> None:
+        happened = np.ones(len(chunks) * CHUNK, dtype=np.bool_)
+        for k, model in enumerate(self.models):
+            if happened.sum() < _LEAST_ROWS:
+                raise ConfigError(
+                    f"label {self.spec.schema_.label[k]!r} would happen too rarely to be planned; raise the share of "
+                    "clicks (--ctr) or of the labels after it (--conversion)"
+                )
+            parts = np.concatenate([chunk.parts[k] for chunk in chunks], axis=1)
+            shares = model.shares if k == 0 else np.concatenate([model.shares, self.models[0].shares])
+            # In the layout it is drawn in: sums, and so the rows of a seed, depend on it in their last bit.
+            model.calibrate(np.ascontiguousarray(parts[:, happened]), shares)
+            luck = np.concatenate([chunk.luck[k] for chunk in chunks])
+            happened &= luck < sigmoid(model.logits(parts))
 
     def rows(self, count: int, first: int = 0) -> Iterator[Rows]:
         """Rows [first, first + count), at most CHUNK at a time."""
@@ -60,7 +83,9 @@ class Generator:
             counts.append(slot_counts)
             ranks.append(_zipf(draw.random(int(slot_counts.sum())), cardinality, self.spec.zipf))
         dense, signal = self._draw_dense(draw)
-        return _Drawn(ranks, counts, dense, self.model.parts(ranks, counts, signal), draw.random(CHUNK))
+        parts = [model.parts(ranks, counts, signal) for model in self.models]
+        parts = [parts[0], *(np.concatenate([own, parts[0]]) for own in parts[1:])]
+        return _Drawn(ranks, counts, dense, parts, draw.random((len(parts), CHUNK)))
 
     def _draw_dense(self, draw: np.random.Generator) -> tuple[NDArray[np.float32], Floats]:
         """Raw values, of the kind each transform is made for, and their standardised form."""
@@ -90,16 +115,19 @@ class Generator:
         return rounded, np.where(missing, 0.0, rounded)
 
     def _finish(self, drawn: _Drawn) -> Rows:
-        n = len(drawn.luck)
-        logits = self.model.logits(drawn.parts)
-        clicks = (drawn.luck < sigmoid(logits)).astype(np.float32)
+        n = drawn.luck.shape[1]
+        labels, logits = np.ones((n, len(self.models)), dtype=np.float32), np.empty((len(self.models), n))
+        for k, model in enumerate(self.models):
+            own = model.logits(drawn.parts[k])
+            labels[:, k] = labels[:, max(k - 1, 0)] * (drawn.luck[k] < sigmoid(own))
+            logits[k] = own if k == 0 else _both(logits[k - 1], own)
         ids = [self._ids(s, ranks) for s, ranks in enumerate(drawn.ranks)]
         offsets = np.zeros(len(ids) * n + 1, dtype=np.int32)
         if ids:
             np.cumsum(np.concatenate(drawn.counts), out=offsets[1:])
         values = np.concatenate(ids) if ids else np.empty(0, dtype=np.uint64)
         ones = np.ones(n, dtype=np.float32)
-        return Rows(Batch(self.spec.schema_, clicks[:, None], drawn.dense, values, offsets, ones, ones), logits)
+        return Rows(Batch(self.spec.schema_, labels, drawn.dense, values, offsets, ones, ones), logits)
 
     def _ids(self, slot: int, ranks: Ranks) -> NDArray[np.uint64]:
         # A bijection of 32 bits, so that different ranks stay different values.
@@ -119,18 +147,24 @@ class _Drawn:
     ranks: list[Ranks]
     counts: list[NDArray[np.int32]]
     dense: NDArray[np.float32]
-    parts: Floats
-    luck: Floats
+    parts: list[Floats]  # of each label
+    luck: Floats  # [labels, CHUNK]
 
     def slice(self, start: int, stop: int) -> _Drawn:
-        if start == 0 and stop == len(self.luck):
+        if start == 0 and stop == self.luck.shape[1]:
             return self
         ranks = []
         for slot_ranks, counts in zip(self.ranks, self.counts, strict=True):
             low, high = int(counts[:start].sum()), int(counts[:stop].sum())
             ranks.append(slot_ranks[low:high])
         kept = [c[start:stop] for c in self.counts]
-        return _Drawn(ranks, kept, self.dense[start:stop], self.parts[:, start:stop], self.luck[start:stop])
+        parts = [part[:, start:stop] for part in self.parts]
+        return _Drawn(ranks, kept, self.dense[start:stop], parts, self.luck[:, start:stop])
+
+
+def _both(a: Floats, b: Floats) -> Floats:
+    """The logit of sigmoid(a) * sigmoid(b)."""
+    return np.asarray(-np.logaddexp(np.logaddexp(-a, -b), -a - b))
 
 
 def _zipf(uniform: Floats, cardinality: int, exponent: float) -> Ranks:

@@ -24,6 +24,13 @@ AVAZU_CARDINALITIES = {name: int(count) for name, count in (part.split() for par
 class Shape(StrEnum):
     CRITEO = "criteo"
     AVAZU = "avazu"
+    HISTORY = "history"
+    CONVERSIONS = "conversions"
+
+
+# Few enough values for a million rows to teach all of them, as a shape that tells models apart must have.
+HISTORY_CARDINALITIES = {"user": 2000, "item": 500, "city": 100, "device": 20, "hour": 24}
+_CONVERSION_CARDINALITIES = (1000, 500, 200, 100, 50, 24, 12, 7)
 
 
 class SynthSpec(Settings):
@@ -35,6 +42,7 @@ class SynthSpec(Settings):
     zipf: float = Field(1.05, ge=0, le=4, description="exponent of the frequency of ids; 0: all equally frequent")
     values_mean: float = Field(3.0, ge=1, le=100, description="values per sample of a multi-valued slot, on average")
     ctr: float = Field(0.25, gt=0, lt=1, description="share of clicks")
+    conversion: float = Field(0.2, gt=0, lt=1, description="share of each later label where the one before is 1")
     auc: float = Field(0.82, gt=0.5, lt=0.999, description="best attainable AUC aimed at")
     missing: float = Field(0.05, ge=0, lt=0.5, description="share of missing values")
     interactions: int = Field(4, ge=0, le=64, description="pairs of slots that act together")
@@ -49,9 +57,18 @@ class SynthSpec(Settings):
             raise ValueError(f"{slots} sparse slots need as many cardinalities and multi flags")
         if any(c < 1 or c > 1 << 32 for c in self.cardinalities):
             raise ValueError("a cardinality is 1 to 4294967296")
-        if len(self.schema_.label) > 1:
-            raise ValueError("made-up logs have one label")
+        for sequence, target in self.histories:
+            if self.cardinalities[sequence] != self.cardinalities[target]:
+                raise ValueError(f"slot {self.schema_.sparse[sequence].name!r} has the values of its target: as many")
+            if not self.multi[sequence] or self.multi[target]:
+                raise ValueError(f"slot {self.schema_.sparse[sequence].name!r} has several values, its target one")
         return self
+
+    @property
+    def histories(self) -> tuple[tuple[int, int], ...]:
+        """Places of each sequence that has a target, and of that target, among the sparse slots."""
+        names = [slot.name for slot in self.schema_.sparse]
+        return tuple((s, names.index(slot.target)) for s, slot in enumerate(self.schema_.sparse) if slot.target)
 
     @property
     def written_schema(self) -> Schema:
@@ -104,6 +121,33 @@ def avazu_spec(format: Format) -> SynthSpec:
     cardinalities = tuple(AVAZU_CARDINALITIES.values())
     spec = SynthSpec(schema_=schema, cardinalities=cardinalities, multi=(False,) * len(cardinalities))
     return spec.model_copy(update={"ctr": 0.17})
+
+
+def history_spec(format: Format) -> SynthSpec:
+    """Five slots and a history of items: who finds the kind of the shown item in it clicks more often."""
+    _refuse(Shape.HISTORY, format, Format.CRITEO, Format.LIBSVM)
+    slots = [_sparse(name, format) for name in HISTORY_CARDINALITIES]
+    history = _sparse("history", format).model_copy(update={"pooling": Pooling.NONE, "max_values": 20})
+    history = history.model_copy(update={"target": "item", "separator": "|" if format is Format.CSV else None})
+    cardinalities = (*HISTORY_CARDINALITIES.values(), HISTORY_CARDINALITIES["item"])
+    schema, multi = Schema(format=format, slots=(*slots, history)), (False,) * len(slots) + (True,)
+    return SynthSpec(schema_=schema, cardinalities=cardinalities, multi=multi, values_mean=10.0)
+
+
+def conversions_spec(format: Format) -> SynthSpec:
+    """Eight slots, four numbers and two labels: a click, and a conversion after it."""
+    _refuse(Shape.CONVERSIONS, format, Format.CRITEO, Format.FEASIGN, Format.LIBSVM, Format.LIBFFM)
+    slots = tuple(_sparse(f"C{i + 1}", format) for i in range(len(_CONVERSION_CARDINALITIES)))
+    dense = tuple(DenseSlot(name=f"I{i + 1}", transform="log1p") for i in range(4))
+    schema = Schema(format=format, label=("click", "conversion"), slots=(*dense, *slots))
+    multi = (False,) * len(slots)
+    transformed = format not in (Format.CSV, Format.PARQUET)
+    return SynthSpec(schema_=schema, cardinalities=_CONVERSION_CARDINALITIES, multi=multi, transformed=transformed)
+
+
+def _refuse(shape: Shape, format: Format, *unfit: Format) -> None:
+    if format in unfit:
+        raise ConfigError(f"shape {shape} does not fit the {format} format; use slot, csv or parquet")
 
 
 def schema_spec(schema: Schema, cardinality: int) -> SynthSpec:
