@@ -26,6 +26,13 @@ void Update(T& self, Floats scores, Floats labels, std::optional<Floats> weights
   (self.*method)(scores.data(), labels.data(), w, scores.shape(0));
 }
 
+// Of a function that may take a while, without the interpreter lock.
+template <typename F>
+std::string Freely(F make) {
+  nb::gil_scoped_release release;
+  return make();
+}
+
 }  // namespace
 
 void BindMetric(nb::module_& m) {
@@ -78,10 +85,19 @@ void BindMetric(nb::module_& m) {
             return ToRows(flat, 5);
           },
           "bins"_a, "equal_weight"_a)
-      .def("state", [](const BinaryMetrics& self) { return ToBytes(self.State()); })
+      .def("state", [](const BinaryMetrics& self) { return ToBytes(Freely([&] { return self.State(); })); })
+      .def(
+          "take", [](BinaryMetrics& self) { return ToBytes(Freely([&] { return self.Take(); })); },
+          "`state`, and begins anew")
       .def(
           "restore", [](BinaryMetrics& self, nb::bytes state) { self.Restore({state.c_str(), state.size()}); },
-          "state"_a);
+          "state"_a)
+      .def(
+          "merge_state", [](BinaryMetrics& self, nb::bytes state) { self.MergeState({state.c_str(), state.size()}); },
+          "state"_a, "adds a saved state")
+      .def_static(
+          "check_state", [](nb::bytes state) { BinaryMetrics::CheckState({state.c_str(), state.size()}); }, "state"_a,
+          "raises what `restore` would");
 
   nb::class_<GroupAuc>(m, "GroupAuc")
       .def(nb::init<>())

@@ -18,6 +18,17 @@ double Probability(double logit) { return 1.0 / (1.0 + std::exp(-logit)); }
 
 }  // namespace
 
+Totals& Totals::operator+=(const Totals& other) {
+  samples += other.samples;
+  invalid_scores += other.invalid_scores;
+  invalid_labels += other.invalid_labels;
+  positive += other.positive;
+  negative += other.negative;
+  loss += other.loss;
+  predicted += other.predicted;
+  return *this;
+}
+
 BinaryMetrics::BinaryMetrics() : buckets_(kScoreBuckets) {}
 
 void BinaryMetrics::Add(const float* logits, const float* labels, const float* weights, size_t n) {
@@ -67,21 +78,16 @@ void BinaryMetrics::Merge(const BinaryMetrics& other) {
     buckets = other.buckets_;
   }
   std::scoped_lock lock(mutex_);
-  totals_.samples += totals.samples;
-  totals_.invalid_scores += totals.invalid_scores;
-  totals_.invalid_labels += totals.invalid_labels;
-  totals_.positive += totals.positive;
-  totals_.negative += totals.negative;
-  totals_.loss += totals.loss;
-  totals_.predicted += totals.predicted;
-  for (size_t b = 0; b < buckets.size(); ++b) {
-    buckets_[b].negative += buckets[b].negative;
-    buckets_[b].positive += buckets[b].positive;
-  }
+  totals_ += totals;
+  for (size_t b = 0; b < buckets.size(); ++b) buckets_[b] += buckets[b];
 }
 
 void BinaryMetrics::Reset() {
   std::scoped_lock lock(mutex_);
+  Clear();
+}
+
+void BinaryMetrics::Clear() {
   totals_ = {};
   std::fill(buckets_.begin(), buckets_.end(), Bucket{});
 }

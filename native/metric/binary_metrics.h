@@ -30,6 +30,8 @@ struct Totals {
   uint64_t negative = 0;
   UInt128 loss = 0;  // weighted, in 2^-30
   UInt128 predicted = 0;
+
+  Totals& operator+=(const Totals& other);
 };
 
 struct CalibrationBin {
@@ -77,15 +79,33 @@ class BinaryMetrics {
 
   // Bytes for a checkpoint, the same for equal accumulators. docs/metrics.md is their specification.
   std::string State() const;
-  // Replaces everything by a saved state. Throws Corruption if the bytes are not one.
+  // The same, and begins anew.
+  std::string Take();
+  // Replaces everything by a saved state. Throws Corruption if the bytes are not one, FailedPrecondition if they are of
+  // a later version; nothing is changed then.
   void Restore(std::string_view state);
+  // Adds a saved state, in time that grows with what is in it. Throws as Restore does.
+  void MergeState(std::string_view state);
+  // Throws what Restore would.
+  static void CheckState(std::string_view state);
 
  private:
   struct Bucket {
     uint64_t negative = 0;
     uint64_t positive = 0;
-  };
 
+    Bucket& operator+=(const Bucket& other) {
+      negative += other.negative;
+      positive += other.positive;
+      return *this;
+    }
+  };
+  struct Saved;
+
+  // REQUIRES, of the four: mutex_ held.
+  void Clear();
+  void Add(const Saved& saved);
+  std::string Encode() const;
   void Add(const float* logits, const float* labels, const float* weights, size_t n);
 
   mutable std::mutex mutex_;

@@ -116,6 +116,12 @@ void TestThreadsTogetherEqualOneAlone() {
   for (std::thread& thread : threads) thread.join();
   CHECK(together.State() == alone.State());
   CHECK(together.Auc() == alone.Auc());
+  BinaryMetrics taken;
+  taken.MergeState(alone.Take());
+  CHECK(taken.State() == together.State());
+  CHECK(alone.State() == BinaryMetrics().State());
+  taken.MergeState(together.State());
+  CHECK(taken.totals().samples == 80000);
   CHECK(together_groups.State() == alone_groups.State());
   CHECK(together_groups.Compute().auc == alone_groups.Compute().auc);
 }

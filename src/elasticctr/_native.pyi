@@ -779,7 +779,16 @@ class BinaryMetrics:
         self, bins: int, equal_weight: bool
     ) -> Annotated[NDArray[numpy.float64], dict(shape=(None, None), order="C")]: ...
     def state(self) -> bytes: ...
+    def take(self) -> bytes:
+        """`state`, and begins anew"""
+
     def restore(self, state: bytes) -> None: ...
+    def merge_state(self, state: bytes) -> None:
+        """adds a saved state"""
+
+    @staticmethod
+    def check_state(state: bytes) -> None:
+        """raises what `restore` would"""
 
 class GroupAuc:
     def __init__(self) -> None: ...

@@ -23,7 +23,6 @@ from elasticctr.ps.membership import Member, Membership
 from elasticctr.ps.window import Window
 from elasticctr.train.cluster_settings import ClusterSettings
 from elasticctr.train.job import Job
-from elasticctr.train.label_metrics import LabelMetrics
 
 Body = Mapping[str, Any]
 GROUPED = ("sync", "hybrid")  # strategies whose pservers wait for a group
@@ -247,9 +246,9 @@ class Coordinator:
             raise
 
     def progress(self, body: Body) -> dict[str, Any]:
+        metrics = self._metrics(body)
         with self.lock:
             member, chunk_id, report = self.hear(body), _id(body.get("chunk")), _report(body)
-            metrics = _metrics(body)
             ledger = self._ledger_of(chunk_id)
             is_held = ledger is not None and ledger.is_held(chunk_id, member.id, _lease(body))
             if ledger is None or not is_held or self.is_cut:
@@ -262,9 +261,9 @@ class Coordinator:
             return self._held(True)
 
     def done(self, body: Body) -> dict[str, Any]:
+        metrics = self._metrics(body)
         with self.lock:
             member, chunk_id, report = self.hear(body), _id(body.get("chunk")), _report(body)
-            metrics = _metrics(body)
             ledger = self._ledger_of(chunk_id)
             if ledger is None or self.is_cut or not ledger.is_held(chunk_id, member.id, _lease(body)):
                 return self._held(False)
@@ -315,11 +314,20 @@ class Coordinator:
     def _ledger_of(self, chunk_id: int) -> Ledger | None:
         return next((ledger for ledger in self.ledgers() if ledger.find(chunk_id) is not None), None)
 
-    def _count(self, samples: int, body: Body, metrics: LabelMetrics | None) -> None:
+    def _metrics(self, body: Body) -> bytes | None:
+        """The state of reported metrics, which can be merged. No lock is needed: this takes longer than the rest."""
+        text = body.get("metrics")
+        if not isinstance(text, str) or not text:
+            return None
+        state = unpack_metrics(text)
+        self.course.metrics.check_state(state)
+        return state
+
+    def _count(self, samples: int, body: Body, metrics: bytes | None) -> None:
         loss_sum = body.get("loss_sum")
         self.window.add(max(samples, 0), float(loss_sum) if isinstance(loss_sum, int | float) else 0.0)
         if metrics is not None:
-            self.course.metrics.merge(metrics)
+            self.course.metrics.merge_state(metrics)
 
     def _note_examples(self, body: Body) -> None:
         examples = body.get("examples")
@@ -355,11 +363,6 @@ def _ids(value: object) -> set[int]:
 def _lease(body: Body) -> int | None:
     value = body.get("lease")
     return value if isinstance(value, int) else None
-
-
-def _metrics(body: Body) -> LabelMetrics | None:
-    text = body.get("metrics")
-    return LabelMetrics.from_state(unpack_metrics(text)) if isinstance(text, str) and text else None
 
 
 def _report(body: Body) -> Report:

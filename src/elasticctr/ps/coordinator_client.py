@@ -7,14 +7,11 @@ every call allows. Where only the run directory is known, a coordinator that mov
 from __future__ import annotations
 
 import base64
-import struct
 import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
-
-import numpy as np
 
 from elasticctr.control.peer import Peer
 from elasticctr.errors import Corruption, DataError, DeadlineExceeded, Unavailable
@@ -22,8 +19,6 @@ from elasticctr.ps.addresses import find_coordinator
 
 T = TypeVar("T")
 
-_MAX_METRICS_BYTES = 256 << 20
-_METRICS_HEAD = struct.Struct("<II")  # bytes of the state, words that are not zero
 _PAUSES_S = (0.05, 0.1, 0.2, 0.5, 1.0)
 
 
@@ -147,29 +142,16 @@ def patiently(call: Callable[[], T], wait_s: float, is_over: Callable[[], bool] 
 
 
 def pack_metrics(state: bytes) -> str:
-    """The state of metrics as text for a report: the words that are not zero, which few are, and their places."""
-    words = np.frombuffer(state + bytes(-len(state) % 8), dtype="<u8")
-    places = np.flatnonzero(words)
-    parts = (_METRICS_HEAD.pack(len(state), len(places)), places.astype("<u4").tobytes(), words[places].tobytes())
-    return base64.b64encode(b"".join(parts)).decode("ascii")
+    """The state of metrics as text for a report."""
+    return base64.b64encode(state).decode("ascii")
 
 
 def unpack_metrics(text: str) -> bytes:
     """Raises Corruption for what `pack_metrics` did not make."""
     try:
-        data = base64.b64decode(text, validate=True)
-        size, count = _METRICS_HEAD.unpack_from(data)
-    except (ValueError, TypeError, struct.error) as e:
+        return base64.b64decode(text, validate=True)
+    except ValueError as e:
         raise Corruption(f"reported metrics cannot be unpacked: {e}") from None
-    body = data[_METRICS_HEAD.size :]
-    if size > _MAX_METRICS_BYTES or len(body) != count * 12:
-        raise Corruption("reported metrics are cut short or too long")
-    words = np.zeros((size + 7) // 8, dtype="<u8")
-    places = np.frombuffer(body, dtype="<u4", count=count)
-    if count and int(places.max()) >= len(words):
-        raise Corruption("reported metrics have a word outside of them")
-    words[places] = np.frombuffer(body, dtype="<u8", offset=4 * count)
-    return words.tobytes()[:size]
 
 
 def _number(answer: dict[str, Any], name: str) -> int:

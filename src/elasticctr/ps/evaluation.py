@@ -20,18 +20,18 @@ class Evaluation:
         self.split = split
         self.ledger = Ledger(chunks)
         self.metrics = LabelMetrics(labels)
-        self._held: dict[int, LabelMetrics] = {}  # of chunks under way
+        self._held: dict[int, list[bytes]] = {}  # of chunks under way, as reported
 
-    def hold(self, chunk_id: int, metrics: LabelMetrics | None) -> None:
+    def hold(self, chunk_id: int, metrics: bytes | None) -> None:
+        """`metrics`: a state that was checked."""
         if metrics is not None:
-            self._held.setdefault(chunk_id, LabelMetrics(self.metrics.labels)).merge(metrics)
+            self._held.setdefault(chunk_id, []).append(metrics)
 
-    def count(self, chunk_id: int, metrics: LabelMetrics | None) -> None:
+    def count(self, chunk_id: int, metrics: bytes | None) -> None:
         """A chunk is done; `metrics` are what was not reported before."""
         self.hold(chunk_id, metrics)
-        held = self._held.pop(chunk_id, None)
-        if held is not None:
-            self.metrics.merge(held)
+        for state in self._held.pop(chunk_id, ()):
+            self.metrics.merge_state(state)
 
     def forget(self, chunk_ids: list[int]) -> None:
         """These are scored from their beginning again."""

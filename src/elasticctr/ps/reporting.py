@@ -16,7 +16,6 @@ from typing import Any
 from elasticctr.errors import DeadlineExceeded, ElasticCTRError, Unavailable
 from elasticctr.ps.coordinator_client import CoordinatorClient, pack_metrics
 from elasticctr.ps.leases import Lease
-from elasticctr.train.label_metrics import LabelMetrics
 
 _BEAT_S = 1.0
 _HURRIED_S = 0.1  # between beats while something is waited for
@@ -28,7 +27,7 @@ class _Report:
     path: str
     lease: Lease | None
     body: dict[str, Any]
-    metrics: LabelMetrics | None
+    metrics: bytes | None  # their state
 
 
 class Reporter:
@@ -59,10 +58,10 @@ class Reporter:
         self._thread = threading.Thread(target=self._run, name="elasticctr-reports", daemon=True)
         self._thread.start()
 
-    def progress(self, lease: Lease, body: dict[str, Any], metrics: LabelMetrics | None) -> None:
+    def progress(self, lease: Lease, body: dict[str, Any], metrics: bytes | None) -> None:
         self._add(_Report("/v1/progress", lease, {"chunk": lease.name, **body}, metrics))
 
-    def done(self, lease: Lease, body: dict[str, Any], metrics: LabelMetrics | None) -> None:
+    def done(self, lease: Lease, body: dict[str, Any], metrics: bytes | None) -> None:
         self._add(_Report("/v1/done", lease, {"chunk": lease.name, **body}, metrics))
 
     def give_back(self, lease: Lease, reason: str) -> None:
@@ -155,7 +154,7 @@ class Reporter:
     def _send(self, report: _Report) -> None:
         body = {"id": self._member, **report.body}
         if report.metrics is not None:
-            body["metrics"] = pack_metrics(report.metrics.state())
+            body["metrics"] = pack_metrics(report.metrics)
         answer = self._coordinator.post(report.path, body)
         self.take_answer(answer)
         lease = report.lease

@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 from elasticctr.ps.leases import ChunkEnd, Lease, Work
 from elasticctr.ps.reporting import Reporter
 from elasticctr.ps.strategies.strategy import Outcome
-from elasticctr.train.label_metrics import LabelMetrics
 from elasticctr.train.learner import Learner
 
 _REPORT_S = 5.0
@@ -87,9 +86,7 @@ class Tally:
     def _body(self) -> dict[str, Any]:
         return {"batches": self._batches, "samples": self._samples, "loss_sum": self._loss_sum}
 
-    def _take_metrics(self) -> LabelMetrics:
-        taken = self._learner.metrics
-        self._learner.clear_metrics()
+    def _take_metrics(self) -> bytes:
         self._loss_sum = 0.0
         self._reported = time.monotonic()
-        return taken
+        return self._learner.metrics.take()

@@ -77,23 +77,47 @@ class LabelMetrics:
 
     def merge(self, other: LabelMetrics) -> None:
         """Adds what `other` has seen."""
-        if len(self.labels) != len(other.labels) or (len(self.labels) > 1 and self.labels != other.labels):
-            raise FailedPrecondition(
-                f"metrics of labels {', '.join(other.labels)} cannot be added to those of {', '.join(self.labels)}; "
-                "do all processes have the same job?"
-            )
+        self._check_labels(other.labels)
         for mine, theirs in zip(self._each, other._each, strict=True):
             mine.merge(theirs)
 
+    def merge_state(self, state: bytes) -> None:
+        """`merge` of what was saved, without making accumulators of it. Raises Corruption, FailedPrecondition."""
+        self.check_state(state)
+        _, states = _take_labels(state, self.labels[:1])
+        for mine, one in zip(self._each, states, strict=True):
+            mine.merge_state(one)
+
+    def check_state(self, state: bytes) -> None:
+        """Raises what `merge_state` would."""
+        labels, states = _take_labels(state, self.labels[:1])
+        for one in states:
+            Metrics.check_state(one)
+        self._check_labels(labels)
+
     def state(self) -> bytes:
         """Bytes for a checkpoint; of one label those of its `Metrics`. docs/metrics.md is their specification."""
-        if len(self.labels) == 1:
-            return self._each[0].state()
+        return self._join([metrics.state() for metrics in self._each])
+
+    def take(self) -> bytes:
+        """`state`, and begins anew."""
+        return self._join([metrics.take() for metrics in self._each])
+
+    def _join(self, states: Sequence[bytes]) -> bytes:
+        if len(states) == 1:
+            return states[0]
         parts = [_HEAD.pack(_MAGIC, _FORMAT, len(self.labels))]
-        for label, metrics in zip(self.labels, self._each, strict=True):
-            parts += [_sized(label.encode()), _sized(metrics.state())]
+        for label, state in zip(self.labels, states, strict=True):
+            parts += [_sized(label.encode()), _sized(state)]
         body = b"".join(parts)
         return body + struct.pack("<I", _native.crc32c(body))
+
+    def _check_labels(self, labels: Sequence[str]) -> None:
+        if len(self.labels) != len(labels) or (len(self.labels) > 1 and self.labels != tuple(labels)):
+            raise FailedPrecondition(
+                f"metrics of labels {', '.join(labels)} cannot be added to those of {', '.join(self.labels)}; "
+                "do all processes have the same job?"
+            )
 
     def restore(self, state: bytes) -> None:
         """Takes up a saved state in place of what was seen so far. Raises Corruption, FailedPrecondition."""
@@ -105,29 +129,33 @@ class LabelMetrics:
     @classmethod
     def from_state(cls, state: bytes, only: Sequence[str] = ("label",)) -> LabelMetrics:
         """What was saved. `only` is the name of the label where there was one, which is not saved then."""
-        if not state.startswith(_MAGIC):
-            single = cls(only[:1])
-            single._each[0].restore(state)
-            return single
-        body = state[:-4]
-        if len(state) < _HEAD.size + 4 or struct.pack("<I", _native.crc32c(body)) != state[-4:]:
-            raise Corruption("saved metrics are damaged; use an older checkpoint")
-        _, version, count = _HEAD.unpack_from(body)
-        if version != _FORMAT:
-            raise Corruption(f"saved metrics have format {version}, this program reads {_FORMAT}")
-        rest = body[_HEAD.size :]
-        labels, states = [], []
-        for _ in range(count):
-            name, rest = _take(rest)
-            one, rest = _take(rest)
-            labels.append(name.decode(errors="replace"))
-            states.append(one)
-        if rest or not labels:
-            raise Corruption("saved metrics contradict themselves; use an older checkpoint")
+        labels, states = _take_labels(state, only[:1])
         metrics = cls(labels)
         for each, one in zip(metrics._each, states, strict=True):
             each.restore(one)
         return metrics
+
+
+def _take_labels(state: bytes, only: Sequence[str]) -> tuple[list[str], list[bytes]]:
+    """The labels of a saved state and the state of each."""
+    if not state.startswith(_MAGIC):
+        return list(only), [state]
+    body = state[:-4]
+    if len(state) < _HEAD.size + 4 or struct.pack("<I", _native.crc32c(body)) != state[-4:]:
+        raise Corruption("saved metrics are damaged; use an older checkpoint")
+    _, version, count = _HEAD.unpack_from(body)
+    if version != _FORMAT:
+        raise Corruption(f"saved metrics have format {version}, this program reads {_FORMAT}")
+    rest = body[_HEAD.size :]
+    labels, states = [], []
+    for _ in range(count):
+        name, rest = _take(rest)
+        one, rest = _take(rest)
+        labels.append(name.decode(errors="replace"))
+        states.append(one)
+    if rest or not labels:
+        raise Corruption("saved metrics contradict themselves; use an older checkpoint")
+    return labels, states
 
 
 def values_of(report: Mapping[str, Any]) -> dict[str, Any]:

@@ -152,23 +152,43 @@ class Metrics:
                 self._groups = _native.GroupAuc()
             self._groups.merge(other._groups)
 
+    def merge_state(self, state: bytes) -> None:
+        """`merge` of what was saved, in time that grows with what is in it. Raises Corruption and changes nothing."""
+        whole, groups, _ = _take_parts(state)
+        theirs = _restore_groups(groups)
+        self._all.merge_state(whole)
+        if theirs is not None:
+            if self._groups is None:
+                self._groups = theirs
+            else:
+                self._groups.merge(theirs)
+
+    @staticmethod
+    def check_state(state: bytes) -> None:
+        """Raises what `merge_state` would."""
+        whole, groups, _ = _take_parts(state)
+        _native.BinaryMetrics.check_state(whole)
+        _restore_groups(groups)
+
     def state(self) -> bytes:
         """Bytes for a checkpoint."""
-        parts = [self._all.state(), b"" if self._groups is None else self._groups.state(), self._window.state()]
+        return self._join_parts(self._all.state())
+
+    def take(self) -> bytes:
+        """`state`, and begins anew. Windows are kept."""
+        state = self._join_parts(self._all.take())
+        self._groups = None
+        return state
+
+    def _join_parts(self, whole: bytes) -> bytes:
+        parts = [whole, b"" if self._groups is None else self._groups.state(), self._window.state()]
         return b"".join(struct.pack("<Q", len(part)) + part for part in parts)
 
     def restore(self, state: bytes) -> None:
         """Takes up a saved state in place of what was seen so far. Raises Corruption."""
-        whole, rest = _take_part(state)
-        groups, rest = _take_part(rest)
-        window, rest = _take_part(rest)
-        if rest:
-            raise Corruption("saved metrics are longer than they say; use an older checkpoint")
+        whole, groups, window = _take_parts(state)
         self._all.restore(whole)
-        self._groups = None
-        if groups:
-            self._groups = _native.GroupAuc()
-            self._groups.restore(groups)
+        self._groups = _restore_groups(groups)
         self._window.restore(window)
 
     @classmethod
@@ -257,6 +277,23 @@ def _score_histogram(rows: NDArray[np.float64], bins: int = 50) -> dict[str, lis
     for name, mass in (("positive", positive), ("negative", weight - positive)):
         shares[name] = (np.histogram(inside, edges, weights=mass)[0] / max(mass.sum(), 1e-300)).tolist()
     return shares
+
+
+def _restore_groups(state: bytes) -> _native.GroupAuc | None:
+    if not state:
+        return None
+    groups = _native.GroupAuc()
+    groups.restore(state)
+    return groups
+
+
+def _take_parts(state: bytes) -> tuple[bytes, bytes, bytes]:
+    whole, rest = _take_part(state)
+    groups, rest = _take_part(rest)
+    window, rest = _take_part(rest)
+    if rest:
+        raise Corruption("saved metrics are longer than they say; use an older checkpoint")
+    return whole, groups, window
 
 
 def _take_part(state: bytes) -> tuple[bytes, bytes]:

@@ -7,11 +7,11 @@ from elasticctr.ps.evaluation import Evaluation
 from elasticctr.train.label_metrics import LabelMetrics
 
 
-def scored(samples: int) -> LabelMetrics:
+def scored(samples: int) -> bytes:
     metrics = LabelMetrics(["click"])
     labels = (np.arange(samples) % 2).astype(np.float32)
     metrics.update(labels - 0.5, labels, np.ones(samples, np.float32))
-    return metrics
+    return metrics.state()
 
 
 def test_a_chunk_counts_once_it_is_scored_to_its_end_however_often_it_was_begun() -> None:

@@ -46,7 +46,7 @@ def test_reports_arrive_in_order_with_their_metrics(coordinator: Scripted) -> No
     reporter = make_reporter(coordinator.url, beat_s=60.0)
     lease, metrics = make_lease(3), Metrics()
     metrics.update(np.array([1.0, -1.0]), np.array([1.0, 0.0]))
-    reporter.progress(lease, {"batches": 1, "samples": 2, "loss_sum": 0.5}, metrics)
+    reporter.progress(lease, {"batches": 1, "samples": 2, "loss_sum": 0.5}, metrics.state())
     reporter.done(lease, {"batches": 2, "samples": 4, "loss_sum": 0.1}, None)
     assert reporter.drain(20)
     reporter.close()

@@ -59,6 +59,33 @@ def test_parts_merged_after_saving_are_the_whole():
     assert whole.report()["labels"] == {name: alone(column, 0, 1) for column, name in enumerate(LABELS)}
 
 
+def test_what_is_taken_piece_by_piece_and_merged_is_the_whole():
+    source, whole = LabelMetrics(LABELS), LabelMetrics(LABELS)
+    for seed in range(3):
+        source.update(*batch(seed))
+        state = source.take()
+        whole.check_state(state)
+        whole.merge_state(state)
+        assert source.as_dict()["samples"] == 0 and source.state() == LabelMetrics(LABELS).state()
+    assert whole.report()["labels"] == {name: alone(column, 0, 1, 2) for column, name in enumerate(LABELS)}
+
+
+def test_what_cannot_be_merged_changes_nothing():
+    mine, theirs = LabelMetrics(LABELS), LabelMetrics(LABELS)
+    mine.update(*batch(1))
+    theirs.update(*batch(2, 5))
+    before, state = mine.state(), theirs.state()
+    for at in range(0, len(state), 17):
+        damaged = bytearray(state)
+        damaged[at] ^= 1
+        for use in (mine.check_state, mine.merge_state):
+            with pytest.raises(Corruption):
+                use(bytes(damaged))
+    with pytest.raises(FailedPrecondition, match="same job"):
+        mine.merge_state(LabelMetrics(("click",)).state())
+    assert mine.state() == before
+
+
 def test_metrics_of_other_labels_are_refused():
     mine = LabelMetrics(LABELS)
     with pytest.raises(FailedPrecondition, match="buy, click"):

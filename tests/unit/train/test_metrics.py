@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import math
+import struct
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.metrics import average_precision_score, log_loss, ndcg_score, roc_auc_score
 
+from elasticctr import _native
 from elasticctr.errors import ConfigError, Corruption, FailedPrecondition
 from elasticctr.train.metrics import METRIC_NAMES, Metrics, exact_auc, group_ids
 
@@ -289,6 +291,34 @@ def test_saved_and_restored_goes_on_as_if_uninterrupted():
     assert interrupted.compute() == straight.compute()
     assert interrupted.compute_window() == straight.compute_window()
     assert Metrics.from_state(straight.state(), window=3).compute_window().samples == 450  # a smaller window now
+
+
+def test_states_of_the_first_format_are_read():
+    logits, labels, weights = make_samples(500)
+    metrics = Metrics()
+    metrics.update(logits, labels, weights)
+    state = metrics.state()
+    head, rest, buckets, at = state[8:96], state[96 : -4 - 16], [], 0
+
+    def number() -> int:
+        nonlocal rest
+        end = next(i for i, byte in enumerate(rest) if byte < 0x80) + 1
+        value = sum((byte & 0x7F) << 7 * i for i, byte in enumerate(rest[:end]))
+        rest = rest[end:]
+        return value
+
+    def weight() -> int:
+        coded = number()
+        return coded >> 1 if coded & 1 else (coded >> 1) << 20
+
+    for _ in range(struct.unpack_from("<Q", head, 80)[0]):
+        at += number()
+        buckets.append(struct.pack("<IQQ", at, weight(), weight()))
+    assert not rest and len(buckets) > 100
+    body = head[:4] + struct.pack("<I", 1) + head[8:] + b"".join(buckets)
+    body += struct.pack("<I", _native.crc32c(body))
+    old = struct.pack("<Q", len(body)) + body + state[-16:]
+    assert Metrics.from_state(old).state() == state
 
 
 def test_damaged_state_is_corruption():
