@@ -10,8 +10,12 @@ import pytest
 import torch
 import yaml
 
+from elasticctr.data.schema import Format
+from elasticctr.data.synth import conversions_spec, history_spec, write_log
 from elasticctr.models import MODELS, InputSpec, LossSettings, SequenceSpec, create, input_needs, parse, resolve
 from elasticctr.models.registry import zeros
+from elasticctr.train.input_plan import make_input_spec
+from elasticctr.train.job import load_job
 
 ROOT = Path(__file__).parents[2]
 
@@ -38,6 +42,47 @@ def test_every_knob_is_on_the_models_page(name):
 @pytest.mark.parametrize("name", MODELS)
 def test_every_model_is_in_the_index(name):
     assert f"[{name}]({name}.md)" in read("docs/models/index.md")
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_every_page_has_its_parts(name):
+    """What it computes, the idea, when to use it, knobs, the bar with its source, and a configuration that is there."""
+    page = read(f"docs/models/{name}.md")
+    parts = [part.strip() for part in page.split("\n\n")]
+    assert parts[0].startswith(f"# {name}: ")
+    assert not parts[1].startswith("**"), "the formula comes first"
+    use = next(i for i, part in enumerate(parts) if part.startswith("**Use it**"))
+    assert use >= 3, "the idea comes between the formula and its use"
+    assert all(len(part.split("\n")) <= 5 for part in parts[1:use]), "the idea is told in five lines"
+    table = next(i for i, part in enumerate(parts) if part.startswith("| key | default | meaning |"))
+    bar = next(i for i, part in enumerate(parts) if part.startswith("**Expect**"))
+    link = next(i for i, part in enumerate(parts) if part.startswith("Configuration: "))
+    assert use < table < bar < link
+    has_figure = "published by BARS" in parts[bar] and re.search(r"\.\d{4}\b", parts[bar]) is not None
+    assert has_figure != ("no published figure on an open set we can run" in parts[bar])
+    target = re.search(r"\]\((.*?)\)", parts[link])
+    assert target is not None
+    path = (ROOT / "docs" / "models" / target.group(1)).resolve()
+    assert path == ROOT / "examples" / "zoo" / f"{name}.yaml"
+    assert path.exists()
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_every_configuration_makes_its_model(name, monkeypatch):
+    monkeypatch.chdir(ROOT / "examples" / "zoo")
+    job = load_job(Path(f"{name}.yaml"))
+    assert (job.model.name, Path(job.run_dir).name) == (name, name)
+    cls = resolve(name)
+    options = parse(cls, job.model.options)
+    model = create(cls, make_input_spec(job.samples, input_needs(cls, options)), options)
+    assert model(zeros(model.spec, 2)).shape[0] == 2
+
+
+@pytest.mark.parametrize("shape", ["history", "conversions"])
+def test_schemas_of_made_up_logs_are_those_that_are_written(shape, tmp_path):
+    spec = {"history": history_spec, "conversions": conversions_spec}[shape](Format.SLOT)
+    write_log(spec, tmp_path, 0)
+    assert (tmp_path / "schema.yaml").read_text() == read(f"examples/zoo/{shape}.yaml")
 
 
 def test_every_knob_of_the_loss_is_on_its_page():
