@@ -153,3 +153,46 @@ def test_the_whole_loop(invoke: Run, tmp_path: Path) -> None:
         assert found["scores"][2] > 0.7 > 0.5 > max(found["scores"][:2])
         replayed = answer(invoke("verify", "--requests", log, "--repo", tmp_path / "repo", "--json"))
         assert replayed["same"]
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(400)
+def test_late_clicks_are_learned_from_a_log_that_did_not_wait(invoke: Run, tmp_path: Path) -> None:
+    """Negatives at once, clicks hours later: both losses of delayed feedback find the true rates, plain ones do not."""
+    requests, rates = 1500, {"good": 0.6, "bad": 0.2}
+    _write_log(tmp_path / "log", requests)
+    clicks = [
+        {"id": f"r{i}", "index": index, "time": HOUR + i + 3 * 3600}
+        for i in range(requests)
+        for index, item in enumerate(ITEMS)
+        if (i * 7 + index) % 100 < 100 * rates[item]
+    ]
+    assert len(clicks) == requests * sum(rates.values())
+    (tmp_path / "clicks.jsonl").write_text("".join(json.dumps(click) + "\n" for click in clicks))
+    log = ("--requests", tmp_path / "log", "--clicks", tmp_path / "clicks.jsonl", "--json")
+    at_once = ("--out", tmp_path / "shown", "--write", "negatives", "--window", "1s")
+    shown = answer(invoke("feedback", "join", *log, *at_once))
+    assert (shown["samples"], shown["clicked"], shown["late_clicks"]) == (2 * requests, 0, len(clicks))
+    later = ("--out", tmp_path / "clicked", "--write", "clicks", "--window", "1d")
+    clicked = answer(invoke("feedback", "join", *log, *later))
+    assert (clicked["samples"], clicked["clicked"]) == (len(clicks), len(clicks))
+
+    (tmp_path / "raw.txt").write_text(
+        "".join(f"click:0 user:u{i % 5} item:{item}\n" for item in ITEMS for i in range(5))
+    )
+    seen = {item: rate / (1 + rate) for item, rate in rates.items()}
+    for delayed, expected in (("none", seen), ("fnw", rates), ("fnc", rates)):
+        paths = [str(tmp_path / name / "{date}/{hour}") for name in ("shown", "clicked")]
+        train = {**_hours(tmp_path, "20261115/13", "20261115/13"), "path": paths, "shuffle_rows": 10_000}
+        path = _job(tmp_path, delayed, train)
+        job = yaml.safe_load(path.read_text())
+        job |= {"loss": {"delayed": delayed}, "dense": {"learning_rate": 0.05}}
+        job["train"] |= {"epochs": 12, "batch_size": 300}
+        path.write_text(yaml.safe_dump(job))
+        trained = answer(invoke("train", path, "--json"))
+        assert trained["samples"] == 12 * (2 * requests + len(clicks))
+        scores = tmp_path / f"{delayed}.txt"
+        answer(invoke("predict", tmp_path / delayed, "--data", tmp_path / "raw.txt", "--out", scores, "--json"))
+        found = [float(score) for score in scores.read_text().split()]
+        for item, of in zip(ITEMS, (found[:5], found[5:]), strict=True):
+            assert sum(of) / 5 == pytest.approx(expected[item], abs=0.04), (delayed, item)

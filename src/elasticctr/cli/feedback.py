@@ -27,6 +27,12 @@ class FormatChoice(StrEnum):
     SLOT = "slot"
 
 
+class WriteChoice(StrEnum):
+    ALL = "all"
+    NEGATIVES = "negatives"
+    CLICKS = "clicks"
+
+
 @app.callback()
 def _feedback() -> None:
     pass
@@ -60,6 +66,13 @@ def join(
     keep_late: Annotated[
         bool, typer.Option("--keep-late", help="Write clicks that found no sample to OUT/_late/, with the reason.")
     ] = False,
+    write: Annotated[
+        WriteChoice,
+        typer.Option(
+            help="all; negatives: every candidate with label 0, clicked or not; clicks: clicked ones only. The last "
+            "two, each with its own --out and --state, make the log that a loss of delayed feedback wants."
+        ),
+    ] = WriteChoice.ALL,
     label: Annotated[str, typer.Option(help="Name of the label in the slot format.")] = "click",
     as_json: JsonOption = False,
 ) -> None:
@@ -92,6 +105,7 @@ def join(
         now_s=now_s,
         keep_late=keep_late,
         label=label,
+        write=write.value,
     )
     with Progress("joining", unit="lines", console=Console(quiet=True) if as_json else None) as progress:
         result = run_join(options, progress.advance)

@@ -18,7 +18,7 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -52,6 +52,9 @@ class JoinOptions:
     now_s: float | None = None  # None: the clock's
     keep_late: bool = False  # clicks that found no sample go to _late/
     label: str = "click"
+    # all; negatives: every candidate, clicked or not, with label 0; clicks: clicked ones only. The last two together
+    # are the log that losses of delayed feedback want.
+    write: Literal["all", "negatives", "clicks"] = "all"
 
 
 Advance = Callable[[int], None]
@@ -87,6 +90,7 @@ class _Run:
             "label": options.label,
             "impressions": bool(options.impressions),
             "out": str(options.out.absolute()),
+            "write": None if options.write == "all" else options.write,  # as in states from before there was a choice
         }
         with State(self._state_path, options.out, fixed) as state:
             self._state = state
@@ -242,9 +246,12 @@ class _Run:
             if options.impressions and index not in shown and index not in clicked:
                 counts.not_shown += 1
                 continue
+            is_clicked = index in clicked and options.write != "negatives"
+            if options.write == "clicks" and not is_clicked:
+                continue
             counts.samples += 1
-            counts.clicked += index in clicked
-            files.write(at, self._lines.line(text, index in clicked))
+            counts.clicked += is_clicked
+            files.write(at, self._lines.line(text, is_clicked))
         self._advance(len(features))
 
     def _miss(self, why: str, name: str, index: int, at: float, files: HourFiles) -> None:

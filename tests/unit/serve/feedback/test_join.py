@@ -89,6 +89,23 @@ def test_each_way_a_click_can_go(tmp_path):
         join(options(tmp_path, clicks))
 
 
+def test_negatives_at_once_and_clicks_when_they_come(tmp_path):
+    """A click is in one log as a negative and in the other as a positive; both together are the whole."""
+    write_requests(tmp_path / "log", [(HOUR + 10, "a", candidates(3)), (HOUR + 20, "b", candidates(1, 200))])
+    clicks = events(tmp_path / "clicks.jsonl", ("a", 1, HOUR + 10), ("a", 1, HOUR + 11), ("b", 0, HOUR + 9000))
+    given = options(tmp_path, clicks, window_s=86400)
+    whole = join(replace(given, out=tmp_path / "all"))
+    assert (whole["samples"], whole["clicked"]) == (4, 2)
+    shown = join(replace(given, out=tmp_path / "shown", window_s=1, write="negatives"))
+    assert (shown["samples"], shown["clicked"]) == (4, 0)
+    assert lines(tmp_path / "shown") == sorted("1 0" + line[3:] for line in lines(tmp_path / "all"))
+    clicked = join(replace(given, out=tmp_path / "clicked", write="clicks", state=tmp_path / "state", now_s=HOUR + 1e6))
+    assert (clicked["samples"], clicked["clicked"], clicked["duplicate_clicks"]) == (2, 2, 1)
+    assert lines(tmp_path / "clicked") == [line for line in lines(tmp_path / "all") if line.startswith("1 1 ")]
+    with pytest.raises(FailedPrecondition, match="write 'clicks'"):
+        join(replace(given, out=tmp_path / "clicked", state=tmp_path / "state"))
+
+
 def test_the_data_layer_reads_it(tmp_path):
     write_requests(tmp_path / "log", [(HOUR + i, f"r{i}", candidates(2, 10 * i)) for i in range(50)])
     clicks = events(tmp_path / "c.jsonl", *[(f"r{i}", 1, HOUR + i + 5) for i in range(0, 50, 5)])
