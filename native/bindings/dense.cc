@@ -55,6 +55,27 @@ class TowerPass {
   std::unique_ptr<dense::Workspace> workspace_;
 };
 
+// Batch norm and dropout of one call. Addresses are of one tensor per hidden layer, or none of any.
+dense::Hidden MakeHidden(const std::vector<Address>& norm_scales, const std::vector<Address>& norm_shifts,
+                         const std::vector<Address>& running_means, const std::vector<Address>& running_variances,
+                         bool is_training, float epsilon, float momentum, double dropout, uint64_t seed) {
+  const size_t norms = norm_scales.size();
+  if (norm_shifts.size() != norms || running_means.size() != norms || running_variances.size() != norms) {
+    throw Error(Code::kInternal, "batch norms of a tower were given lists of different lengths");
+  }
+  dense::Hidden hidden;
+  for (size_t l = 0; l < norms; ++l) {
+    hidden.norm.layers.push_back(
+        {At(norm_scales[l]), At(norm_shifts[l]), At(running_means[l]), At(running_variances[l])});
+  }
+  hidden.norm.is_training = is_training;
+  hidden.norm.epsilon = epsilon;
+  hidden.norm.momentum = momentum;
+  hidden.dropout = dropout;
+  hidden.seed = seed;
+  return hidden;
+}
+
 class PyTower {
  public:
   PyTower(std::vector<size_t> widths, bool relu_last, const std::string& precision, const std::string& kernels)
@@ -62,13 +83,14 @@ class PyTower {
         pool_(std::make_shared<dense::WorkspacePool>()) {}
 
   std::unique_ptr<TowerPass> Forward(Address x, size_t x_stride, size_t rows, const std::vector<Address>& weights,
-                                     const std::vector<Address>& biases, Address y, size_t y_stride, bool keep) {
+                                     const std::vector<Address>& biases, const dense::Hidden& hidden, Address y,
+                                     size_t y_stride, bool keep) {
     CheckCount(weights, biases);
     const auto w = AllAt(weights), b = AllAt(biases);
     auto workspace = pool_->Take();
     {
       nb::gil_scoped_release release;
-      tower_.Forward({At(x), x_stride}, rows, w.data(), b.data(), {At(y), y_stride}, *workspace, keep);
+      tower_.Forward({At(x), x_stride}, rows, w.data(), b.data(), hidden, {At(y), y_stride}, *workspace, keep);
     }
     if (keep) return std::make_unique<TowerPass>(pool_, std::move(workspace));
     pool_->GiveBack(std::move(workspace));
@@ -77,40 +99,46 @@ class PyTower {
 
   void Backward(TowerPass& pass, Address dy, size_t dy_stride, const std::vector<Address>& weights,
                 std::optional<Address> dx, size_t dx_stride, const std::vector<Address>& weight_gradients,
-                const std::vector<Address>& bias_gradients) {
+                const std::vector<Address>& bias_gradients, const std::vector<Address>& scale_gradients,
+                const std::vector<Address>& shift_gradients) {
     CheckCount(weights, weight_gradients);
     CheckCount(weights, bias_gradients);
     auto workspace = pass.Release();
     if (!workspace) throw Error(Code::kFailedPrecondition, "this forward pass was gone back through already");
+    CheckNorms(workspace->norms.size(), scale_gradients, shift_gradients);
     const auto w = AllAt(weights), dw = AllAt(weight_gradients), db = AllAt(bias_gradients);
+    const auto ds = AllAt(scale_gradients), dt = AllAt(shift_gradients);
     {
       nb::gil_scoped_release release;
-      tower_.Backward({At(dy), dy_stride}, w.data(), {dx ? At(*dx) : nullptr, dx_stride}, dw.data(), db.data(),
-                      *workspace);
+      const dense::MutableRows to{dx ? At(*dx) : nullptr, dx_stride};
+      tower_.Backward({At(dy), dy_stride}, w.data(), {to, dw.data(), db.data(), ds.data(), dt.data()}, *workspace);
     }
     pool_->GiveBack(std::move(workspace));
   }
 
   double Step(Address x, size_t x_stride, size_t rows, const std::vector<Address>& weights,
-              const std::vector<Address>& biases, size_t wide_first, size_t wide_count,
+              const std::vector<Address>& biases, const dense::Hidden& hidden, size_t wide_first, size_t wide_count,
               const std::vector<Address>& wide, Address labels, size_t label_stride, Address sample_weights,
               Address logits, Address dx, const std::vector<Address>& weight_gradients,
-              const std::vector<Address>& bias_gradients) {
+              const std::vector<Address>& bias_gradients, const std::vector<Address>& scale_gradients,
+              const std::vector<Address>& shift_gradients) {
     CheckCount(weights, biases);
     CheckCount(weight_gradients, bias_gradients);
+    CheckNorms(hidden.norm.layers.size(), scale_gradients, shift_gradients);
     if (tower_.widths().back() != 1 || tower_.relu_last() || (wide_count > 0 && wide.size() != 4)) {
       throw Error(Code::kInternal, "a tower without a single linear output was asked for a step");
     }
     dense::Wide layer;
     if (wide_count > 0) layer = {wide_first, wide_count, At(wide[0]), At(wide[1]), At(wide[2]), At(wide[3])};
     const auto w = AllAt(weights), b = AllAt(biases), dw = AllAt(weight_gradients), db = AllAt(bias_gradients);
+    const auto ds = AllAt(scale_gradients), dt = AllAt(shift_gradients);
     auto workspace = pool_->Take();
     double loss;
     {
       nb::gil_scoped_release release;
-      loss = dense::TowerStep(tower_, {At(x), x_stride}, rows, w.data(), b.data(), layer,
+      loss = dense::TowerStep(tower_, {At(x), x_stride}, rows, w.data(), b.data(), hidden, layer,
                               {At(labels), label_stride, At(sample_weights)}, At(logits),
-                              {{At(dx), x_stride}, dw.data(), db.data()}, *workspace);
+                              {{At(dx), x_stride}, dw.data(), db.data(), ds.data(), dt.data()}, *workspace);
     }
     pool_->GiveBack(std::move(workspace));
     return loss;
@@ -122,6 +150,12 @@ class PyTower {
   void CheckCount(const std::vector<Address>& a, const std::vector<Address>& b) const {
     if (a.size() != tower_.layers() || b.size() != tower_.layers()) {
       throw Error(Code::kInternal, "a tower was called with the wrong number of weights");
+    }
+  }
+
+  static void CheckNorms(size_t norms, const std::vector<Address>& scales, const std::vector<Address>& shifts) {
+    if (scales.size() != norms || shifts.size() != norms) {
+      throw Error(Code::kInternal, "a tower was called with the wrong number of gradients of batch norms");
     }
   }
 
@@ -184,16 +218,23 @@ void BindDense(nb::module_& m) {
         "One step of Adam over tensors given as addresses of float32s; advances their step counts.");
 
   nb::class_<TowerPass>(m, "TowerPass", "A forward pass that can be gone back through once.");
-  nb::class_<PyTower>(m, "Tower", "Linear layers with ReLU between them. Tensors are given as addresses of float32s.")
+  nb::class_<dense::Hidden>(m, "TowerHidden",
+                            "Batch norm and dropout of one call of a tower; lists hold one address per hidden layer, "
+                            "or nothing. Training moves the running statistics.")
+      .def(nb::new_(&MakeHidden), "norm_scales"_a, "norm_shifts"_a, "running_means"_a, "running_variances"_a,
+           "is_training"_a, "epsilon"_a, "momentum"_a, "dropout"_a, "seed"_a);
+  nb::class_<PyTower>(m, "Tower",
+                      "Linear layers with ReLU between them, batch norm before and dropout after it. Tensors are given "
+                      "as addresses of float32s.")
       .def(nb::init<std::vector<size_t>, bool, const std::string&, const std::string&>(), "widths"_a, "relu_last"_a,
            "precision"_a = "fp32", "kernels"_a = "")
-      .def("forward", &PyTower::Forward, "x"_a, "x_stride"_a, "rows"_a, "weights"_a, "biases"_a, "y"_a, "y_stride"_a,
-           "keep"_a)
+      .def("forward", &PyTower::Forward, "x"_a, "x_stride"_a, "rows"_a, "weights"_a, "biases"_a, "hidden"_a, "y"_a,
+           "y_stride"_a, "keep"_a)
       .def("backward", &PyTower::Backward, "forward"_a, "dy"_a, "dy_stride"_a, "weights"_a, "dx"_a, "dx_stride"_a,
-           "weight_gradients"_a, "bias_gradients"_a)
-      .def("step", &PyTower::Step, "x"_a, "x_stride"_a, "rows"_a, "weights"_a, "biases"_a, "wide_first"_a,
+           "weight_gradients"_a, "bias_gradients"_a, "scale_gradients"_a, "shift_gradients"_a)
+      .def("step", &PyTower::Step, "x"_a, "x_stride"_a, "rows"_a, "weights"_a, "biases"_a, "hidden"_a, "wide_first"_a,
            "wide_count"_a, "wide"_a, "labels"_a, "label_stride"_a, "sample_weights"_a, "logits"_a, "dx"_a,
-           "weight_gradients"_a, "bias_gradients"_a,
+           "weight_gradients"_a, "bias_gradients"_a, "scale_gradients"_a, "shift_gradients"_a,
            "Gradients of the mean binary cross-entropy, which is returned. `wide`: weights, bias and their gradients "
            "of a "
            "linear layer over `wide_count` columns from `wide_first` on. dx has the stride of x.")

@@ -6,6 +6,7 @@
 #pragma once
 
 #include "dense/avx512_transpose.h"
+#include "dense/dropout_kernel.h"
 #include "dense/panel_kernels.h"
 
 namespace elasticctr::dense {
@@ -25,11 +26,12 @@ DENSE_INLINE __mmask16 MaskOf(size_t columns) {
   return static_cast<__mmask16>(columns >= kHalf ? 0xFFFFu : (1u << columns) - 1);
 }
 
-// Zero in both rows where the activation is not positive.
-DENSE_INLINE void Gate(const char* activations, __m512* even, __m512* odd) {
+// Zero in both rows where the activation is not positive, * scale elsewhere.
+DENSE_INLINE void Gate(const char* activations, __m512 scale, __m512* even, __m512* odd) {
   const __m512i words = _mm512_loadu_si512(activations);
-  *even = _mm512_maskz_mov_ps(_mm512_cmpgt_epi32_mask(_mm512_slli_epi32(words, 16), _mm512_setzero_si512()), *even);
-  *odd = _mm512_maskz_mov_ps(_mm512_cmpgt_epi32_mask(words, _mm512_set1_epi32(0xFFFF)), *odd);
+  const __mmask16 even_passes = _mm512_cmpgt_epi32_mask(_mm512_slli_epi32(words, 16), _mm512_setzero_si512());
+  *even = _mm512_maskz_mul_ps(even_passes, *even, scale);
+  *odd = _mm512_maskz_mul_ps(_mm512_cmpgt_epi32_mask(words, _mm512_set1_epi32(0xFFFF)), *odd, scale);
 }
 
 // Sixteen columns of two rows into both forms of a panel.
@@ -42,23 +44,43 @@ DENSE_INLINE void StorePair(const Block& to, size_t panel, size_t row, size_t ha
   _mm512_storeu_si512(to.pairs + panel * to.pairs_stride + row / 2 * kPairBytes + half * 4, Interleave(low, high));
 }
 
-// Ends a product: `c` holds an even number of rows, of which those at or past e.count are not wanted.
+// Which columns of one row of a panel are kept, a bit each.
+DENSE_INLINE uint32_t KeptColumns(const Dropout& dropout, size_t row, size_t panel) {
+  alignas(64) uint32_t words[kPanel / 2];
+  DrawBits(dropout.key, row, panel, words);
+  const __m512i bits = _mm512_load_si512(words), threshold = _mm512_set1_epi32(static_cast<int>(dropout.threshold));
+  const uint32_t low = _mm512_cmpge_epu32_mask(_mm512_and_si512(bits, _mm512_set1_epi32(0xFFFF)), threshold);
+  const uint32_t high = _mm512_cmpge_epu32_mask(_mm512_srli_epi32(bits, 16), threshold);
+  return low | high << kHalf;
+}
+
+// Ends a product: `c` holds an even number of rows, 32 at most, of which those at or past e.count are not wanted.
 DENSE_TARGET void FinishBfloat16(float* c, size_t rows, size_t first, size_t panel, size_t columns, const Epilogue& e) {
-  const __m512 zero = _mm512_setzero_ps();
+  const __m512 zero = _mm512_setzero_ps(), mask_scale = _mm512_set1_ps(e.mask_scale);
+  const __m512 kept_scale = _mm512_set1_ps(e.dropout.scale);
+  uint32_t kept[kPanel];
+  if (e.dropout.threshold > 0) {
+    for (size_t r = 0; r < rows; ++r) kept[r] = KeptColumns(e.dropout, e.batch_row + first + r, panel);
+  }
   for (size_t half = 0; half < kPanel; half += kHalf) {
     const size_t column = panel * kPanel + half;
+    const __m512 scale = e.scale != nullptr ? _mm512_loadu_ps(e.scale + column) : _mm512_set1_ps(1.0f);
     const __m512 bias = e.bias != nullptr ? _mm512_loadu_ps(e.bias + column) : zero;
     const __mmask16 inside = MaskOf(columns > column ? columns - column : 0);
     for (size_t r = 0; r < rows; r += 2) {
       const size_t row = first + r;
-      __m512 even = _mm512_add_ps(_mm512_loadu_ps(c + r * kPanel + half), bias);
-      __m512 odd = _mm512_add_ps(_mm512_loadu_ps(c + (r + 1) * kPanel + half), bias);
+      __m512 even = _mm512_fmadd_ps(_mm512_loadu_ps(c + r * kPanel + half), scale, bias);
+      __m512 odd = _mm512_fmadd_ps(_mm512_loadu_ps(c + (r + 1) * kPanel + half), scale, bias);
       if (e.relu) {  // this order of operands keeps NaN
         even = _mm512_max_ps(zero, even);
         odd = _mm512_max_ps(zero, odd);
       }
+      if (e.dropout.threshold > 0) {
+        even = _mm512_maskz_mul_ps(static_cast<__mmask16>(kept[r] >> half), even, kept_scale);
+        odd = _mm512_maskz_mul_ps(static_cast<__mmask16>(kept[r + 1] >> half), odd, kept_scale);
+      }
       if (e.mask != nullptr) {
-        Gate(e.mask->pairs + panel * e.mask->pairs_stride + row / 2 * kPairBytes + half * 4, &even, &odd);
+        Gate(e.mask->pairs + panel * e.mask->pairs_stride + row / 2 * kPairBytes + half * 4, mask_scale, &even, &odd);
       }
       if (row >= e.count) even = zero;
       if (row + 1 >= e.count) odd = zero;
@@ -73,8 +95,9 @@ DENSE_TARGET void FinishBfloat16(float* c, size_t rows, size_t first, size_t pan
 
 // kMultiple: the Kernels' row_multiple.
 template <size_t kMultiple>
-DENSE_TARGET void LoadBfloat16(const float* source, size_t stride, size_t columns, const Block* mask, const Block& to) {
-  const __m512 zero = _mm512_setzero_ps();
+DENSE_TARGET void LoadBfloat16(const float* source, size_t stride, size_t columns, const Block* mask, float mask_scale,
+                               const Block& to) {
+  const __m512 zero = _mm512_setzero_ps(), scale = _mm512_set1_ps(mask_scale);
   for (size_t panel = 0; panel < Panels(columns); ++panel) {
     for (size_t half = 0; half < kPanel; half += kHalf) {
       const size_t column = panel * kPanel + half;
@@ -84,7 +107,7 @@ DENSE_TARGET void LoadBfloat16(const float* source, size_t stride, size_t column
         __m512 even = row < to.count ? _mm512_maskz_loadu_ps(inside, from + row * stride) : zero;
         __m512 odd = row + 1 < to.count ? _mm512_maskz_loadu_ps(inside, from + (row + 1) * stride) : zero;
         if (mask != nullptr) {
-          Gate(mask->pairs + panel * mask->pairs_stride + row / 2 * kPairBytes + half * 4, &even, &odd);
+          Gate(mask->pairs + panel * mask->pairs_stride + row / 2 * kPairBytes + half * 4, scale, &even, &odd);
         }
         StorePair(to, panel, row, half, even, odd);
       }

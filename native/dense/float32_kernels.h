@@ -1,6 +1,8 @@
-// The fp32 kernels over any vector type, for inclusion as panel_kernels.h.
+// The fp32 kernels over any vector type, for inclusion as panel_kernels.h. V also gives Add, Subtract, Multiply,
+// Positive (the ReLU of a register; NaN stays) and Gate(by, value): 0 where `by` is not positive.
 #pragma once
 
+#include "dense/dropout_kernel.h"
 #include "dense/panel_kernels.h"
 
 namespace elasticctr::dense {
@@ -8,31 +10,39 @@ namespace {
 
 constexpr size_t kRowBytes = kPanel * sizeof(float);
 
+template <typename V>
 DENSE_TARGET void FinishFloat32(float* c, size_t rows, size_t first, size_t panel, size_t columns, const Epilogue& e) {
+  const size_t width = columns - panel * kPanel;
+  const auto mask_scale = V::Broadcast(&e.mask_scale);
+  alignas(64) float kept[kPanel];
   for (size_t r = 0; r < rows; ++r, c += kPanel) {
-    if (e.bias != nullptr) {
-      const float* bias = e.bias + panel * kPanel;
-      for (size_t j = 0; j < kPanel; ++j) c[j] += bias[j];
-    }
-    if (e.relu) {
-      for (size_t j = 0; j < kPanel; ++j) c[j] = 0.0f > c[j] ? 0.0f : c[j];  // keeps NaN
-    }
-    if (e.mask != nullptr) {
-      const auto* mask =
-          reinterpret_cast<const float*>(e.mask->rows + panel * e.mask->rows_stride + (first + r) * kRowBytes);
-      for (size_t j = 0; j < kPanel; ++j) c[j] = mask[j] <= 0.0f ? 0.0f : c[j];
-    }
-    if (e.panels != nullptr) {
-      std::memcpy(e.panels->rows + panel * e.panels->rows_stride + (first + r) * kRowBytes, c, kRowBytes);
-    }
-    if (e.dense != nullptr) {
-      float* to = e.dense + (first + r) * e.dense_stride + panel * kPanel;
-      const size_t width = columns - panel * kPanel;
-      if (width >= kPanel) {
-        std::memcpy(to, c, kRowBytes);
-      } else {
-        for (size_t j = 0; j < width; ++j) to[j] = c[j];
+    const size_t row = first + r;
+    if (e.dropout.threshold > 0) DrawScales(e.dropout, e.batch_row + row, panel, kept);
+#pragma GCC unroll 8
+    for (size_t j = 0; j < kPanel; j += V::kLanes) {
+      const size_t column = panel * kPanel + j;
+      typename V::Register value = V::Load(c + j);
+      if (e.scale != nullptr) value = V::Multiply(value, V::Load(e.scale + column));
+      if (e.bias != nullptr) value = V::Add(value, V::Load(e.bias + column));
+      if (e.relu) value = V::Positive(value);
+      if (e.dropout.threshold > 0) value = V::Multiply(value, V::Load(kept + j));
+      if (e.mask != nullptr) {
+        const auto* mask = reinterpret_cast<const float*>(e.mask->rows + panel * e.mask->rows_stride + row * kRowBytes);
+        value = V::Gate(V::Load(mask + j), V::Multiply(value, mask_scale));
       }
+      if (e.panels != nullptr) {
+        V::Store(reinterpret_cast<float*>(e.panels->rows + panel * e.panels->rows_stride + row * kRowBytes) + j, value);
+      }
+      if (e.dense == nullptr) continue;
+      if (width >= kPanel) {
+        V::Store(e.dense + row * e.dense_stride + column, value);
+      } else {
+        V::Store(c + j, value);
+      }
+    }
+    if (e.dense != nullptr && width < kPanel) {
+      float* const to = e.dense + row * e.dense_stride + panel * kPanel;
+      for (size_t j = 0; j < width; ++j) to[j] = c[j];
     }
   }
 }
@@ -40,7 +50,7 @@ DENSE_TARGET void FinishFloat32(float* c, size_t rows, size_t first, size_t pane
 template <typename V>
 DENSE_TARGET void MultiplyFloat32(const Block& a, size_t depth, const char* packed, size_t columns,
                                   const Epilogue& epilogue) {
-  MultiplyPanels<V, 1, FinishFloat32>(a, depth, depth * kPanel, packed, columns, epilogue);
+  MultiplyPanels<V, 1, FinishFloat32<V>>(a, depth, depth * kPanel, packed, columns, epilogue);
 }
 
 DENSE_TARGET void BiasGradientFloat32(const Block& dy, size_t first, size_t last, bool add, float* bias) {
@@ -67,7 +77,9 @@ DENSE_TARGET void WeightGradientFloat32(const Block& dy, const Block& x, size_t 
   BiasGradientFloat32(dy, first, last, add, bias);
 }
 
-DENSE_TARGET void LoadFloat32(const float* source, size_t stride, size_t columns, const Block* mask, const Block& to) {
+template <typename V>
+DENSE_TARGET void LoadFloat32(const float* source, size_t stride, size_t columns, const Block* mask, float mask_scale,
+                              const Block& to) {
   for (size_t panel = 0; panel < Panels(columns); ++panel) {
     const size_t width = std::min(kPanel, columns - panel * kPanel);
     auto* row = reinterpret_cast<float*>(to.rows + panel * to.rows_stride);
@@ -80,7 +92,9 @@ DENSE_TARGET void LoadFloat32(const float* source, size_t stride, size_t columns
       }
       if (mask == nullptr) continue;
       const auto* gate = reinterpret_cast<const float*>(mask->rows + panel * mask->rows_stride + r * kRowBytes);
-      for (size_t j = 0; j < kPanel; ++j) row[j] = gate[j] <= 0.0f ? 0.0f : row[j];
+      for (size_t j = 0; j < kPanel; j += V::kLanes) {
+        V::Store(row + j, V::Gate(V::Load(gate + j), V::Multiply(V::Load(row + j), V::Broadcast(&mask_scale))));
+      }
     }
   }
 }

@@ -12,12 +12,17 @@
 #include <string_view>
 #include <vector>
 
+#include "dense/dropout.h"
+
 namespace elasticctr::dense {
 
 inline constexpr size_t kPanel = 32;
 
 // The most rows any kernel sums before it adds to memory; a multiple of what every other one does.
 inline constexpr size_t kGradientRows = 512;
+
+// Rows that sums over the batch are first taken of.
+inline constexpr size_t kSumRows = 32;
 
 inline constexpr size_t RoundUp(size_t n, size_t unit) { return (n + unit - 1) / unit * unit; }
 inline constexpr size_t Panels(size_t columns) { return (columns + kPanel - 1) / kPanel; }
@@ -33,15 +38,28 @@ struct Block {
   size_t count = 0;  // rows
 };
 
-// What happens to a product before it is stored: + bias, ReLU, or zero where `mask` is not positive.
+// What happens to a product before it is stored: * scale, + bias, ReLU, dropout; or, on the way back, zero where `mask`
+// is not positive (dropout left a zero as the ReLU did) and * mask_scale elsewhere.
 struct Epilogue {
-  size_t count = 0;             // rows; what panels hold past them is zero
-  const float* bias = nullptr;  // padded to whole panels
+  size_t count = 0;              // rows; what panels hold past them is zero
+  const float* scale = nullptr;  // both padded to whole panels
+  const float* bias = nullptr;
   bool relu = false;
-  const Block* mask = nullptr;    // activations the gradient passes through (rows in fp32, pairs in bf16)
+  Dropout dropout;
+  size_t batch_row = 0;         // where in the batch the rows begin
+  const Block* mask = nullptr;  // activations the gradient passes through (rows in fp32, pairs in bf16)
+  float mask_scale = 1.0f;
   const Block* panels = nullptr;  // destination in panels, and / or
   float* dense = nullptr;         // row-major destination
   size_t dense_stride = 0;        // floats between its rows
+};
+
+// How a gradient g goes back through batch norm: slope * g + along * (z - mean) + constant, each by column and padded.
+struct NormSlopes {
+  const float* mean;
+  const float* slope;
+  const float* along;
+  const float* constant;
 };
 
 struct Kernels {
@@ -58,8 +76,9 @@ struct Kernels {
   void (*pack_forward)(const float* weights, size_t out, size_t in, size_t first, size_t last, char* packed);
   void (*pack_backward)(const float* weights, size_t out, size_t in, size_t first, size_t last, char* packed);
 
-  // Row-major floats into panels, zero where `mask` (null: none) is not positive.
-  void (*load)(const float* source, size_t stride, size_t columns, const Block* mask, const Block& to);
+  // Row-major floats into panels; where there is a mask, as it says.
+  void (*load)(const float* source, size_t stride, size_t columns, const Block* mask, float mask_scale,
+               const Block& to);
 
   // a [count, depth] times packed weights [depth, columns].
   void (*multiply)(const Block& a, size_t depth, const char* packed, size_t columns, const Epilogue& epilogue);
@@ -69,6 +88,16 @@ struct Kernels {
   // kGradientRows changes nothing. REQUIRES: first is a multiple of 32.
   void (*weight_gradient)(const Block& dy, const Block& x, size_t in, size_t first, size_t last, bool add,
                           float* weights, float* bias);
+
+  // Batch norm. `z` and `g` are read in their `rows` form; sums are those of each kSumRows rows, in order: for each the
+  // first kind and then the second kind of all columns, padded to whole panels.
+  // Sums of z, and of the squares of what it differs by from the mean of those rows.
+  void (*moments)(const Block& z, size_t columns, float* sums);
+  // The end of a product that was kept in z.
+  void (*finish)(const Block& z, size_t columns, const Epilogue& epilogue);
+  // Sums of g and of g * (z - mean).
+  void (*norm_sums)(const Block& g, const Block& z, size_t columns, const float* mean, float* sums);
+  void (*norm_gradient)(const Block& g, const Block& z, size_t columns, const NormSlopes& slopes, const Block& to);
 
   size_t packed_bytes(size_t depth, size_t columns) const {
     return Panels(columns) * kPanel * RoundUp(depth, kPanel) * element_bytes;

@@ -7,7 +7,7 @@
       target("avx512f,avx512bw,avx512dq,avx512vl,avx512bf16,fma,amx-tile,amx-bf16,prefer-vector-" \
              "width=512")))
 #include "dense/amx_tiles.h"
-#include "dense/bfloat16_panels.h"
+#include "dense/bfloat16_norm.h"
 #include "dense/buffer.h"
 #include "dense/kernel_sets.h"
 
@@ -123,6 +123,10 @@ const Kernels kBfloat16Amx = {
     .load = LoadBfloat16<kRowMultiple>,
     .multiply = Multiply,
     .weight_gradient = WeightGradient,
+    .moments = MomentsBfloat16,
+    .finish = FinishPanelsBfloat16<kRowMultiple>,
+    .norm_sums = NormSumsBfloat16,
+    .norm_gradient = NormGradientBfloat16<kRowMultiple>,
 };
 
 }  // namespace elasticctr::dense

@@ -4,7 +4,7 @@
 
 #define DENSE_TARGET __attribute__((target("avx2,fma")))
 #include "dense/adam_kernel.h"
-#include "dense/float32_kernels.h"
+#include "dense/float32_norm.h"
 #include "dense/kernel_sets.h"
 
 namespace elasticctr::dense {
@@ -28,6 +28,10 @@ struct Vector {
   DENSE_INLINE static Register Subtract(Register a, Register b) { return _mm256_sub_ps(a, b); }
   DENSE_INLINE static Register Multiply(Register a, Register b) { return _mm256_mul_ps(a, b); }
   DENSE_INLINE static Register Divide(Register a, Register b) { return _mm256_div_ps(a, b); }
+  DENSE_INLINE static Register Positive(Register a) { return _mm256_max_ps(Zero(), a); }
+  DENSE_INLINE static Register Gate(Register by, Register a) {
+    return _mm256_and_ps(_mm256_cmp_ps(by, Zero(), _CMP_NLE_UQ), a);
+  }
   DENSE_INLINE static Register Root(Register a) { return _mm256_sqrt_ps(a); }
 };
 
@@ -42,9 +46,13 @@ const Kernels kFloat32Avx2 = {
     .end = nullptr,
     .pack_forward = PackForwardFloat32,
     .pack_backward = PackBackwardFloat32,
-    .load = LoadFloat32,
+    .load = LoadFloat32<Vector>,
     .multiply = MultiplyFloat32<Vector>,
     .weight_gradient = WeightGradientFloat32<Vector>,
+    .moments = MomentsFloat32<Vector>,
+    .finish = FinishPanelsFloat32<Vector>,
+    .norm_sums = NormSumsFloat32<Vector>,
+    .norm_gradient = NormGradientFloat32<Vector>,
 };
 
 DENSE_TARGET void AdamAvx2(const AdamSpan& span) { AdamOver<Vector>(span); }

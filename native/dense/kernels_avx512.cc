@@ -5,7 +5,7 @@
 #define DENSE_TARGET __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,fma,prefer-vector-width=512")))
 #include "dense/adam_kernel.h"
 #include "dense/avx512_transpose.h"
-#include "dense/float32_kernels.h"
+#include "dense/float32_norm.h"
 #include "dense/kernel_sets.h"
 
 namespace elasticctr::dense {
@@ -29,6 +29,10 @@ struct Vector {
   DENSE_INLINE static Register Subtract(Register a, Register b) { return _mm512_sub_ps(a, b); }
   DENSE_INLINE static Register Multiply(Register a, Register b) { return _mm512_mul_ps(a, b); }
   DENSE_INLINE static Register Divide(Register a, Register b) { return _mm512_div_ps(a, b); }
+  DENSE_INLINE static Register Positive(Register a) { return _mm512_max_ps(Zero(), a); }
+  DENSE_INLINE static Register Gate(Register by, Register a) {
+    return _mm512_maskz_mov_ps(_mm512_cmp_ps_mask(by, Zero(), _CMP_NLE_UQ), a);
+  }
   DENSE_INLINE static Register Root(Register a) { return _mm512_sqrt_ps(a); }
 };
 
@@ -63,9 +67,13 @@ const Kernels kFloat32Avx512 = {
     .end = nullptr,
     .pack_forward = PackForward,
     .pack_backward = PackBackwardFloat32,
-    .load = LoadFloat32,
+    .load = LoadFloat32<Vector>,
     .multiply = MultiplyFloat32<Vector>,
     .weight_gradient = WeightGradientFloat32<Vector>,
+    .moments = MomentsFloat32<Vector>,
+    .finish = FinishPanelsFloat32<Vector>,
+    .norm_sums = NormSumsFloat32<Vector>,
+    .norm_gradient = NormGradientFloat32<Vector>,
 };
 
 DENSE_TARGET void AdamAvx512(const AdamSpan& span) { AdamOver<Vector>(span); }

@@ -4,7 +4,7 @@
 
 #define DENSE_TARGET \
   __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,avx512bf16,fma,prefer-vector-width=512")))
-#include "dense/bfloat16_panels.h"
+#include "dense/bfloat16_norm.h"
 #include "dense/kernel_sets.h"
 
 namespace elasticctr::dense {
@@ -56,6 +56,10 @@ const Kernels kBfloat16Avx512 = {
     .load = LoadBfloat16<kRowMultiple>,
     .multiply = Multiply,
     .weight_gradient = WeightGradient,
+    .moments = MomentsBfloat16,
+    .finish = FinishPanelsBfloat16<kRowMultiple>,
+    .norm_sums = NormSumsBfloat16,
+    .norm_gradient = NormGradientBfloat16<kRowMultiple>,
 };
 
 }  // namespace elasticctr::dense

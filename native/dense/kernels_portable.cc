@@ -3,7 +3,7 @@
 
 #define DENSE_TARGET
 #include "dense/adam_kernel.h"
-#include "dense/float32_kernels.h"
+#include "dense/float32_norm.h"
 #include "dense/kernel_sets.h"
 
 namespace elasticctr::dense {
@@ -31,6 +31,8 @@ struct Vector {
   static Register Subtract(Register a, Register b) { return a - b; }
   static Register Multiply(Register a, Register b) { return a * b; }
   static Register Divide(Register a, Register b) { return a / b; }
+  static Register Positive(Register a) { return Zero() > a ? Zero() : a; }
+  static Register Gate(Register by, Register a) { return by <= Zero() ? Zero() : a; }
   static Register Root(Register a) {
     for (size_t i = 0; i < kLanes; ++i) a[i] = std::sqrt(a[i]);
     return a;
@@ -48,9 +50,13 @@ const Kernels kFloat32Portable = {
     .end = nullptr,
     .pack_forward = PackForwardFloat32,
     .pack_backward = PackBackwardFloat32,
-    .load = LoadFloat32,
+    .load = LoadFloat32<Vector>,
     .multiply = MultiplyFloat32<Vector>,
     .weight_gradient = WeightGradientFloat32<Vector>,
+    .moments = MomentsFloat32<Vector>,
+    .finish = FinishPanelsFloat32<Vector>,
+    .norm_sums = NormSumsFloat32<Vector>,
+    .norm_gradient = NormGradientFloat32<Vector>,
 };
 
 void AdamPortable(const AdamSpan& span) { AdamOver<Vector>(span); }

@@ -25,9 +25,9 @@ void SumUnits(const std::vector<float>& sums, size_t units, size_t width, float*
 }  // namespace
 
 double TowerStep(const Tower& tower, Rows x, size_t rows, const float* const* weights, const float* const* biases,
-                 const Wide& wide, const Samples& samples, float* logits, const TowerGradients& gradients,
-                 Workspace& workspace) {
-  constexpr size_t kUnit = Tower::kBlockUnit;
+                 const Hidden& hidden, const Wide& wide, const Samples& samples, float* logits,
+                 const TowerGradients& gradients, Workspace& workspace) {
+  constexpr size_t kUnit = kBlockUnit;
   const size_t units = (rows + kUnit - 1) / kUnit;
   const size_t width = wide.count + 1;  // sums of the wide gradients of a unit of rows, the bias last
   std::vector<float> logit_gradients(rows), sums(wide.count > 0 ? units * width : 0);
@@ -50,14 +50,14 @@ double TowerStep(const Tower& tower, Rows x, size_t rows, const float* const* we
   const Tower::Finish finish = [&](size_t first, size_t count) {
     for (size_t done = 0; done < count; done += kUnit) finish_unit(first + done, std::min(kUnit, count - done));
   };
-  tower.Forward(x, rows, weights, biases, {logits, 1}, workspace, true, finish);
+  tower.Forward(x, rows, weights, biases, hidden, {logits, 1}, workspace, true, finish);
   if (wide.count > 0) {
     std::vector<float> total(width);
     SumUnits(sums, units, width, total.data());
     std::copy_n(total.data(), wide.count, wide.weight_gradients);
     *wide.bias_gradient = total[wide.count];
   }
-  tower.Backward({logit_gradients.data(), 1}, weights, gradients.dx, gradients.weights, gradients.biases, workspace);
+  tower.Backward({logit_gradients.data(), 1}, weights, gradients, workspace);
   double loss = 0.0;
   for (const double part : losses) loss += part;
   return loss;

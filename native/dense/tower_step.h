@@ -27,16 +27,10 @@ struct Samples {
   const float* weights = nullptr;
 };
 
-struct TowerGradients {
-  MutableRows dx;
-  float* const* weights = nullptr;
-  float* const* biases = nullptr;
-};
-
 // Writes logits [rows] and all gradients, and returns the loss: see bce.h. REQUIRES: the tower's last width is 1, it
 // does not end in a ReLU.
 double TowerStep(const Tower& tower, Rows x, size_t rows, const float* const* weights, const float* const* biases,
-                 const Wide& wide, const Samples& samples, float* logits, const TowerGradients& gradients,
-                 Workspace& workspace);
+                 const Hidden& hidden, const Wide& wide, const Samples& samples, float* logits,
+                 const TowerGradients& gradients, Workspace& workspace);
 
 }  // namespace elasticctr::dense

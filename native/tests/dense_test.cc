@@ -72,11 +72,13 @@ struct Problem {
       dw.push_back(result.weights[l].data());
       db.push_back(result.biases[l].data());
     }
-    tower.Forward({x.data(), Stride()}, rows, w.data(), b.data(), {result.y.data(), widths.back()}, workspace, true);
-    tower.Backward({dy.data(), widths.back()}, w.data(), {result.dx.data(), Stride()}, dw.data(), db.data(), workspace);
+    tower.Forward({x.data(), Stride()}, rows, w.data(), b.data(), {}, {result.y.data(), widths.back()}, workspace,
+                  true);
+    tower.Backward({dy.data(), widths.back()}, w.data(), {{result.dx.data(), Stride()}, dw.data(), db.data()},
+                   workspace);
     bool refused = false;
     try {
-      tower.Backward({dy.data(), widths.back()}, w.data(), {}, dw.data(), db.data(), workspace);
+      tower.Backward({dy.data(), widths.back()}, w.data(), {{}, dw.data(), db.data()}, workspace);
     } catch (const Error& e) {
       refused = e.code() == Code::kFailedPrecondition;
     }

@@ -683,9 +683,27 @@ def adam_step(
 class TowerPass:
     """A forward pass that can be gone back through once."""
 
+class TowerHidden:
+    """
+    Batch norm and dropout of one call of a tower; lists hold one address per hidden layer, or nothing. Training moves the running statistics.
+    """
+
+    def __init__(
+        self,
+        norm_scales: Sequence[int],
+        norm_shifts: Sequence[int],
+        running_means: Sequence[int],
+        running_variances: Sequence[int],
+        is_training: bool,
+        epsilon: float,
+        momentum: float,
+        dropout: float,
+        seed: int,
+    ) -> None: ...
+
 class Tower:
     """
-    Linear layers with ReLU between them. Tensors are given as addresses of float32s.
+    Linear layers with ReLU between them, batch norm before and dropout after it. Tensors are given as addresses of float32s.
     """
 
     def __init__(self, widths: Sequence[int], relu_last: bool, precision: str = "fp32", kernels: str = "") -> None: ...
@@ -696,6 +714,7 @@ class Tower:
         rows: int,
         weights: Sequence[int],
         biases: Sequence[int],
+        hidden: TowerHidden,
         y: int,
         y_stride: int,
         keep: bool,
@@ -710,6 +729,8 @@ class Tower:
         dx_stride: int,
         weight_gradients: Sequence[int],
         bias_gradients: Sequence[int],
+        scale_gradients: Sequence[int],
+        shift_gradients: Sequence[int],
     ) -> None: ...
     def step(
         self,
@@ -718,6 +739,7 @@ class Tower:
         rows: int,
         weights: Sequence[int],
         biases: Sequence[int],
+        hidden: TowerHidden,
         wide_first: int,
         wide_count: int,
         wide: Sequence[int],
@@ -728,6 +750,8 @@ class Tower:
         dx: int,
         weight_gradients: Sequence[int],
         bias_gradients: Sequence[int],
+        scale_gradients: Sequence[int],
+        shift_gradients: Sequence[int],
     ) -> float:
         """
         Gradients of the mean binary cross-entropy, which is returned. `wide`: weights, bias and their gradients of a linear layer over `wide_count` columns from `wide_first` on. dx has the stride of x.

@@ -74,13 +74,13 @@ class MLP(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         if self.has_native_form():
-            layers = self.layers()
+            layers, hidden = self.layers(), self.native_hidden()
             weights = [layer.weight for layer in layers]
             biases = [layer.bias for layer in layers]
-            if native_tower.can_run(x, [*weights, *biases]):
+            if native_tower.can_run(x, [*weights, *biases, *hidden.parameters(), *hidden.buffers()]):
                 precision = native_tower.tower_precision() if self.training else "fp32"
                 tower = native_tower.tower_for(self.widths, self.relu_last, precision)
-                return native_tower.run_tower(tower, x, weights, biases)
+                return native_tower.run_tower(tower, x, weights, biases, hidden)
         for index, linear in enumerate(self.linears):
             x = linear(x)
             if index < self.hidden:
@@ -94,6 +94,11 @@ class MLP(nn.Module):
         return (
             native_tower.native_towers_enabled()
             and isinstance(self.activation, nn.ReLU)
-            and self.norms is None
-            and (self.dropout is None or not self.training)
+            and (self.norms is None or all(norm.training == self.training for norm in self.norms))
         )
+
+    def native_hidden(self) -> native_tower.Hidden:
+        """Batch norm and dropout for the native tower, in the mode the module is in."""
+        norms = [] if self.norms is None else cast("list[BatchNorm]", list(self.norms))
+        dropout = self.dropout.p if self.dropout is not None and self.dropout.training else 0.0
+        return native_tower.Hidden(norms, self.training, dropout)

@@ -1,4 +1,5 @@
-"""Runs a stack of Linear layers through the native tower, with gradients, as one step of torch's autograd.
+"""Runs a stack of Linear layers, with the ReLU, batch norm and dropout between them, through the native tower, with
+gradients, as one step of torch's autograd.
 
 `MLP` is the one caller. Parameters stay ordinary torch tensors; only the arithmetic is elsewhere. Two switches hold
 for the whole process: whether towers are native at all, and the precision of training steps.
@@ -8,6 +9,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import torch
@@ -15,6 +17,7 @@ from torch import Tensor
 
 from elasticctr import _native
 from elasticctr.errors import ConfigError, FailedPrecondition
+from elasticctr.models.layers.norms import BatchNorm
 
 Precision = Literal["fp32", "bf16"]
 
@@ -66,14 +69,61 @@ def tower_for(widths: tuple[int, ...], relu_last: bool, precision: Precision, ke
     return _native.Tower(list(widths), relu_last, precision, kernels)
 
 
-def run_tower(tower: _native.Tower, x: Tensor, weights: Sequence[Tensor], biases: Sequence[Tensor]) -> Tensor:
+@dataclass(frozen=True, slots=True)
+class Hidden:
+    """What stands around the ReLUs of a tower: a batch norm before each or none at all, and after each dropout."""
+
+    norms: Sequence[BatchNorm] = ()
+    is_training: bool = False
+    dropout: float = 0.0
+
+    def parameters(self) -> list[Tensor]:
+        return [*(norm.weight for norm in self.norms), *(norm.bias for norm in self.norms)]
+
+    def buffers(self) -> list[Tensor]:
+        return [*(_tensor(n.running_mean) for n in self.norms), *(_tensor(n.running_var) for n in self.norms)]
+
+    def prepare(self, rows: int) -> _native.TowerHidden:
+        """For one call with so many rows, which will move the running statistics. The seed of its dropout comes from
+        torch's random numbers, so that these decide everything.
+        """
+        count, norms = len(self.norms), self.norms
+        scales_and_shifts, statistics = _addresses(self.parameters()), _addresses(self.buffers())
+        if self.is_training and rows > 1:
+            for norm in norms:
+                _tensor(norm.num_batches_tracked).add_(1)
+        return _native.TowerHidden(
+            scales_and_shifts[:count],
+            scales_and_shifts[count:],
+            statistics[:count],
+            statistics[count:],
+            self.is_training,
+            norms[0].eps if norms else 0.0,
+            norms[0].momentum or 0.0 if norms else 0.0,
+            self.dropout,
+            int(torch.randint(1 << 62, ())) if self.dropout > 0 else 0,
+        )
+
+
+PLAIN = Hidden()
+
+
+def run_tower(
+    tower: _native.Tower, x: Tensor, weights: Sequence[Tensor], biases: Sequence[Tensor], hidden: Hidden = PLAIN
+) -> Tensor:
     """[rows, last width] for x [rows, first width]. `can_run` must have said yes."""
     if x.stride(1) != 1 and x.shape[1] > 1:
         x = x.contiguous()
-    if torch.is_grad_enabled() and (x.requires_grad or any(p.requires_grad for p in (*weights, *biases))):
-        return _TowerFunction.apply(tower, len(weights), x, *weights, *biases)  # type: ignore[no-any-return, no-untyped-call]
-    y, _ = _forward(tower, x, weights, biases, keep=False)
+    parameters = [*weights, *biases, *hidden.parameters()]
+    if torch.is_grad_enabled() and (x.requires_grad or any(p.requires_grad for p in parameters)):
+        return _TowerFunction.apply(tower, hidden, len(weights), x, *parameters)  # type: ignore[no-any-return, no-untyped-call]
+    y, _ = _forward(tower, hidden, x, weights, biases, keep=False)
     return y
+
+
+def _tensor(tensor: Tensor | None) -> Tensor:
+    assert tensor is not None
+    return tensor
 
 
 def _addresses(tensors: Sequence[Tensor]) -> list[int]:
@@ -81,21 +131,30 @@ def _addresses(tensors: Sequence[Tensor]) -> list[int]:
 
 
 def _forward(
-    tower: _native.Tower, x: Tensor, weights: Sequence[Tensor], biases: Sequence[Tensor], keep: bool
+    tower: _native.Tower, hidden: Hidden, x: Tensor, weights: Sequence[Tensor], biases: Sequence[Tensor], keep: bool
 ) -> tuple[Tensor, _native.TowerPass | None]:
     rows, columns = x.shape[0], weights[-1].shape[0]
     y = torch.empty(rows, columns)
     kept = tower.forward(
-        x.data_ptr(), x.stride(0), rows, _addresses(weights), _addresses(biases), y.data_ptr(), columns, keep
+        x.data_ptr(),
+        x.stride(0),
+        rows,
+        _addresses(weights),
+        _addresses(biases),
+        hidden.prepare(rows),
+        y.data_ptr(),
+        columns,
+        keep,
     )
     return y, kept
 
 
 class _TowerFunction(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, tower: _native.Tower, layers: int, x: Tensor, *parameters: Tensor) -> Tensor:
-        weights, biases = parameters[:layers], parameters[layers:]
-        y, ctx.kept = _forward(tower, x, weights, biases, keep=True)
+    def forward(ctx: Any, tower: _native.Tower, hidden: Hidden, layers: int, x: Tensor, *parameters: Tensor) -> Tensor:
+        weights, biases = parameters[:layers], parameters[layers : 2 * layers]
+        y, ctx.kept = _forward(tower, hidden, x, weights, biases, keep=True)
+        ctx.norm_widths = [norm.num_features for norm in hidden.norms]
         ctx.tower = tower
         ctx.x_shape = x.shape
         ctx.save_for_backward(*weights)  # so that torch notices a weight changed in between
@@ -115,9 +174,11 @@ class _TowerFunction(torch.autograd.Function):
                 "call set_native_towers(False) to use retain_graph"
             )
         rows, columns = ctx.x_shape
-        dx = torch.empty(rows, columns) if ctx.needs_input_grad[2] else None
+        dx = torch.empty(rows, columns) if ctx.needs_input_grad[3] else None
         weight_gradients = [torch.empty_like(w) for w in weights]
         bias_gradients = [torch.empty(w.shape[0]) for w in weights]
+        scale_gradients = [torch.empty(width) for width in ctx.norm_widths]
+        shift_gradients = [torch.empty(width) for width in ctx.norm_widths]
         if rows > 0:
             dy = dy.contiguous()
             ctx.tower.backward(
@@ -129,8 +190,11 @@ class _TowerFunction(torch.autograd.Function):
                 columns,
                 _addresses(weight_gradients),
                 _addresses(bias_gradients),
+                _addresses(scale_gradients),
+                _addresses(shift_gradients),
             )
-        else:
-            for gradient in (*weight_gradients, *bias_gradients):
+        gradients = (*weight_gradients, *bias_gradients, *scale_gradients, *shift_gradients)
+        if rows == 0:
+            for gradient in gradients:
                 gradient.zero_()
-        return (None, None, dx, *weight_gradients, *bias_gradients)
+        return (None, None, None, dx, *gradients)

@@ -31,10 +31,11 @@ class TowerStep:
         layers = self._deep.layers()
         self._weights = [layer.weight for layer in layers]
         self._biases = [layer.bias for layer in layers]
+        self._norms = self._deep.native_hidden().parameters()
         self._linear: list[Tensor] = []
         if self._wide is not None and self._wide.weight is not None:
             self._linear = [self._wide.weight, self._wide.bias]
-        self._parameters = [*self._weights, *self._biases, *self._linear]
+        self._parameters = [*self._weights, *self._biases, *self._norms, *self._linear]
         # Kept from step to step: each is written in full.
         self.keep_gradients({})
         self._dx = torch.empty(0, 0)
@@ -76,8 +77,9 @@ class TowerStep:
         logits = torch.empty(rows)
         if self._dx.shape != x.shape:
             self._dx = torch.empty(rows, columns)
-        layers = len(self._weights)
+        layers, norms = len(self._weights), len(self._norms) // 2
         addresses, gradients = self._checked, self._gradient_addresses
+        shifts, linear = 2 * layers + norms, 2 * layers + 2 * norms
         tower = native_tower.tower_for(self._deep.widths, False, native_tower.tower_precision())
         loss = tower.step(
             x.data_ptr(),
@@ -85,9 +87,10 @@ class TowerStep:
             rows,
             addresses[:layers],
             addresses[layers : 2 * layers],
+            self._deep.native_hidden().prepare(rows),
             inputs.spec.pooled_width,
             inputs.spec.dense_dim if self._linear else 0,
-            addresses[2 * layers :] + gradients[2 * layers :],
+            addresses[linear:] + gradients[linear:],
             labels.data_ptr(),
             labels.stride(0),
             weights.data_ptr(),
@@ -95,6 +98,8 @@ class TowerStep:
             self._dx.data_ptr(),
             gradients[:layers],
             gradients[layers : 2 * layers],
+            gradients[2 * layers : shifts],
+            gradients[shifts:linear],
         )
         for parameter, gradient in zip(self._parameters, self._gradients, strict=True):
             parameter.grad = gradient
