@@ -47,7 +47,9 @@ def seek(cluster: Cluster, keys: list[int]) -> list[float | None]:
         mine = [key for key in keys if key % cluster.shards == instance.shard]
         asked = {"keys": mine}
         headers = {"Authorization": f"Bearer {TOKEN}"}
-        found = httpx.post(f"{instance.server_url}/DictService/seek", json=asked, headers=headers).json()["values"]
+        found = httpx.post(f"{instance.server_url}/DictService/seek", json=asked, headers=headers, timeout=60).json()[
+            "values"
+        ]
         for key, one in zip(mine, found, strict=True):
             value = np.frombuffer(base64.b64decode(one["value"]), np.float32)
             answers[key] = None if one["status"] == MISS else float(value[0])

@@ -46,13 +46,15 @@ def servers(builds: Path) -> Iterator[list[str]]:
             started.append(process)
             assert process.stdout is not None
             addresses.append(f"127.0.0.1:{json.loads(process.stdout.readline())['port']}")
-        with Client(ClusterSettings(shards=tuple((a,) for a in addresses), timeout_ms=10_000)) as client:
-            client.connect(30)
+        with Client(
+            ClusterSettings(shards=tuple((a,) for a in addresses), timeout_ms=60_000, connect_ms=60_000)
+        ) as client:
+            client.connect(60)
         yield addresses
     finally:
         for process in started:
             process.kill()
-            process.wait(10)
+            process.wait(60)
 
 
 @pytest.fixture(params=["LocalCube", "Client", "Client with a cache", "AsyncClient"])
@@ -63,7 +65,7 @@ def get(request: pytest.FixtureRequest, builds: Path) -> Iterator[Get]:
     addresses = request.getfixturevalue("servers")
     cache_bytes = 1 << 20 if "cache" in request.param else 0
     settings = ClusterSettings(
-        shards=tuple((a,) for a in addresses), timeout_ms=10_000, connect_ms=5000, cache_bytes=cache_bytes
+        shards=tuple((a,) for a in addresses), timeout_ms=60_000, connect_ms=60_000, cache_bytes=cache_bytes
     )
     if request.param != "AsyncClient":
         with Client(settings) as client:

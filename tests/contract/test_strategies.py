@@ -294,7 +294,7 @@ def test_an_idle_member_does_not_hold_up_the_others(tmp_path: Path) -> None:
         team = make_trainers(cluster, 2)
         began = time.monotonic()
         train_together(team, [[(0, batches)], []])
-        assert time.monotonic() - began < 20
+        assert time.monotonic() - began < 60
         found = cluster.collect(tmp_path)
     assert difference(found, train_alone(job, batches)) <= 1e-5
 

@@ -40,9 +40,10 @@ def sync_directory(path: Path) -> None:
         os.close(descriptor)
 
 
-def write_atomic(path: Path, data: bytes) -> None:
-    """Replaces `path`: a reader, or this process after a crash, finds the old bytes or the new."""
-    temporary = path.with_name(f".{path.name}.tmp")
+def write_atomic(path: Path, data: bytes, *, writer: str = "") -> None:
+    """Replaces `path`: a reader, or this process after a crash, finds the old bytes or the new. Of several that may
+    write at once each is named by `writer`, so that none puts another's half in place."""
+    temporary = path.with_name(f".{path.name}{writer and '.' + writer}.tmp")
     try:
         with temporary.open("wb") as file:
             file.write(data)
@@ -55,8 +56,8 @@ def write_atomic(path: Path, data: bytes) -> None:
         raise explain_write(e, path) from None
 
 
-def write_json(path: Path, value: Mapping[str, Any]) -> None:
-    write_atomic(path, json.dumps(value, separators=(",", ":")).encode())
+def write_json(path: Path, value: Mapping[str, Any], *, writer: str = "") -> None:
+    write_atomic(path, json.dumps(value, separators=(",", ":")).encode(), writer=writer)
 
 
 def read_json(path: Path) -> dict[str, Any]:

@@ -27,18 +27,19 @@ _FILE = "claim.json"
 class Claim:
     """Held from construction to `release`."""
 
-    def __init__(self, directory: Path, *, silent_s: float = SILENT_S) -> None:
+    def __init__(self, directory: Path, *, silent_s: float | None = None) -> None:
         """Raises AlreadyExists if another coordinator is at work."""
         self._directory = directory
         self._path = directory / _FILE
         self._key = secrets.token_hex(8)
         self._beats = 0
+        silent_s = SILENT_S if silent_s is None else silent_s
         directory.mkdir(parents=True, exist_ok=True)
         before = _read(self._path)
         if before is not None and not before.get("is_released"):
             _await_silence(self._path, before, silent_s)
             before = _read(self._path)
-        self.incarnation = self._number(0 if before is None else int(before.get("incarnation", 0)) + 1)
+        self.incarnation = self._number(0 if before is None else int(before.get("incarnation", 0)) + 1, silent_s)
         self._renew()
         self._lost = threading.Event()
         self._over = threading.Event()
@@ -65,7 +66,7 @@ class Claim:
         if not self._lost.is_set():
             self._renew(is_released=True)
 
-    def _number(self, first: int) -> int:
+    def _number(self, first: int, silent_s: float) -> int:
         # Two that take over at once: only one can make the file of a number.
         number = max(first, 1)
         while True:
@@ -74,9 +75,12 @@ class Claim:
                     os.open(self._directory / f".incarnation-{number}", os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o644)
                 )
             except FileExistsError:
-                _refuse_claimed(self._path, number)
+                _refuse_claimed(self._path, number, silent_s)
                 number += 1  # left by one that died between making it and saying so
                 continue
+            newest = _read(self._path)
+            if newest is not None and int(newest.get("incarnation", 0)) > number:
+                raise _refuse(self._path, newest)  # this one was thought dead meanwhile
             for old in range(max(number - 8, 0), number - 1):
                 (self._directory / f".incarnation-{old}").unlink(missing_ok=True)
             return number
@@ -84,7 +88,7 @@ class Claim:
     def _renew(self, *, is_released: bool = False) -> None:
         self._beats += 1
         about = {"incarnation": self.incarnation, "key": self._key, "beats": self._beats, "is_released": is_released}
-        write_json(self._path, {**about, "host": socket.gethostname(), "pid": os.getpid()})
+        write_json(self._path, {**about, "host": socket.gethostname(), "pid": os.getpid()}, writer=self._key)
 
     def _keep(self) -> None:
         while not self._over.wait(RENEW_S):
@@ -108,8 +112,8 @@ def _await_silence(path: Path, before: dict[str, Any], silent_s: float) -> None:
             raise _refuse(path, now)
 
 
-def _refuse_claimed(path: Path, number: int) -> None:
-    deadline = time.monotonic() + 2 * RENEW_S
+def _refuse_claimed(path: Path, number: int, silent_s: float) -> None:
+    deadline = time.monotonic() + silent_s
     while time.monotonic() < deadline:
         newest = _read(path)
         if newest is not None and int(newest.get("incarnation", 0)) >= number:

@@ -97,10 +97,10 @@ class Wire:
 
     def __init__(self, port: int, token: str | None = None, unix: Path | None = None) -> None:
         if unix is None:
-            self.socket = socket.create_connection(("127.0.0.1", port), timeout=20)
+            self.socket = socket.create_connection(("127.0.0.1", port), timeout=60)
         else:
             self.socket = socket.socket(socket.AF_UNIX)
-            self.socket.settimeout(20)
+            self.socket.settimeout(60)
             self.socket.connect(str(unix))
         self._ids = 0
         if token is not None:
@@ -126,7 +126,7 @@ class Wire:
     def lookup(self, feasigns: NDArray[np.uint64], table: str = "ctr/embedding", version: int = 0) -> Answer:
         return self.ask(LOOKUP, feasigns.tobytes(), table=table, version=version)
 
-    def is_closed(self, timeout_s: float = 10) -> bool:
+    def is_closed(self, timeout_s: float = 60) -> bool:
         """Whether the server ends the connection; what it still says is thrown away."""
         self.socket.settimeout(timeout_s)
         try:
@@ -175,7 +175,7 @@ class ServerProcess:
     def http(
         self, method: str, path: str, body: Any = None, headers: Mapping[str, str] | None = None
     ) -> tuple[int, Any]:
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=20)
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
         sent = dict(headers or {})
         if self.token is not None:
             sent.setdefault("Authorization", f"Bearer {self.token}")
@@ -187,7 +187,7 @@ class ServerProcess:
         is_json = "json" in (answer.headers.get("Content-Type") or "")
         return answer.status, json.loads(got) if is_json and got else got.decode()
 
-    def load(self, version: int, model: str = "ctr", timeout_s: float = 20) -> dict[str, Any]:
+    def load(self, version: int, model: str = "ctr", timeout_s: float = 60) -> dict[str, Any]:
         """Asks for a version and waits until it is there or not loadable."""
         status, answer = self.http("POST", "/v1/load", {"model": model, "version": version})
         assert status in (200, 202), answer
@@ -216,7 +216,7 @@ class ServerProcess:
 
     def stop(self) -> tuple[int, str]:
         self.process.send_signal(signal.SIGTERM)
-        _, errors = self.process.communicate(timeout=20)
+        _, errors = self.process.communicate(timeout=60)
         return self.process.returncode, errors.decode()
 
     def __enter__(self) -> ServerProcess:

@@ -34,7 +34,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
 
 @pytest.fixture(params=[2, 3])
 def client(server: ServerProcess, request: pytest.FixtureRequest) -> Iterator[redis.Redis]:
-    with redis.Redis(port=server.port, password=TOKEN, protocol=request.param, socket_timeout=10) as client:
+    with redis.Redis(port=server.port, password=TOKEN, protocol=request.param, socket_timeout=60) as client:
         yield client
 
 
@@ -109,7 +109,7 @@ def test_without_the_secret_nothing_is_told(server: ServerProcess) -> None:
 
 def speak(port: int, *parts: bytes) -> bytes:
     """Sends bytes, ends the sending side, and returns all that comes back."""
-    with socket.create_connection(("127.0.0.1", port), timeout=10) as connection:
+    with socket.create_connection(("127.0.0.1", port), timeout=60) as connection:
         for part in parts:
             connection.sendall(part)
         connection.sendall(b"QUIT\r\n")
@@ -141,7 +141,7 @@ def test_inline_commands_and_split_ones(server: ServerProcess) -> None:
     ],
 )
 def test_a_broken_command_costs_the_connection(server: ServerProcess, bad: bytes) -> None:
-    with socket.create_connection(("127.0.0.1", server.port), timeout=10) as connection:
+    with socket.create_connection(("127.0.0.1", server.port), timeout=60) as connection:
         connection.sendall(bad)
         got = b""
         while part := connection.recv(65536):
@@ -152,9 +152,9 @@ def test_a_broken_command_costs_the_connection(server: ServerProcess, bad: bytes
 @pytest.mark.skipif(shutil.which("redis-cli") is None, reason="redis-cli is not installed")
 def test_redis_cli(server: ServerProcess) -> None:
     command = ["redis-cli", "-p", str(server.port), "-a", TOKEN, "--no-auth-warning", "--no-raw"]
-    done = subprocess.run([*command, "-3", "EXISTS", "1"], capture_output=True, text=True, timeout=20, check=True)
+    done = subprocess.run([*command, "-3", "EXISTS", "1"], capture_output=True, text=True, timeout=60, check=True)
     assert done.stdout.strip() == "(integer) 1"
-    done = subprocess.run([*command, "GET", "123456789"], capture_output=True, text=True, timeout=20, check=True)
+    done = subprocess.run([*command, "GET", "123456789"], capture_output=True, text=True, timeout=60, check=True)
     assert done.stdout.strip() == "(nil)"
 
 

@@ -73,7 +73,7 @@ def test_memory_is_given_back_over_50_swaps(tmp_path: Path) -> None:
             server.http("POST", "/v1/retire", {"model": "ctr", "version": 3 - version})
             assert wire.lookup(many[:10]).version == version
             sizes.append(server.rss_bytes())
-        deadline = time.monotonic() + 5
+        deadline = time.monotonic() + 60
         while server.rss_bytes() > sizes[5] + (3 << 20) and time.monotonic() < deadline:
             time.sleep(0.05)
         assert server.rss_bytes() < sizes[5] + (3 << 20), [s >> 20 for s in sizes]

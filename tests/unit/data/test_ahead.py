@@ -60,6 +60,7 @@ def test_leaving_early_ends_the_thread(way: str):
         ahead.close()
     del ahead
     gc.collect()
+    thread.join(60)
     assert not thread.is_alive()
     assert closed == [True]
 
@@ -76,7 +77,7 @@ def test_a_thread_that_hangs_is_left_behind(monkeypatch: pytest.MonkeyPatch):
     next(ahead)
     began = time.monotonic()
     ahead.close()
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 20
     release.set()
-    ahead._thread.join(5)
+    ahead._thread.join(60)
     assert not ahead._thread.is_alive()

@@ -47,7 +47,7 @@ def make_job(root: Path, **sections: Any) -> Job:
         for part in range(3):
             (logs / f"part-{part}").write_text("".join(lines[part * 1000 : (part + 1) * 1000]))
         (root / "valid").write_text("".join(lines[:500]))
-    cluster = {"pservers": 2, "trainers": 2, "chunk_mib": 0.004, "lease_s": 1, "pserver_wait_s": 1}
+    cluster = {"pservers": 2, "trainers": 2, "chunk_mib": 0.004, "lease_s": 20, "pserver_wait_s": 3}
     return Job.model_validate(
         {
             "run_dir": str(root / "run"),
@@ -55,7 +55,7 @@ def make_job(root: Path, **sections: Any) -> Job:
             "data": {"train": {"path": str(logs), "prefetch": 0}, **sections.pop("data", {})},
             "model": {"name": "lr"},
             "train": {"batch_size": 100, "log_every": 5, **sections.pop("train", {})},
-            "cluster": cluster | {"coordinator_wait_s": 20} | sections.pop("cluster", {}),
+            "cluster": cluster | {"coordinator_wait_s": 60} | sections.pop("cluster", {}),
             **sections,
         }
     )
@@ -75,7 +75,9 @@ class World:
         self._threads: list[threading.Thread] = []
         self._processes: list[subprocess.Popen[bytes]] = []
         self._allowed = 1 << 30  # batches, of all trainers together
-        self._begun = 0
+        self._begun: set[tuple[int, int]] = set()  # (chunk, batch); one that is done again counts once
+        self._holding = threading.Lock()
+        self._trainers: list[int] = []
         self._dismissed: set[int] = set()  # trainers told to stop
         self.applied: dict[int, list[dict[tuple[int, int], int]]] = {}
 
@@ -99,7 +101,7 @@ class World:
 
         self._thread = threading.Thread(target=run, daemon=True)
         self._thread.start()
-        assert listening.wait(20)
+        assert listening.wait(60)
         if not url:
             raise self.error or AssertionError("the coordinator did not start")
         self.url = url[0]
@@ -117,12 +119,12 @@ class World:
         command = [sys.executable, "-m", "elasticctr", "coordinator", "--job", str(job_file), "--port", "0"]
         process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
         self._processes.append(process)
-        self.wait_for(lambda: process.poll() is not None or find_url(self.job.run_dir) != before, 30)
+        self.wait_for(lambda: process.poll() is not None or find_url(self.job.run_dir) != before)
         self.url = find_url(self.job.run_dir)
         return process
 
     def client(self) -> CoordinatorClient:
-        return CoordinatorClient(self.job.run_dir)
+        return CoordinatorClient(self.job.run_dir, timeout_s=60)
 
     def join(self, role: str, name: str, **more: Any) -> dict[str, Any]:
         identity = job_identity(self.job).text
@@ -139,9 +141,12 @@ class World:
         self._spawn(lambda: self._beat(fake))
         return fake
 
-    def kill(self, fake: FakePserver) -> None:
+    def kill(self, fake: FakePserver, *, is_noticed: bool = True) -> None:
+        """It is gone. `is_noticed`: trainers say that they cannot reach it, so nobody waits for its silence."""
         fake.is_silent = True  # type: ignore[attr-defined]
         fake.close()
+        for trainer in self._trainers[:1] if is_noticed else ():
+            self.client().report(trainer, "pserver_unreachable", str(fake.shard))
 
     def _beat(self, fake: Any) -> None:
         client = self.client()
@@ -159,12 +164,14 @@ class World:
         """Trainers hold, beating, before the batch after so many; without a number they go on to the end."""
         self._allowed = batches
 
-    def _may_train(self, member: int) -> bool:
-        while self._begun >= self._allowed:
+    def _may_train(self, member: int, batch: tuple[int, int]) -> bool:
+        while True:
+            with self._holding:
+                if batch in self._begun or len(self._begun) < self._allowed:
+                    self._begun.add(batch)
+                    return True
             if self._over.wait(0.02) or member in self._dismissed:
                 return False
-        self._begun += 1
-        return True
 
     def add_trainer(self, name: str, *, dies_after: int | None = None) -> None:
         self._spawn(lambda: self._train(name, dies_after))
@@ -173,6 +180,7 @@ class World:
         """Leases, 'pushes' to the fakes' cursors by the rules of the wire, reports."""
         client, batches_left = self.client(), dies_after
         me = self.join("trainer", name)["id"]
+        self._trainers.append(me)
         beating = threading.Event()
 
         def beat() -> None:
@@ -214,7 +222,7 @@ class World:
         body: dict[str, Any] = {"chunk": str(chunk.id), "lease": answer["lease"]}
         with read_chunk(chunk, self.job.samples, data, size, first_batch=first) as batches:
             for batch in batches:
-                if is_training and not self._may_train(me):
+                if is_training and not self._may_train(me, (chunk.id, number)):
                     return left
                 for fake in primaries if is_training else []:
                     if fake.cursors.get(chunk.id, 0) == number:
@@ -280,6 +288,7 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     """Makes worlds; everything they started has ended afterwards."""
     shape = JobShape((), 0, {"schema": "s", "model": "lr", "options": {}})
     monkeypatch.setattr("elasticctr.ps.coordinator_process.shape_of", lambda job: shape)
+    monkeypatch.setattr("elasticctr.ps.claim.SILENT_S", 60.0)  # a busy machine is no dead coordinator
     made: list[World] = []
 
     def make(job: Job) -> World:

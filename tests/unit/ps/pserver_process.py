@@ -40,8 +40,8 @@ server = _native.PServer(
     dense_floats=about["dense"], dense_on_first=False,
     dense_optimizer=_native.DenseOptimizerSettings(kind=_native.DenseOptimizerKind.sgd, learning_rate=0.5),
     host="127.0.0.1", port=0, unix_path="", token=about["token"], job=about["job"], identity="it", digest="digest",
-    build=about["build"], strategy="async", is_standby=about["standby"], threads=2, group_timeout_ms=500,
-    max_buffered_bytes=1 << 30, request_timeout_s=10,
+    build=about["build"], strategy="async", is_standby=about["standby"], threads=2, group_timeout_ms=60000,
+    max_buffered_bytes=1 << 30, request_timeout_s=60,
 )
 server.start()
 if about["load"] is not None and not about["standby"]:
@@ -79,7 +79,7 @@ class Process:
     def end(self) -> None:
         assert self._process.stdin is not None
         self._process.stdin.close()
-        assert self._process.wait(20) == 0
+        assert self._process.wait(60) == 0
 
     def pause(self) -> None:
         self._process.send_signal(signal.SIGSTOP)
@@ -90,7 +90,7 @@ class Process:
 
     def kill(self) -> None:
         self._process.kill()
-        self._process.wait(20)
+        self._process.wait(60)
 
 
 def connect(processes: list[Process], trainer: int = 1, **more: Any) -> PsClient:
@@ -103,7 +103,7 @@ def connect(processes: list[Process], trainer: int = 1, **more: Any) -> PsClient
             "tables": TABLES,
             "dense_floats": DENSE,
             "trainer": trainer,
-            "timeout_s": 5,
+            "timeout_s": 60,
             **more,
         },
     )
@@ -138,7 +138,7 @@ FEASIGNS = np.array([5, 2**63 + 1, 7, 123456789, 2**64 - 1, 11, 12, 13], np.uint
 def set_group(processes: list[Process], members: list[int], incarnation: int = 1) -> None:
     for process in processes:
         host, _, port = process.address.partition(":")
-        with socket.create_connection((host, int(port)), 5) as connection:
+        with socket.create_connection((host, int(port)), 60) as connection:
             body = struct.pack(f"<II{len(members)}Q", len(members), 0, *members)
             header = struct.pack("<4sIQQQIBBH", b"\xecWC\x01", len(body), 1, incarnation, JOB, 0, 20, 0, 0)
             connection.sendall(header + body)

@@ -48,7 +48,7 @@ class LocalPservers:
             threads=1,
             group_timeout_ms=2000,
             max_buffered_bytes=1 << 30,
-            request_timeout_s=10,
+            request_timeout_s=60,
         )
         server.start()
         return server
@@ -72,7 +72,7 @@ class LocalPservers:
             "dense_floats": self.dense_floats,
             "token": self.token,
             "trainer": 1,
-            "timeout_s": 5.0,
+            "timeout_s": 60.0,
         }
         return PsClient(options.pop("addresses", self.addresses), **(given | options))
 

@@ -184,17 +184,17 @@ def test_a_pull_sent_before_a_push_is_answered_does_not_wait_for_python(pservers
     client = pservers.client()
     fetches = [client.start_pull(model.batch(seed).lookups, insert=True) for seed in range(4)]
     for fetch in fetches:
-        assert fetch.wait(5000)
+        assert fetch.wait(60_000)
     assert fetches[0].step == 0
 
 
 def test_a_restarted_pserver_gets_what_it_lacks_and_nothing_twice(
     pservers: LocalPservers, tables: list[Table], model: Model, tmp_path: Path
 ) -> None:
-    client = pservers.client(timeout_s=20)
+    client = pservers.client()
     for step in range(3):
         batch = model.batch(step)
-        client.start_pull(batch.lookups, insert=True).wait(5000)
+        client.start_pull(batch.lookups, insert=True).wait(60_000)
         push(client, model, batch, head(step))
         step_local(tables, model, batch, step)
     client.wait_pushes()
@@ -203,17 +203,17 @@ def test_a_restarted_pserver_gets_what_it_lacks_and_nothing_twice(
     for shard in range(2):
         client.control(shard, "save", directory=str(saved))
     batches = [model.batch(step) for step in range(3, 6)]
-    client.start_pull(batches[0].lookups, insert=True).wait(5000)
+    client.start_pull(batches[0].lookups, insert=True).wait(60_000)
     step_local(tables, model, batches[0], 3)
     pservers.stop(1)
     push(client, model, batches[0], head(3))
     with pytest.raises(DeadlineExceeded, match=rf"pserver 1 \({pservers.addresses[1]}\)"):
         client.wait_pushes(timeout_s=0.3)
     pservers.restart(1, saved)
-    client.wait_pushes(timeout_s=20)
+    client.wait_pushes()
     # The rows made by the pull after the save are made again by the next one that inserts.
     for step, batch in enumerate(batches[1:], 4):
-        client.start_pull(batch.lookups, insert=True).wait(5000)
+        client.start_pull(batch.lookups, insert=True).wait(60_000)
         step_local(tables, model, batch, step)
         push(client, model, batch, head(step))
         client.wait_pushes()
@@ -236,7 +236,7 @@ def _shard_of(feasign: int, shards: int) -> int:
 def test_a_push_that_was_applied_counts_once(pservers: LocalPservers, tables: list[Table], model: Model) -> None:
     first, second = pservers.client(), pservers.client(trainer=2)
     batch = model.batch(0)
-    first.start_pull(batch.lookups, insert=True).wait(5000)
+    first.start_pull(batch.lookups, insert=True).wait(60_000)
     step_local(tables, model, batch, 0)
     for client in (first, second):
         push(client, model, batch, head(0))
@@ -381,7 +381,7 @@ def test_one_merged_batch_is_that_batch(pservers: LocalPservers, tables: list[Ta
     client = pservers.client()
     merger = client.merger()
     batch = model.batch(0)
-    client.start_pull(batch.lookups, insert=True).wait(5000)
+    client.start_pull(batch.lookups, insert=True).wait(60_000)
     for t, table in enumerate(tables):
         table.find(batch.lookups[t], insert=True)
         table.push(batch.lookups[t], model.layouts[t], batch.gradients[t], batch.clicks, batch.shows)

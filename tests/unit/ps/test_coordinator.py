@@ -66,7 +66,7 @@ def test_a_run_from_start_to_end(tmp_path: Path, world: Any) -> None:
 
 
 def test_work_of_a_trainer_that_dies_is_done_by_others_once(tmp_path: Path, world: Any) -> None:
-    w = world(make_job(tmp_path))
+    w = world(make_job(tmp_path, cluster={"lease_s": 1}))
     w.start()
     for shard in range(2):
         w.add_pserver(shard)
@@ -130,7 +130,7 @@ def test_a_damaged_newest_checkpoint_is_said_and_the_one_before_taken(tmp_path: 
 
 
 def test_a_pserver_that_was_only_slow_goes_on_without_going_back(tmp_path: Path, world: Any) -> None:
-    w = world(make_job(tmp_path))
+    w = world(make_job(tmp_path, cluster={"pserver_wait_s": 1}))
     w.allow(12)
     w.start()
     w.add_pserver(0)
@@ -159,7 +159,7 @@ def test_a_standby_takes_over_and_a_new_one_follows(tmp_path: Path, world: Any) 
     w.add_trainer("b")
     w.wait_for(lambda: w.status()["step"] > 3 and {"op": "follow", "primary": primary.address} in standby.orders)
     w.wait_for(lambda: [r["state"] for r in w.status()["roles"] if r["name"] == "standby-0"] == ["ready"])
-    w.kill(primary)
+    w.kill(primary, is_noticed=False)
     again = w.add_pserver(0)  # started again by its engine under its name, before anybody noticed
     w.wait_for(lambda: {"op": "follow", "primary": standby.address} in again.orders)
     w.allow()
@@ -171,7 +171,7 @@ def test_a_standby_takes_over_and_a_new_one_follows(tmp_path: Path, world: Any) 
 
 
 def test_a_pserver_that_slept_while_its_standby_took_over_is_told_to_join_anew(tmp_path: Path, world: Any) -> None:
-    w = world(make_job(tmp_path, cluster={"pservers": 1, "standby": True}))
+    w = world(make_job(tmp_path, cluster={"pservers": 1, "standby": True, "pserver_wait_s": 1}))
     w.allow(12)
     w.start()
     primary = w.add_pserver(0)
@@ -222,7 +222,7 @@ def test_a_standby_that_cannot_take_over_serves_from_the_checkpoint(tmp_path: Pa
     w.wait_for(lambda: [r["state"] for r in w.status()["roles"] if r["name"] == "standby-0"] == ["ready"])
     w.wait_for(lambda: list_checkpoints(run / "checkpoints"))
     standby.fail_promote = "this standby has not caught up with its primary"
-    w.kill(primary)
+    w.kill(primary, is_noticed=False)
     again = w.add_pserver(0)  # finds a standby that seems to have everything, and becomes the next one
     w.wait_for(lambda: events(run, "appoint"))
     w.allow()
@@ -244,7 +244,7 @@ def test_standbys_that_come_back_to_a_shard_without_a_primary_serve_it(tmp_path:
     run = tmp_path / "run"
     w.wait_for(lambda: [r["state"] for r in w.status()["roles"] if r["name"] == "standby-0"] == ["ready"])
     w.wait_for(lambda: list_checkpoints(run / "checkpoints"))
-    w.kill(first)
+    w.kill(first, is_noticed=False)
     again = w.add_pserver(0)
     again.is_caught_up = False
     w.wait_for(lambda: {"op": "follow", "primary": second.address} in again.orders)

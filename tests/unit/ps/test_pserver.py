@@ -116,7 +116,7 @@ def test_save_and_load_by_another_number_of_pservers(pair: list[Process], tmp_pa
         alone.kill()
 
 
-def test_sync_waits_for_the_group_and_a_late_group_is_told(pair: list[Process]) -> None:
+def test_sync_waits_for_the_group(pair: list[Process]) -> None:
     one, two = connect(pair, trainer=1), connect(pair, trainer=2)
     before = rows_of(one, FEASIGNS, insert=True)
     set_group(pair, [1, 2])

@@ -77,7 +77,7 @@ class Live:
 
     def __init__(self, server: Server, made: Made, graph: bytes, fleet: RememberingFleet) -> None:
         self.server, self.made, self.schema, self.graph, self.fleet = server, made, fleet.schema, graph, fleet
-        self.client = httpx.Client(base_url=self.url, verify=False, timeout=30)
+        self.client = httpx.Client(base_url=self.url, verify=False, timeout=60)
 
     @property
     def address(self) -> tuple[str, int]:
@@ -117,7 +117,7 @@ def live_server(folder: Path, labels: tuple[str, ...] = ("click",), **options: A
     """Serves version 7 of `ctr` as long as the block lasts. `options` are those of ServerOptions."""
     made, schema, graph = Made(folder), make_schema(labels), make_graph(len(labels))
     version = make_served_version("ctr", 7, schema, graph, made.local(), None, "made")
-    options = {"timeout_ms": 20_000, "queue_ms": 20_000, "workers": 2, "port": 0, **options}
+    options = {"timeout_ms": 60_000, "queue_ms": 60_000, "workers": 2, "port": 0, **options}
     with Server(ServerOptions(**options)) as server:
         fleet = RememberingFleet(schema)
         server.set_models([("ctr", "", 0, True, [("live", 1.0, False, version)])])

@@ -27,7 +27,7 @@ def shown_by(port: int) -> str:
     """The certificate that a new connection is shown, as PEM."""
     context = ssl.create_default_context()
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-    with socket.create_connection(("127.0.0.1", port), timeout=20) as plain, context.wrap_socket(plain) as secure:
+    with socket.create_connection(("127.0.0.1", port), timeout=60) as plain, context.wrap_socket(plain) as secure:
         der = secure.getpeercert(binary_form=True)
         assert der is not None
         return ssl.DER_cert_to_PEM_cert(der).strip()
@@ -59,7 +59,7 @@ def is_live_over_grpc(port: int, authority: bytes) -> bool:
     credentials = grpc.ssl_channel_credentials(authority)
     with grpc.secure_channel(f"127.0.0.1:{port}", credentials) as channel:
         try:
-            return bool(channel.unary_unary("/inference.GRPCInferenceService/ServerLive")(b"", timeout=5))
+            return bool(channel.unary_unary("/inference.GRPCInferenceService/ServerLive")(b"", timeout=60))
         except grpc.RpcError:
             return False
 
@@ -108,15 +108,15 @@ def test_sighup_reads_the_files_again(tmp_path: Path, pairs: list[tuple[Path, Pa
         try:
             port = json.loads(process.stdout.readline())["port"]
             assert shown_by(port) == cert.read_text().strip()
-            assert httpx.get(f"https://127.0.0.1:{port}/healthz", verify=False).status_code == 200
+            assert httpx.get(f"https://127.0.0.1:{port}/healthz", verify=False, timeout=60).status_code == 200
             replace(cert, new_cert)
             replace(key, new_key)
             process.send_signal(signal.SIGHUP)
-            deadline = time.monotonic() + 20
+            deadline = time.monotonic() + 60
             while shown_by(port) != new_cert.read_text().strip():
                 assert time.monotonic() < deadline
                 time.sleep(0.02)
             process.send_signal(signal.SIGTERM)
-            assert process.wait(20) == 0
+            assert process.wait(60) == 0
         finally:
             process.kill()

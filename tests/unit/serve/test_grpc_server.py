@@ -34,7 +34,7 @@ class FakeEngine:
 
     def call(self, codec: str, body: bytes, *, timeout_ms: int = 0, peer: str = "") -> bytes:
         self.asked.append((codec, body, timeout_ms, peer))
-        self.release.wait(10)
+        self.release.wait(60)
         return self.answer
 
     def matches(self, token: str) -> bool:
@@ -51,7 +51,7 @@ def engine() -> FakeEngine:
 
 @pytest.fixture
 def server(engine: FakeEngine) -> Iterator[GrpcServer]:
-    server = GrpcServer(GrpcOptions(port=0, request_timeout_s=0.2, body_mib=0.1), engine, FakeFleet())
+    server = GrpcServer(GrpcOptions(port=0, request_timeout_s=60, body_mib=0.1), engine, FakeFleet())
     server.start()
     yield server
     engine.release.set()
@@ -65,7 +65,7 @@ def channel(server: GrpcServer) -> Iterator[grpc.Channel]:
 
 
 def call(channel: grpc.Channel, body: bytes = b"", method: str = INFER, **options: Any) -> bytes:
-    answer: bytes = channel.unary_unary(method)(body, timeout=options.pop("timeout", 10), **options)
+    answer: bytes = channel.unary_unary(method)(body, timeout=options.pop("timeout", 60), **options)
     return answer
 
 
@@ -77,10 +77,10 @@ def code_of(channel: grpc.Channel, *args: Any, **options: Any) -> tuple[grpc.Sta
 
 def test_bytes_go_to_the_engine_and_back(engine: FakeEngine, channel: grpc.Channel) -> None:
     engine.answer = b"\x00answer"
-    assert call(channel, b"question", timeout=5) == b"answer"
+    assert call(channel, b"question", timeout=60) == b"answer"
     ((codec, body, timeout_ms, peer),) = engine.asked
     assert (codec, body) == ("kserve_grpc", b"question")
-    assert 3000 < timeout_ms <= 5000
+    assert 20_000 < timeout_ms <= 60_000
     assert peer.startswith("ipv4:127.0.0.1:")
 
 
@@ -113,20 +113,22 @@ def test_the_token_is_asked_for(engine: FakeEngine, channel: grpc.Channel) -> No
     assert call(channel, method="/grpc.health.v1.Health/Check") == b"\x08\x01"
 
 
-def test_a_message_that_does_not_come_is_not_waited_for(engine: FakeEngine, channel: grpc.Channel) -> None:
+def test_a_message_that_does_not_come_is_not_waited_for(engine: FakeEngine) -> None:
+    server = GrpcServer(GrpcOptions(port=0, request_timeout_s=0.2), engine, FakeFleet())
+    server.start()
     never = threading.Event()
 
     def messages() -> Iterator[bytes]:
-        never.wait(10)
+        never.wait()
         yield b""
 
-    started = time.monotonic()
-    with pytest.raises(grpc.RpcError) as cut:
-        channel.stream_unary(INFER)(messages())
-    never.set()
+    with grpc.insecure_channel(f"127.0.0.1:{server.port}") as channel:
+        with pytest.raises(grpc.RpcError) as cut:
+            channel.stream_unary(INFER)(messages())
+        never.set()
     assert cut.value.code() is grpc.StatusCode.CANCELLED
-    assert time.monotonic() - started < 5
-    assert call(channel) == b""
+    assert not engine.asked
+    server.stop(0)
 
 
 def test_a_call_without_a_message_is_refused(channel: grpc.Channel) -> None:
@@ -151,7 +153,7 @@ def test_what_is_no_http2_leaves_the_server_well(server: GrpcServer, channel: gr
     random = Random(1)
     for start in (b"", b"GET / HTTP/1.1\r\n\r\n", b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", b"PRPC"):
         for _ in range(5):
-            connection = socket.create_connection(("127.0.0.1", server.port), timeout=10)
+            connection = socket.create_connection(("127.0.0.1", server.port), timeout=60)
             with connection, contextlib.suppress(OSError):
                 connection.sendall(start + random.randbytes(500))
                 connection.shutdown(socket.SHUT_WR)
@@ -170,23 +172,15 @@ def test_too_many_calls_are_refused_at_once(engine: FakeEngine) -> None:
     server.start()
     engine.release.clear()
     with grpc.insecure_channel(f"127.0.0.1:{server.port}") as channel:
-        calls = [channel.unary_unary(INFER).future(b"", timeout=10) for _ in range(12)]
-        refused = [one for one in calls if _wait_refused(one)]
+        calls = [channel.unary_unary(INFER).future(b"", timeout=60) for _ in range(12)]
+        while sum(one.done() for one in calls) < 8:
+            time.sleep(0.01)
+        refused = [one for one in calls if one.done()]
         engine.release.set()
         assert {one.code() for one in refused} == {grpc.StatusCode.RESOURCE_EXHAUSTED}
-        assert 1 <= len(refused) <= 8
+        assert len(refused) == 8
         assert all(one.result() == b"" for one in calls if one not in refused)
     server.stop(0)
-
-
-def _wait_refused(call: Any) -> bool:
-    try:
-        call.result(timeout=0.3)
-    except grpc.FutureTimeoutError:
-        return False
-    except grpc.RpcError:
-        return True
-    return False
 
 
 def test_calls_under_way_are_answered_when_it_stops(engine: FakeEngine) -> None:
@@ -195,14 +189,14 @@ def test_calls_under_way_are_answered_when_it_stops(engine: FakeEngine) -> None:
     engine.release.clear()
     engine.answer = b"\x00late"
     with grpc.insecure_channel(f"127.0.0.1:{server.port}") as channel:
-        under_way = channel.unary_unary(INFER).future(b"", timeout=10)
+        under_way = channel.unary_unary(INFER).future(b"", timeout=60)
         while not engine.asked:
             time.sleep(0.01)
-        stopping = threading.Thread(target=server.stop, args=(5.0,))
+        stopping = threading.Thread(target=server.stop, args=(60.0,))
         stopping.start()
         time.sleep(0.1)
         engine.release.set()
-        assert under_way.result(timeout=5) == b"late"
+        assert under_way.result(timeout=60) == b"late"
         stopping.join()
 
 

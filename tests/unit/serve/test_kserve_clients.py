@@ -117,7 +117,7 @@ def infer_grpc(running: Running, tensors: Tensors, parameters: Parameters) -> An
         one = triton_grpc.InferInput(name, values.shape, np_to_triton_dtype(values.dtype))
         inputs.append(one.set_data_from_numpy(values))
     with triton_grpc.InferenceServerClient(f"127.0.0.1:{running.grpc_server.port}") as client:
-        result = client.infer("ctr", inputs, request_id="r1", parameters=parameters or None, client_timeout=10)
+        result = client.infer("ctr", inputs, request_id="r1", parameters=parameters or None, client_timeout=60)
     return _answer(result.get_response())
 
 
@@ -143,7 +143,7 @@ def infer_typed(running: Running, tensors: Tensors, parameters: Parameters) -> A
         getattr(one.contents, lists[datatype]).extend(elements)
     with grpc.insecure_channel(f"127.0.0.1:{running.grpc_server.port}") as channel:
         call = channel.unary_unary("/inference.GRPCInferenceService/ModelInfer")
-        return _answer(service_pb2.ModelInferResponse.FromString(call(request.SerializeToString(), timeout=10)))
+        return _answer(service_pb2.ModelInferResponse.FromString(call(request.SerializeToString(), timeout=60)))
 
 
 def _answer(response: Any) -> Answer:
@@ -325,7 +325,7 @@ def test_hostile_bytes_leave_the_server_well(running: Running) -> None:
     good = request.SerializeToString()
     with (
         grpc.insecure_channel(f"127.0.0.1:{running.grpc_server.port}") as channel,
-        httpx.Client(base_url=f"http://127.0.0.1:{running.server.port}/v2") as http,
+        httpx.Client(base_url=f"http://127.0.0.1:{running.server.port}/v2", timeout=60) as http,
     ):
         call = channel.unary_unary("/inference.GRPCInferenceService/ModelInfer")
         for _ in range(60):
@@ -333,13 +333,13 @@ def test_hostile_bytes_leave_the_server_well(running: Running) -> None:
             for at in random.integers(0, len(body), 3):
                 body[at] = random.integers(256)
             try:
-                call(bytes(body), timeout=10)
+                call(bytes(body), timeout=60)
             except grpc.RpcError as e:
                 assert e.code() in (grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.NOT_FOUND), e.details()
             head = {"Inference-Header-Content-Length": str(random.integers(0, 200))}
             answer = http.post("/models/ctr/infer", content=bytes(body), headers=head)
             assert answer.status_code == 400 and isinstance(answer.json()["error"], str)
-        assert call(good, timeout=10)
+        assert call(good, timeout=60)
 
 
 def test_token_and_tls(running: Running, tmp_path: Path) -> None:
@@ -355,6 +355,6 @@ def test_token_and_tls(running: Running, tmp_path: Path) -> None:
                 client.is_model_ready("ctr")
             assert refused.value.status() == "StatusCode.UNAUTHENTICATED"
         grpc_server.stop(0)
-        answer = httpx.post(f"http://127.0.0.1:{server.port}/v2/models/ctr/infer", content=b"{}")
+        answer = httpx.post(f"http://127.0.0.1:{server.port}/v2/models/ctr/infer", content=b"{}", timeout=60)
         assert (answer.status_code, "error" in answer.json()) == (401, True)
         assert isinstance(answer.json()["error"], str)

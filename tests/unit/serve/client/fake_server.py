@@ -65,7 +65,7 @@ class FakeServer:
         told = self.script.pop(0) if self.script else "answer"
         what, value = told if isinstance(told, tuple) else (told, None)
         if what == "hang":
-            self._stopped.wait(10)
+            self._stopped.wait(60)
             return False
         if what == "cut":
             return False
