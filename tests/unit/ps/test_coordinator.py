@@ -235,7 +235,8 @@ def test_a_standby_that_cannot_take_over_serves_from_the_checkpoint(tmp_path: Pa
 
 def test_standbys_that_come_back_to_a_shard_without_a_primary_serve_it(tmp_path: Path, world: Any) -> None:
     """The pserver that was killed came back as a standby; before it had caught up, the one it followed was killed."""
-    w = world(make_job(tmp_path, cluster={"pservers": 1, "standby": True}, train={"checkpoint_every": 3}))
+    cluster = {"pservers": 1, "standby": True, "pserver_wait_s": 30}
+    w = world(make_job(tmp_path, cluster=cluster, train={"checkpoint_every": 3}))
     w.allow(16)
     w.start()
     first, second = w.add_pserver(0), w.add_pserver(0, role="standby")
