@@ -49,6 +49,7 @@ struct Workspace::Buffers {
 
 SharedLayerOrNot::SharedLayerOrNot(std::unique_ptr<SharedLayer> layer, std::string why_not)
     : layer(std::move(layer)), why_not(std::move(why_not)) {}
+SharedLayerOrNot::SharedLayerOrNot(std::string why_not) : SharedLayerOrNot(nullptr, std::move(why_not)) {}
 SharedLayerOrNot::SharedLayerOrNot(SharedLayerOrNot&&) noexcept = default;
 SharedLayerOrNot::~SharedLayerOrNot() = default;
 

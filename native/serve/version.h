@@ -63,6 +63,7 @@ class DenseGraph {
 class SharedLayer;  // shared_layer.h
 struct SharedLayerOrNot {
   SharedLayerOrNot(std::unique_ptr<SharedLayer> layer, std::string why_not);
+  explicit SharedLayerOrNot(std::string why_not);  // none; for who does not include shared_layer.h
   SharedLayerOrNot(SharedLayerOrNot&&) noexcept;
   ~SharedLayerOrNot();
   std::unique_ptr<SharedLayer> layer;  // null: every sample goes through the whole graph
@@ -85,7 +86,8 @@ class ServedVersion {
  public:
   // `shared`, if there is one, is of the same graph and scores requests whose samples have much in common.
   ServedVersion(std::string model, uint64_t version, Plan plan, std::shared_ptr<const RowSource> rows,
-                std::unique_ptr<DenseGraph> graph, Policy policy, SharedLayerOrNot shared = {nullptr, "not asked for"});
+                std::unique_ptr<DenseGraph> graph, Policy policy,
+                SharedLayerOrNot shared = SharedLayerOrNot("not asked for"));
   ~ServedVersion();
 
   const std::string& model() const;

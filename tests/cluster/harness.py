@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -24,6 +23,7 @@ from typing import Any, TypeVar
 
 import yaml
 
+from elasticctr.cluster.launch import find_free_port
 from elasticctr.control.peer import Peer
 from elasticctr.errors import ElasticCTRError
 
@@ -34,10 +34,7 @@ START_S = 90.0
 
 
 def free_port() -> int:
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        port: int = s.getsockname()[1]
-        return port
+    return find_free_port("127.0.0.1")
 
 
 def wait_until(check: Callable[[], T], what: str, timeout_s: float = 60.0, every_s: float = 0.05) -> T:
@@ -92,9 +89,9 @@ class Process:
     def kill(self) -> None:
         """kill -9."""
         self._signal(signal.SIGKILL)
-        self._process.wait(10)
+        self._process.wait(60)
 
-    def stop(self, timeout_s: float = 10.0) -> int:
+    def stop(self, timeout_s: float = 60.0) -> int:
         """SIGTERM; -9 if that is ignored. Returns the exit status."""
         self._signal(signal.SIGTERM)
         try:
@@ -267,7 +264,7 @@ class Cluster:
         return True
 
     def ask(self, url: str, path: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
-        peer = self._peers.setdefault(url, Peer(url, TOKEN, timeout_s=5.0))
+        peer = self._peers.setdefault(url, Peer(url, TOKEN, timeout_s=30.0))
         return peer.get(path) if body is None else peer.post(path, body)
 
     def status(self) -> dict[str, Any]:

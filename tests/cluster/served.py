@@ -120,4 +120,7 @@ class Served(Cluster):
             [f"127.0.0.1:{one.server_port}" for one in self.instances if one.shard == shard]
             for shard in range(self.shards)
         ]
-        return Client(ClusterSettings.model_validate({"shards": shards, "timeout_ms": 3000, **settings}), TOKEN)
+        return Client(
+            ClusterSettings.model_validate({"shards": shards, "timeout_ms": 60_000, "connect_ms": 10_000, **settings}),
+            TOKEN,
+        )

@@ -27,7 +27,7 @@ from tests.cluster.truth import MODEL, TABLE, Truth, publish
 
 FULL_NAME = f"{MODEL}/{TABLE}"
 # A machine that starts ten processes answers late; stories are about right and wrong, not about milliseconds.
-PATIENT: dict[str, Any] = {"timeout_ms": 5000, "connect_ms": 1000, "backup_ms": 100}
+PATIENT: dict[str, Any] = {"timeout_ms": 20_000, "connect_ms": 3000, "backup_ms": 100}
 
 
 class Story:

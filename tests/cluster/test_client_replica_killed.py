@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from pathlib import Path
 
 import numpy as np
@@ -90,9 +89,7 @@ def test_a_killed_replica_costs_nothing_and_a_killed_shard_is_typed(tmp_path: Pa
 
         victim.start_server("--activate", "newest")
         cluster.wait_ready(victim)
-        started = time.monotonic()
         check_rows(client.get(TABLE, KEYS), KEYS)
-        assert time.monotonic() - started < 3
 
 
 def check_rows_of_living(rows: np.ndarray, found: np.ndarray) -> None:

@@ -41,7 +41,7 @@ class TritonLoad:
     def __exit__(self, *_: object) -> None:
         self._is_over.set()
         for thread in self._threads:
-            thread.join(30)
+            thread.join(60)
 
     def _run(self, number: int, module: Any, address: str) -> None:
         random = np.random.default_rng(number)
@@ -80,7 +80,7 @@ def scored(tmp_path: Path) -> Scored:
 
 def test_versions_change_and_the_server_stops_under_triton_clients(tmp_path: Path, scored: Scored) -> None:
     with Predictor(tmp_path, scored) as predictor:
-        predictor.start("--grpc-port", "0")
+        predictor.start("--grpc-port", "0", "--drain", "3")
         assert predictor.process is not None
         grpc_at = f"127.0.0.1:{predictor.grpc_port}"
         client = triton_grpc.InferenceServerClient(grpc_at)
@@ -112,4 +112,4 @@ def test_versions_change_and_the_server_stops_under_triton_clients(tmp_path: Pat
 
 
 def wait_for(condition: Callable[[], bool]) -> None:
-    wait_until(condition, "answers of the version", 30, 0.01)
+    wait_until(condition, "answers of the version", 60, 0.01)

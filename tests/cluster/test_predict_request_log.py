@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 
 from elasticctr.publish import Repository
@@ -25,14 +24,14 @@ def test_killed_while_it_logs(tmp_path: Path) -> None:
         predictor.start(f"--request-log={log}")
         predictor.wait_live(version)
         with predictor.load(rate=400) as load:
-            wait_until(lambda: _requests(log) > 50, "requests are logged", 30)
+            wait_until(lambda: _requests(log) > 50, "requests are logged")
             answered = load.answered.requests
-            time.sleep(0.3)
+            wait_until(lambda: _requests(log) >= answered, "what was answered is on disk")
             predictor.process.kill()  # type: ignore[union-attr]
         (left,) = log.iterdir()
         assert left.name.endswith(".jsonl.open")
         kept = _requests(log)
-        assert kept >= answered  # what had been answered a moment before is on disk
+        assert kept >= answered
 
         predictor.start(f"--request-log={log}")
         predictor.wait_live(version)
@@ -40,7 +39,7 @@ def test_killed_while_it_logs(tmp_path: Path) -> None:
         assert left.with_name(left.name.removesuffix(".open")).exists()
         assert _requests(log) == kept
         with predictor.load() as load:
-            time.sleep(0.5)
+            wait_until(lambda: load.answered.requests > 20, "more requests")
         load.check()
         assert predictor.process is not None
         predictor.process.stop()

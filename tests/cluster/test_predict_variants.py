@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import http.client
 import json
-import time
 from pathlib import Path
 from typing import Any
 
@@ -52,12 +51,12 @@ def test_canary_sticky_shadow_promote(tmp_path: Path) -> None:
         scored.delta()
         status = _cli(predictor, "set", "b=2:0.3", "dark=2:1:shadow", "--sticky", "user_id")
         assert [one["name"] for one in status["variants"]] == ["b", "dark"]
-        wait_until(lambda: all(one["serving"] for one in predictor.status()["variants"]), "variants serve", 20)
+        wait_until(lambda: all(one["serving"] for one in predictor.status()["variants"]), "variants serve")
         with (
             predictor.load(sticky="user_id", rate=600, threads=3) as load,
             Load(other, predictor.port, rate=50, threads=1, model="wide", token=TOKEN) as wide,
         ):
-            time.sleep(1.5)
+            wait_until(lambda: len(load.answered.by_sticky) > 450 and wide.answered.requests, "many users")
         found = load.check()
         assert wide.check().variants.keys() == {"live"}
         users = {user: variants.pop() for user, variants in found.by_sticky.items() if len(variants) == 1}
@@ -81,7 +80,7 @@ def test_canary_sticky_shadow_promote(tmp_path: Path) -> None:
 
 
 def _metrics(predictor: Predictor) -> str:
-    connection = http.client.HTTPConnection("127.0.0.1", predictor.port, timeout=10)
+    connection = http.client.HTTPConnection("127.0.0.1", predictor.port, timeout=60)
     connection.request("GET", "/metrics", headers={"Authorization": f"Bearer {TOKEN}"})
     text = connection.getresponse().read().decode()
     connection.close()

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import fcntl
 import os
+import random
 import secrets
 import socket
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO
@@ -26,6 +28,7 @@ from elasticctr.train.run_directory import RunDirectory
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 # Beyond what roles of this machine are started with by hand; a typing mistake should not fork a machine to death.
 MOST_LOCAL_ROLES = 256
+_QUIET_PORTS = range(10_000, 32_768)
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,6 +172,12 @@ def _with_threads(role: RoleSpec, threads: int) -> RoleSpec:
 
 
 def find_free_port(host: str) -> int:
+    """One that a role started in a moment can listen at. Below those that systems give to outgoing connections, any of
+    which could take it meanwhile."""
+    for port in random.SystemRandom().sample(_QUIET_PORTS, 20):
+        with socket.socket() as probe, suppress(OSError):
+            probe.bind((host, port))
+            return port
     with socket.socket() as probe:
         try:
             probe.bind((host, 0))
