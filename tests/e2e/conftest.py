@@ -21,7 +21,7 @@ Run = Callable[..., subprocess.CompletedProcess[str]]
 @pytest.fixture(scope="session")
 def elasticctr() -> Run:
     def run(
-        *arguments: str | Path, cwd: Path | None = None, timeout_s: float = 100
+        *arguments: str | Path, cwd: Path | None = None, timeout_s: float = 240
     ) -> subprocess.CompletedProcess[str]:
         command = [sys.executable, "-m", "elasticctr", *map(str, arguments)]
         return subprocess.run(command, capture_output=True, text=True, timeout=timeout_s, check=False)

@@ -16,6 +16,7 @@ import pytest
 import yaml
 
 from elasticctr import _native
+from elasticctr.serve.feedback.log import list_logs, read_lines
 from tests.e2e.conftest import Run, answer
 
 HOUR = 1_794_747_600.0  # 20261115/13, UTC
@@ -129,7 +130,10 @@ def test_the_whole_loop(invoke: Run, tmp_path: Path) -> None:
         assert bad < new < good
         clicks = [{"id": f"r{i}", "index": 2, "time": time.time()} for i in range(200)]
         (tmp_path / "clicks.jsonl").write_text("".join(json.dumps(click) + "\n" for click in clicks))
-        time.sleep(0.3)  # for the last lines of the log
+        deadline = time.monotonic() + 60
+        while sum(len(list(read_lines(path))) for path in list_logs([tmp_path / "log"])) < 200:
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
 
         log, out = tmp_path / "log", tmp_path / "samples"
         command = ["--requests", log, "--clicks", tmp_path / "clicks.jsonl", "--out", out, "--state", tmp_path / "join"]

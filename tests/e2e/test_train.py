@@ -51,7 +51,7 @@ def _start(job: Path, *arguments: str) -> subprocess.Popen[str]:
 
 
 def _wait_for_checkpoint(run: Path, process: subprocess.Popen[str]) -> None:
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 200
     while not list(run.glob("checkpoints/step-*/manifest.json")):
         assert process.poll() is None, process.communicate()
         assert time.monotonic() < deadline
