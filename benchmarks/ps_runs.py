@@ -2,8 +2,8 @@
 
 Measured in the middle of one epoch that goes through the log several times, after most rows are there, so that starting
 (imports, connecting, first rows), checkpoints and stopping count for nobody: CPU time of all processes of the run, the
-coordinator and the launcher included, and samples, as the run's events tell. Reading text is in it on both sides. All
-have one thread to compute with.
+coordinator and the launcher included, and samples, as the run's events tell, or the pushes that a pserver has applied.
+Reading text is in it on both sides. All have one thread to compute with.
 """
 
 from __future__ import annotations
@@ -20,9 +20,13 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
+from ps_count import PushCounter
+
 DENSE, SLOTS, DIM, LAYERS = 13, 26, 9, (512, 256, 128, 32)
 POLL_S = 0.02
-WARM_UP = 0.4  # share of a run before it is measured
+COUNT_S = 0.2  # between two looks at how far pservers are
+WARM_UP, WIND_DOWN = 0.4, 0.9  # measured is what lies between these shares of a run
+_TICKS = os.sysconf("SC_CLK_TCK")
 
 
 @dataclass(frozen=True)
@@ -41,9 +45,9 @@ class Moment:
 
 
 def cpu_s(pid: int) -> float:
-    """CPU time of a running process so far."""
-    tasks = Path(f"/proc/{pid}/task").iterdir()
-    return sum(int((task / "schedstat").read_text().split()[0]) for task in tasks) / 1e9
+    """CPU time of a running process so far, its threads that ended included."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / _TICKS
 
 
 def tree_cpu_s(root: int) -> float:
@@ -117,33 +121,38 @@ def _measure(job: Path, name: str, options: list[str]) -> Speed:
     directory = job.parent / name
     shutil.rmtree(directory, ignore_errors=True)
     command = [sys.executable, "-m", "elasticctr", "train", str(job), "--run-dir", str(directory), "--json", *options]
-    moments = _watch(command, directory / "events.jsonl")
+    events = directory / "events.jsonl"
+    counter = PushCounter(directory) if options else None
+    moments = _watch(command, events, counter, json.loads(job.read_text())["train"]["batch_size"])
     shutil.rmtree(directory, ignore_errors=True)
-    inside = [m for m in moments if m.samples >= WARM_UP * moments[-1].samples]
+    total = moments[-1].samples
+    inside = [m for m in moments if WARM_UP * total <= m.samples <= WIND_DOWN * total]
     if len(inside) < 3:
         raise SystemExit(f"{' '.join(command)}: too short to be measured")
-    first, last = inside[0], inside[-2]
+    first, last = inside[0], inside[-1]
     samples = last.samples - first.samples
     return Speed((last.cpu_s - first.cpu_s) / samples * 1e6, samples / (last.time - first.time))
 
 
-def _watch(command: list[str], events: Path) -> list[Moment]:
-    """How far the run was at each line of its log."""
+def _watch(command: list[str], events: Path, counter: PushCounter | None, batch_size: int) -> list[Moment]:
+    """How far the run was now and then: as its pservers say, else at each line of its log."""
     moments: list[Moment] = []
-    seen = 0
+    seen, next_s = 0, 0.0
     with tempfile.TemporaryFile("w+") as log:
         process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT)
-        while True:
-            is_over = process.poll() is not None
+        while process.poll() is None:
             text = events.read_bytes() if events.exists() else b""
             whole = text[: text.rfind(b"\n") + 1]
-            for line in whole[seen:].splitlines():
+            for line in whole[seen:].splitlines() if counter is None else ():
                 event = json.loads(line)
                 if event["event"] == "train":
                     moments.append(Moment(event["time"], tree_cpu_s(process.pid), event["samples"]))
             seen = len(whole)
-            if is_over:
-                break
+            if counter is not None and whole and time.monotonic() >= next_s:
+                next_s = time.monotonic() + COUNT_S
+                pushes = counter.count()
+                if pushes:
+                    moments.append(Moment(time.monotonic(), tree_cpu_s(process.pid), pushes * batch_size))
             time.sleep(POLL_S)
         if process.returncode != 0:
             log.seek(0)

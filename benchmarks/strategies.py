@@ -4,21 +4,25 @@ per second and bytes on the wire per sample, with 2 trainers and 2 pservers on t
 Where trainers step together (sync, hybrid) each takes its share of the batch, so that a step is of as many samples as
 one process'; elsewhere each takes whole batches.
 
+Seeds decide how parameters start and in which order samples come, so that the noise is that of both. Every run is kept
+in .bench/strategies as it ends: a benchmark that was interrupted goes on, `--anew` forgets what is there.
+
 A cost is within noise if it is at most two standard errors of a difference of means: 2 s sqrt(2 / seeds), where s is
 the standard deviation over seeds, pooled over all contestants, since few seeds say little about one of them."""
 
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
 import math
 import os
 import re
+import shutil
 import statistics
 import subprocess
 import sys
-import tempfile
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +35,16 @@ PAIRS = ["sync", "hybrid", "async", "half_async", "geo"]
 GROUPED = {"sync", "hybrid"}
 ONE = "one process"
 BATCH = 128  # of the made-up job
+SHUFFLED = 20_000  # samples mixed at a time
+
+
+@dataclass(frozen=True)
+class Run:
+    name: str
+    seed: int
+    auc: float
+    samples_per_s: float
+    bytes_per_sample: float
 
 
 @dataclass
@@ -39,22 +53,20 @@ class Contestant:
 
     name: str
     settings: dict[str, str]
-    aucs: list[float] = field(default_factory=list)
-    rates: list[float] = field(default_factory=list)
-    bytes_per_sample: list[float] = field(default_factory=list)
+    runs: list[Run] = field(default_factory=list)
 
     @property
     def auc(self) -> float:
-        return statistics.fmean(self.aucs)
+        return statistics.fmean(run.auc for run in self.runs)
 
     @property
     def deviation(self) -> float:
-        return statistics.stdev(self.aucs) if len(self.aucs) > 1 else math.nan
+        return statistics.stdev(run.auc for run in self.runs) if len(self.runs) > 1 else math.nan
 
 
 def make_contestants(trainers: int, pservers: int, batch_size: int) -> list[Contestant]:
     counts = {"cluster.trainers": str(trainers), "cluster.pservers": str(pservers)}
-    found = [Contestant(ONE, {})]
+    found = [Contestant(ONE, {"cluster": "null"})]
     for name in PAIRS:
         share = {"train.batch_size": str(max(batch_size // trainers, 1))} if name in GROUPED else {}
         found.append(Contestant(name, {**counts, "cluster.strategy": name, **share}))
@@ -77,7 +89,7 @@ def make_data(folder: Path, rows: int) -> dict[str, Any]:
     return {
         "schema": str(log / "schema.yaml"),
         "data": {
-            "train": {"path": str(log / "part-*"), "fraction": [0.0, 0.9]},
+            "train": {"path": str(log / "part-*"), "fraction": [0.0, 0.9], "shuffle_rows": SHUFFLED},
             "test": {"path": str(log / "part-*"), "fraction": [0.9, 1.0]},
         },
         "model": {"name": "deepfm", "dim": 8, "hidden": [64, 32]},
@@ -95,21 +107,34 @@ def run_elasticctr(arguments: list[str], timeout_s: float = 1800.0) -> str:
     return done.stdout
 
 
-def run_once(contestant: Contestant, job: Path, run: Path, seed: int) -> None:
+def run_once(contestant: Contestant, job: Path, run: Path, seed: int) -> Run:
     arguments = ["train", str(job), "--run-dir", str(run), "--json", "--set", f"train.seed={seed}"]
-    if contestant.name == ONE:
-        settings = {"cluster": "null"}
-    else:
-        settings = contestant.settings
+    if contestant.name != ONE:
         arguments += ["--on", "local"]
-    for key, value in settings.items():
+    for key, value in contestant.settings.items():
         arguments += ["--set", f"{key}={value}"]
     result = json.loads(run_elasticctr(arguments))
-    contestant.aucs.append(result["metrics"]["test"]["auc"])
-    contestant.rates.append(result["samples_per_s"])
     told = [re.search(r"([\d,]+) bytes on the wire", path.read_text()) for path in run.rglob("*trainer*.log")]
     wire = sum(int(found[1].replace(",", "")) for found in told if found)
-    contestant.bytes_per_sample.append(wire / max(result["samples"], 1))
+    samples = max(result["samples"], 1)
+    return Run(contestant.name, seed, result["metrics"]["test"]["auc"], result["samples_per_s"], wire / samples)
+
+
+class Kept:
+    """The runs that have ended, one JSON line each."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        lines = path.read_text().splitlines() if path.exists() else []
+        self._runs = {(run.name, run.seed): run for run in (Run(**json.loads(line)) for line in lines)}
+
+    def find(self, name: str, seed: int) -> Run | None:
+        return self._runs.get((name, seed))
+
+    def add(self, run: Run) -> None:
+        self._runs[run.name, run.seed] = run
+        with self._path.open("a") as lines:
+            lines.write(json.dumps(asdict(run)) + "\n")
 
 
 def main() -> None:
@@ -120,6 +145,7 @@ def main() -> None:
     parser.add_argument("--rows", type=int, help="samples of the made-up log; default 600,000, quick 60,000")
     parser.add_argument("--trainers", type=int, default=2)
     parser.add_argument("--pservers", type=int, default=2)
+    parser.add_argument("--anew", action="store_true", help="forget the runs that are kept")
     parser.add_argument("--only", help="comma-separated names of contestants besides the one process")
     options = parser.parse_args()
     batch_size = load_job(options.job).train.batch_size if options.job else BATCH
@@ -129,24 +155,35 @@ def main() -> None:
         contestants = [c for c in contestants if c.name in wanted]
     seeds = options.seeds or (2 if options.quick else 5)
     os.environ.setdefault("OMP_NUM_THREADS", "1")
-    with tempfile.TemporaryDirectory(prefix="strategies-") as name:
-        folder = Path(name)
-        job = Path(options.job) if options.job else folder / "job.yaml"
-        if not options.job:
-            made = make_data(folder, options.rows or (60_000 if options.quick else 600_000))
-            job.write_text(yaml.safe_dump(made))
-        for seed in range(seeds):
-            for number, contestant in enumerate(contestants):
-                run_once(contestant, job, folder / f"run-{seed}-{number}", seed)
-                figures = f"{contestant.rates[-1]:,.0f} samples/s, {contestant.bytes_per_sample[-1]:,.0f} bytes/sample"
-                print(f"seed {seed} {contestant.name:>12}: AUC {contestant.aucs[-1]:.5f}, {figures}", flush=True)
+    rows = options.rows or (60_000 if options.quick else 600_000)
+    what = hashlib.sha256(Path(options.job).read_bytes()).hexdigest()[:8] if options.job else str(rows)
+    folder = measure.WORK / "strategies" / f"{what}-{options.trainers}-{options.pservers}"
+    if options.anew:
+        shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True, exist_ok=True)
+    job = Path(options.job) if options.job else folder / "job.yaml"
+    if not job.exists():
+        job.write_text(yaml.safe_dump(make_data(folder, rows)))
+    kept = Kept(folder / "runs.jsonl")
+    for seed in range(seeds):
+        for number, contestant in enumerate(contestants):
+            directory = folder / f"run-{seed}-{number}"
+            run = kept.find(contestant.name, seed)
+            if run is None:
+                shutil.rmtree(directory, ignore_errors=True)
+                run = run_once(contestant, job, directory, seed)
+                shutil.rmtree(directory)
+                kept.add(run)
+            contestant.runs.append(run)
+            figures = f"{run.samples_per_s:,.0f} samples/s, {run.bytes_per_sample:,.0f} bytes/sample"
+            print(f"seed {seed} {contestant.name:>12}: AUC {run.auc:.5f}, {figures}", flush=True)
     report(contestants)
 
 
 def measure_noise(contestants: list[Contestant]) -> float:
     """Two standard errors of the difference of two contestants' means; not a number with one seed."""
     pooled = statistics.fmean(c.deviation**2 for c in contestants)
-    return 2 * math.sqrt(2 * pooled / len(contestants[0].aucs))
+    return 2 * math.sqrt(2 * pooled / len(contestants[0].runs))
 
 
 def judge(cost: float, noise: float) -> str:
@@ -156,7 +193,7 @@ def judge(cost: float, noise: float) -> str:
 
 
 def report(contestants: list[Contestant]) -> None:
-    base, seeds = contestants[0], len(contestants[0].aucs)
+    base, seeds = contestants[0], len(contestants[0].runs)
     noise = measure_noise(contestants)
     result = {"auc_one_process": base.auc, "seeds": float(seeds)}
     if seeds > 1:
@@ -164,7 +201,8 @@ def report(contestants: list[Contestant]) -> None:
     print(f"\nwithin noise: a difference of at most {noise:.5f}, two standard errors with {seeds} seeds")
     print(f"{'':>14} {'AUC':>9} {'± seeds':>9} {'cost':>9} {'samples/s':>11} {'bytes/sample':>13}")
     for c in contestants:
-        rate, wire = statistics.median(c.rates), statistics.median(c.bytes_per_sample)
+        rate = statistics.median(run.samples_per_s for run in c.runs)
+        wire = statistics.median(run.bytes_per_sample for run in c.runs)
         cost = base.auc - c.auc
         said = "" if c is base else judge(cost, noise)
         print(f"{c.name:>14} {c.auc:9.5f} {c.deviation:9.5f} {cost:9.5f} {rate:11,.0f} {wire:13,.0f}  {said}")

@@ -24,7 +24,8 @@ struct AdamTensor {
   size_t size;
 };
 
-// Results depend on neither threads nor instruction set: every operation is rounded by itself.
+// Results depend on neither threads nor instruction set: every operation is rounded by itself. On x86, numbers too
+// small to be normal (below 1.2e-38) count as zero.
 void AdamStep(const AdamSettings& settings, const std::vector<AdamTensor>& tensors);
 
 // What AdamStep hands to the kernels of an instruction set: a stretch of one tensor, factors worked out.
