@@ -60,7 +60,10 @@ def synth(
     values: Annotated[
         float | None, typer.Option(help="Values per sample of such a slot, on average; default 3, history 10.")
     ] = None,
-    interactions: Annotated[int, typer.Option(help="Pairs of slots that act together.", min=0)] = 4,
+    interactions: Annotated[
+        int | None,
+        typer.Option(help="Pairs of slots that act together; default 4, history and conversions 0.", min=0),
+    ] = None,
     id_space: Annotated[
         int, typer.Option(help="Feasigns modulo this (PaddleRec: 1000001); 0: all 64 bits.", min=0)
     ] = 0,
@@ -88,7 +91,7 @@ def synth(
         "auc": auc,
         "missing": missing,
         "values_mean": spec.values_mean if values is None else values,
-        "interactions": interactions,
+        "interactions": spec.interactions if interactions is None else interactions,
         "id_space": id_space,
         "seed": seed,
     }

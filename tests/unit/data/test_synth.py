@@ -225,24 +225,22 @@ def test_what_cannot_be_is_refused(tmp_path: Path) -> None:
         SynthSpec(schema_=Schema(slots=(SparseSlot(name="a"),)), cardinalities=(), multi=())
 
 
-def test_a_history_decides_by_the_kind_of_its_target(tmp_path: Path) -> None:
+def test_a_history_decides_by_whether_it_holds_its_target(tmp_path: Path) -> None:
     spec = history_spec(Format.SLOT)
     generator = Generator(spec)
     logits, labels = _draw(generator, 40_000)
     _check_calibrated(logits, labels)
     assert roc_auc_score(labels, logits) == pytest.approx(0.82, abs=0.012)
     long = Generator(spec.model_copy(update={"values_mean": 18.0}))  # some have more values than are kept
-    drawn, model = long._draw(3), long.models[0]
+    drawn = long._draw(3)
     offsets = [np.concatenate([[0], np.cumsum(counts)]) for counts in drawn.counts]
-    kind = {rank: int(model._kinds(1, np.array([rank]))[0]) for rank in range(1, 501)}
-    assert set(kind.values()) == set(range(16))
     for row in range(300):
         items = drawn.ranks[1][offsets[1][row] : offsets[1][row + 1]].tolist()
         history = drawn.ranks[5][offsets[5][row] : offsets[5][row + 1]].tolist()[-20:]
-        found = sum(kind[value] == kind[item] for item in items for value in history)
-        assert drawn.parts[0][3, row] == pytest.approx(found / max(len(history), 1))
+        assert drawn.parts[0][3, row] == any(item in history for item in items)
     assert {int(drawn.counts[s][:300].min()) for s in (1, 5)} == {0}, "missing ones were not tried"
     assert drawn.counts[5][:300].max() > 20
+    assert 0.1 < drawn.parts[0][3].mean() < 0.6
 
 
 @pytest.mark.parametrize("format", [Format.SLOT, Format.CSV])

@@ -1,5 +1,5 @@
 """The model that decides who clicks: an effect per id, a few pairs of slots that act together, a linear dense part,
-and how much of a history is of the kind of its target.
+and whether a history holds its target.
 
 Every number in it is a hash of (seed, slot, id), so it is the same for a thousand rows and for a billion and needs no
 memory. Rare ids have small effects, as a log that can be learned from has.
@@ -21,8 +21,6 @@ Ranks = NDArray[np.int64]
 
 # Shares of the variance of the log-odds.
 MAIN, PAIRS, DENSE, HISTORY = 0.6, 0.15, 0.25, 0.6
-# Kinds that the values of a history and of its target fall into. No slot says which.
-KINDS = 16
 # Ids beyond this rank matter less and less: they are seen too rarely for anyone to learn more of them.
 COMMON_RANK = 20.0
 # Slots that act together have few enough values for their pairs to repeat.
@@ -106,19 +104,15 @@ class HiddenModel:
         return result
 
     def _found(self, sequence: int, target: int, ranks: Sequence[Ranks], counts: Sequence[NDArray[np.int32]]) -> Floats:
-        """The share of the values kept of a sequence that are of the target's kind; 0 if either is missing."""
+        """1 where the target is among the values kept of a sequence, else 0."""
         n, lengths = len(counts[target]), counts[sequence]
-        kinds = np.full(n, KINDS)
-        kinds[counts[target] > 0] = self._kinds(target, ranks[target])
+        wanted = np.zeros(n, dtype=np.int64)  # no rank
+        wanted[counts[target] > 0] = ranks[target]
         rows = np.repeat(np.arange(n), lengths)
         from_end = np.repeat(np.cumsum(lengths), lengths) - np.arange(len(rows))  # 1: the last one
         kept = self.spec.schema_.sparse[sequence].max_values
-        is_found = (self._kinds(target, ranks[sequence]) == kinds[rows]) & (from_end <= kept)
-        return np.asarray(np.bincount(rows, is_found, minlength=n) / np.clip(lengths, 1, kept))
-
-    def _kinds(self, slot: int, ranks: Ranks) -> NDArray[np.int64]:
-        h = mix64(ranks.astype(np.uint64) * _GOLDEN + (self.salts[slot] ^ np.uint64(0x6B696E64)))
-        return (h % np.uint64(KINDS)).astype(np.int64)
+        is_found = (ranks[sequence] == wanted[rows]) & (from_end <= kept)
+        return np.asarray(np.bincount(rows[is_found], minlength=n) > 0, dtype=np.float64)
 
     def _pool(self, slot: int, effects: Floats, counts: NDArray[np.int32]) -> Floats:
         if not self.spec.multi[slot]:

@@ -124,14 +124,14 @@ def avazu_spec(format: Format) -> SynthSpec:
 
 
 def history_spec(format: Format) -> SynthSpec:
-    """Five slots and a history of items: who finds the kind of the shown item in it clicks more often."""
+    """Five slots and a history of items: who has the shown one in it clicks more often."""
     _refuse(Shape.HISTORY, format, Format.CRITEO, Format.LIBSVM)
     slots = [_sparse(name, format) for name in HISTORY_CARDINALITIES]
     history = _sparse("history", format).model_copy(update={"pooling": Pooling.NONE, "max_values": 20})
     history = history.model_copy(update={"target": "item", "separator": "|" if format is Format.CSV else None})
     cardinalities = (*HISTORY_CARDINALITIES.values(), HISTORY_CARDINALITIES["item"])
     schema, multi = Schema(format=format, slots=(*slots, history)), (False,) * len(slots) + (True,)
-    return SynthSpec(schema_=schema, cardinalities=cardinalities, multi=multi, values_mean=10.0)
+    return SynthSpec(schema_=schema, cardinalities=cardinalities, multi=multi, values_mean=10.0, interactions=0)
 
 
 def conversions_spec(format: Format) -> SynthSpec:
@@ -141,8 +141,13 @@ def conversions_spec(format: Format) -> SynthSpec:
     dense = tuple(DenseSlot(name=f"I{i + 1}", transform="log1p") for i in range(4))
     schema = Schema(format=format, label=("click", "conversion"), slots=(*dense, *slots))
     multi = (False,) * len(slots)
-    transformed = format not in (Format.CSV, Format.PARQUET)
-    return SynthSpec(schema_=schema, cardinalities=_CONVERSION_CARDINALITIES, multi=multi, transformed=transformed)
+    return SynthSpec(
+        schema_=schema,
+        cardinalities=_CONVERSION_CARDINALITIES,
+        multi=multi,
+        transformed=format not in (Format.CSV, Format.PARQUET),
+        interactions=0,
+    )
 
 
 def _refuse(shape: Shape, format: Format, *unfit: Format) -> None:
