@@ -168,6 +168,8 @@ def make_synth(shape: str, quick: bool) -> tuple[dict[str, Any], float]:
         # Big enough not to be learned by heart: Frappe's strong regularisation would only hold models back.
         "sparse.optimizer.l2": 1e-6,
         "model.dropout": 0.0,
+        "model.fs1_context": [],
+        "model.fs2_context": [],
         "train.batch_size": 1024,
     }
     return settings, float(truth["auc"])
@@ -190,7 +192,7 @@ def train(data: str, model: str, seed: int, settings: dict[str, Any]) -> Run:
         section = job
         for part in path:
             section = section.setdefault(part, {})
-        if key != "model.dropout" or last in section:
+        if not key.startswith("model.") or last in section:  # a model has its own knobs
             section[last] = value
     sources = source_digest()
     name = hashlib.sha256(json.dumps([job, sources], sort_keys=True).encode()).hexdigest()[:20]

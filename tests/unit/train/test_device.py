@@ -81,7 +81,7 @@ def test_every_model_learns_the_same(tmp_path: Path, name: str) -> None:
         job = make_job(
             tmp_path / device,
             has_sequences=case.has_sequences,
-            model={"name": name, **case.settings},
+            model={"name": name, **case.settings, **({"wide": "sparse"} if name == "wide_deep" else {})},
             train={"device": device, "epochs": 2},
         )
         results.append(Trainer(job, quiet=True).run().metrics["train"]["logloss"])
