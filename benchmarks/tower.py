@@ -1,7 +1,8 @@
 """An MLP alone, trained natively and by torch, eager and compiled, in fp32 and bf16: samples per second.
 
-One step is forward, BCE loss, backward to input and parameters, Adam. Native and torch live in a process each, with the
-environment that suits them; they run in turn, round after round, and the median round counts.
+One step is forward, BCE loss, backward to input and parameters, Adam. Towers: a plain one, and the zoo's (examples/zoo)
+with batch norm and dropout. Native and torch live in a process each, with the environment that suits them; they run in
+turn, round after round, and the median round counts.
 Usage: python benchmarks/tower.py [--quick]
 """
 
@@ -21,10 +22,14 @@ from elasticctr.models.cpu import cpu_features, environment
 
 KINDS = ("native", "eager", "compiled")
 WORKERS = {"native": "native", "eager": "torch", "compiled": "torch"}
-WIDTHS = (247, 512, 256, 128, 32)
+TOWERS: dict[str, tuple[int, list[int], float, bool]] = {  # input, hidden, dropout, batch norm
+    "plain": (247, [512, 256, 128, 32], 0.0, False),
+    "norm": (100, [400, 400, 400], 0.2, True),
+}
+CASES = (("plain", 4096), ("plain", 512), ("norm", 4096))
 
 
-def make_step(batch: int, precision: str, kind: str) -> Callable[[], None]:
+def make_step(tower: str, batch: int, precision: str, kind: str) -> Callable[[], None]:
     import torch
 
     from elasticctr.models.layers import MLP, set_native_towers, set_tower_precision
@@ -33,10 +38,11 @@ def make_step(batch: int, precision: str, kind: str) -> Callable[[], None]:
     torch.manual_seed(0)
     is_native = kind == "native"
     set_native_towers(is_native)
-    model = MLP(WIDTHS[0], WIDTHS[1:])
+    width, hidden, dropout, batch_norm = TOWERS[tower]
+    model = MLP(width, hidden, dropout=dropout, batch_norm=batch_norm)
     optimizer = DenseAdam(model.parameters()) if is_native else torch.optim.Adam(model.parameters(), fused=True)
     forward = torch.compile(model) if kind == "compiled" else model
-    x = torch.randn(batch, WIDTHS[0], requires_grad=True)
+    x = torch.randn(batch, width, requires_grad=True)
     labels = (torch.rand(batch) < 0.25).float()
     loss_of = torch.nn.BCEWithLogitsLoss()
 
@@ -56,13 +62,13 @@ def make_step(batch: int, precision: str, kind: str) -> Callable[[], None]:
 
 
 def work() -> None:
-    """Answers lines of JSON [kind, precision, batch, seconds] with the samples per second it reached."""
-    steps: dict[tuple[str, str, int], Callable[[], None]] = {}
+    """Answers lines of JSON [kind, precision, tower, batch, seconds] with the samples per second it reached."""
+    steps: dict[tuple[str, str, str, int], Callable[[], None]] = {}
     for line in sys.stdin:
-        kind, precision, batch, seconds = json.loads(line)
-        key = (kind, precision, batch)
+        kind, precision, tower, batch, seconds = json.loads(line)
+        key = (kind, precision, tower, batch)
         if key not in steps:
-            steps[key] = make_step(batch, precision, kind)
+            steps[key] = make_step(tower, batch, precision, kind)
             for _ in range(5):
                 steps[key]()
         step, count = steps[key], 0
@@ -106,17 +112,19 @@ def main() -> None:
     workers = {name: start_worker(name) for name in ("native", "torch")}
     results: dict[str, object] = {}
     for precision in ("fp32", "bf16"):
-        for batch in (4096, 512):
+        for tower, batch in CASES:
+            suffix = f"{precision}_{batch}" if tower == "plain" else f"{precision}_{batch}_{tower}"
             rates: dict[str, list[float]] = {kind: [] for kind in KINDS}
             for _ in range(rounds):
                 for kind in KINDS:
-                    rates[kind].append(ask(workers[WORKERS[kind]], kind, precision, batch, seconds))
+                    rates[kind].append(ask(workers[WORKERS[kind]], kind, precision, tower, batch, seconds))
             medians = {kind: statistics.median(rates[kind]) for kind in KINDS}
             ratio = medians["native"] / max(medians["eager"], medians["compiled"])
             shown = "  ".join(f"{kind} {value / 1e3:7.1f}k" for kind, value in medians.items())
-            print(f"{precision} batch {batch:4d}: {shown} samples/s   native / best torch {ratio:.2f}", flush=True)
-            results |= {f"{kind}_{precision}_{batch}": round(value) for kind, value in medians.items()}
-            results[f"vs_torch_{precision}_{batch}"] = round(ratio, 3)
+            case = f"{tower:5s} {precision} batch {batch:4d}"
+            print(f"{case}: {shown} samples/s   native / best torch {ratio:.2f}", flush=True)
+            results |= {f"{kind}_{suffix}": round(value) for kind, value in medians.items()}
+            results[f"vs_torch_{suffix}"] = round(ratio, 3)
     for worker in workers.values():
         assert worker.stdin is not None
         worker.stdin.close()

@@ -46,16 +46,16 @@ DENSE_INLINE void StorePair(const Block& to, size_t panel, size_t row, size_t ha
 
 // Which columns of one row of a panel are kept, a bit each.
 DENSE_INLINE uint32_t KeptColumns(const Dropout& dropout, size_t row, size_t panel) {
-  alignas(64) uint32_t words[kPanel / 2];
-  DrawBits(dropout.key, row, panel, words);
-  const __m512i bits = _mm512_load_si512(words), threshold = _mm512_set1_epi32(static_cast<int>(dropout.threshold));
+  const auto bits = reinterpret_cast<__m512i>(DrawBits(dropout.key, row, panel));
+  const __m512i threshold = _mm512_set1_epi32(static_cast<int>(dropout.threshold));
   const uint32_t low = _mm512_cmpge_epu32_mask(_mm512_and_si512(bits, _mm512_set1_epi32(0xFFFF)), threshold);
   const uint32_t high = _mm512_cmpge_epu32_mask(_mm512_srli_epi32(bits, 16), threshold);
   return low | high << kHalf;
 }
 
 // Ends a product: `c` holds an even number of rows, 32 at most, of which those at or past e.count are not wanted.
-DENSE_TARGET void FinishBfloat16(float* c, size_t rows, size_t first, size_t panel, size_t columns, const Epilogue& e) {
+DENSE_TARGET void FinishBfloat16(const float* c, size_t rows, size_t first, size_t panel, size_t columns,
+                                 const Epilogue& e) {
   const __m512 zero = _mm512_setzero_ps(), mask_scale = _mm512_set1_ps(e.mask_scale);
   const __m512 kept_scale = _mm512_set1_ps(e.dropout.scale);
   uint32_t kept[kPanel];

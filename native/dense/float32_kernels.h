@@ -11,10 +11,11 @@ namespace {
 constexpr size_t kRowBytes = kPanel * sizeof(float);
 
 template <typename V>
-DENSE_TARGET void FinishFloat32(float* c, size_t rows, size_t first, size_t panel, size_t columns, const Epilogue& e) {
+DENSE_TARGET void FinishFloat32(const float* c, size_t rows, size_t first, size_t panel, size_t columns,
+                                const Epilogue& e) {
   const size_t width = columns - panel * kPanel;
   const auto mask_scale = V::Broadcast(&e.mask_scale);
-  alignas(64) float kept[kPanel];
+  alignas(64) float kept[kPanel], narrow[kPanel];
   for (size_t r = 0; r < rows; ++r, c += kPanel) {
     const size_t row = first + r;
     if (e.dropout.threshold > 0) DrawScales(e.dropout, e.batch_row + row, panel, kept);
@@ -37,12 +38,12 @@ DENSE_TARGET void FinishFloat32(float* c, size_t rows, size_t first, size_t pane
       if (width >= kPanel) {
         V::Store(e.dense + row * e.dense_stride + column, value);
       } else {
-        V::Store(c + j, value);
+        V::Store(narrow + j, value);
       }
     }
     if (e.dense != nullptr && width < kPanel) {
       float* const to = e.dense + row * e.dense_stride + panel * kPanel;
-      for (size_t j = 0; j < width; ++j) to[j] = c[j];
+      for (size_t j = 0; j < width; ++j) to[j] = narrow[j];
     }
   }
 }

@@ -47,12 +47,8 @@ DENSE_TARGET void MomentsFloat32(const Block& z, size_t columns, float* sums) {
 
 template <typename V>
 DENSE_TARGET void FinishPanelsFloat32(const Block& z, size_t columns, const Epilogue& epilogue) {
-  alignas(64) float c[kPanel];
   for (size_t panel = 0; panel < Panels(columns); ++panel) {
-    for (size_t row = 0; row < z.count; ++row) {
-      std::memcpy(c, RowOf(z, panel, row), kRowBytes);
-      FinishFloat32<V>(c, 1, row, panel, columns, epilogue);
-    }
+    FinishFloat32<V>(RowOf(z, panel, 0), z.count, 0, panel, columns, epilogue);
   }
 }
 
@@ -93,17 +89,18 @@ DENSE_TARGET void NormSumsFloat32(const Block& g, const Block& z, size_t columns
 template <typename V>
 DENSE_TARGET void NormGradientFloat32(const Block& g, const Block& z, size_t columns, const NormSlopes& slopes,
                                       const Block& to) {
-  for (size_t column = 0; column < Panels(columns) * kPanel; column += V::kLanes) {
-    const size_t panel = column / kPanel, lane = column % kPanel;
-    const auto mean = V::Load(slopes.mean + column), slope = V::Load(slopes.slope + column);
-    const auto along = V::Load(slopes.along + column), constant = V::Load(slopes.constant + column);
-    const float* const gradients = RowOf(g, panel, 0) + lane;
-    const float* const values = RowOf(z, panel, 0) + lane;
-    auto* const out = reinterpret_cast<float*>(to.rows + panel * to.rows_stride) + lane;
-    for (size_t row = 0; row < to.count; ++row) {
-      const auto d = V::Subtract(V::Load(values + row * kPanel), mean);
-      const auto part = V::MultiplyAdd(d, along, constant);
-      V::Store(out + row * kPanel, V::MultiplyAdd(V::Load(gradients + row * kPanel), slope, part));
+  for (size_t panel = 0; panel < Panels(columns); ++panel) {
+    const float* gradients = RowOf(g, panel, 0);
+    const float* values = RowOf(z, panel, 0);
+    auto* out = reinterpret_cast<float*>(to.rows + panel * to.rows_stride);
+    for (size_t row = 0; row < to.count; ++row, gradients += kPanel, values += kPanel, out += kPanel) {
+#pragma GCC unroll 8
+      for (size_t j = 0; j < kPanel; j += V::kLanes) {
+        const size_t column = panel * kPanel + j;
+        const auto d = V::Subtract(V::Load(values + j), V::Load(slopes.mean + column));
+        const auto part = V::MultiplyAdd(d, V::Load(slopes.along + column), V::Load(slopes.constant + column));
+        V::Store(out + j, V::MultiplyAdd(V::Load(gradients + j), V::Load(slopes.slope + column), part));
+      }
     }
   }
 }

@@ -91,7 +91,7 @@ DENSE_INLINE void PrefetchLines(const char* from, size_t first, size_t last) {
 }
 
 // `finish(c, rows, first row, panel, columns, epilogue)` ends each tile; `kRowUnit` rows are never parted.
-template <typename V, size_t kRowUnit, void (*finish)(float*, size_t, size_t, size_t, size_t, const Epilogue&)>
+template <typename V, size_t kRowUnit, void (*finish)(const float*, size_t, size_t, size_t, size_t, const Epilogue&)>
 DENSE_TARGET void MultiplyPanels(const Block& a, size_t depth_words, size_t b_panel_words, const char* packed,
                                  size_t columns, const Epilogue& epilogue) {
   static constexpr MultiplyTiles<V, V::kVectors> tiles;

@@ -20,7 +20,7 @@ from elasticctr.train.deterministic import set_deterministic
 from elasticctr.train.job import Job
 from elasticctr.train.trainer import Trainer
 
-# Through native towers, and through torch with everything that draws or keeps running sums.
+# Through one native call, and through autograd with everything that draws or keeps running sums.
 CHOICES: dict[str, dict[str, Any]] = {
     "wide_deep": {"dim": 8, "hidden": [64, 32]},
     "deepfm": {"dim": 8, "hidden": [64, 32], "dropout": 0.3, "batch_norm": True},

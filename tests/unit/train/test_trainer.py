@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from tests.unit.train.test_overfitting import make_cliff_job
 
+from elasticctr.config import parse_settings
 from elasticctr.train.checkpoint import best_checkpoint, open_checkpoint
 from elasticctr.train.deterministic import set_deterministic
 from elasticctr.train.events import read_events
@@ -92,3 +93,19 @@ def test_a_killed_run_decides_as_one_that_was_not(
     expected, found = decisions(whole), decisions(again)
     assert found.keys() == expected.keys() and expected["warnings"]
     assert [name for name in found if found[name] != expected[name]] == []
+
+
+def test_dropout_and_running_statistics_go_on_where_a_killed_run_was(tmp_path: Path) -> None:
+    """Which units are dropped comes from the saved random state; it is not begun anew."""
+    dense = []
+    for name in ("whole", "killed"):
+        (tmp_path / name).mkdir()
+        train = {"threads": 1, "batch_size": 400, "epochs": 1, "checkpoint_every": 3}
+        settings = make_cliff_job(tmp_path / name, train=train).model_dump(mode="json", by_alias=True)
+        settings["model"] = {"name": "dnn", "dim": 4, "hidden": [16, 8], "dropout": 0.3, "batch_norm": True}
+        job = parse_settings(Job, settings, "job")
+        if name == "killed":
+            run_until(job, 5)
+        result = Trainer(job, quiet=True).run(resume=name == "killed")
+        dense.append(open_checkpoint(result.run_dir).dense.read_bytes())
+    assert dense[0] == dense[1]

@@ -7,6 +7,7 @@ import io
 import itertools
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -216,9 +217,12 @@ def test_module_state_is_plain_torch() -> None:
     assert buffer.getbuffer().nbytes > 0
 
 
-def test_onnx_export_is_plain_and_equal(tmp_path: Path) -> None:
+@pytest.mark.parametrize("options", [{}, {"batch_norm": True, "dropout": 0.5}])
+def test_onnx_export_is_plain_and_equal(tmp_path: Path, options: dict[str, Any]) -> None:
     onnxruntime = pytest.importorskip("onnxruntime")
-    model = MLP(13, [32, 8], 2).eval()
+    model = MLP(13, [32, 8], 2, **options)
+    model(torch.randn(50, 13) + 1)  # so that running statistics are not the initial ones
+    model.eval()
     path = tmp_path / "mlp.onnx"
     torch.onnx.export(
         model, (torch.zeros(2, 13),), path, dynamo=True, verbose=False, dynamic_shapes=({0: torch.export.Dim("batch")},)

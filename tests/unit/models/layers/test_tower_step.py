@@ -44,11 +44,16 @@ def take_step(model: Model, inputs: Inputs, labels: Tensor, weights: Tensor) -> 
     return step.run(inputs, labels, weights)
 
 
-@pytest.mark.parametrize("rows", [1, 31, 32, 33, 700, 4097])
-@pytest.mark.parametrize("name", ["wide_deep", "dnn"])
-def test_gradients_are_those_of_float64_autograd(kit, name, rows):
+@pytest.mark.parametrize(
+    ("name", "batch_norm", "rows"),
+    [
+        *((name, False, rows) for name in ("wide_deep", "dnn") for rows in (1, 31, 32, 33, 700, 4097)),
+        *(("wide_deep", True, rows) for rows in (1, 32, 65)),
+    ],
+)
+def test_gradients_are_those_of_float64_autograd(kit, name, batch_norm, rows):
     spec = kit.spec_for(name, SMALL)
-    model = kit.randomize(create(name, spec, SMALL)).float()
+    model = kit.randomize(create(name, spec, SMALL | {"batch_norm": batch_norm})).float()
     inputs = kit.random_inputs(spec, batch=rows)
     labels, weights = make_samples(rows)
     reference = copy.deepcopy(model).double()
@@ -68,21 +73,44 @@ def test_gradients_are_those_of_float64_autograd(kit, name, rows):
         torch.testing.assert_close(parameter.grad.double(), other.grad, rtol=1e-3, atol=1e-5, msg=of)
 
 
+@pytest.mark.parametrize("more", [{}, {"batch_norm": True, "dropout": 0.2}])
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
-def test_results_do_not_depend_on_the_number_of_threads(kit, precision):
+def test_results_do_not_depend_on_the_number_of_threads(kit, precision, more):
     set_tower_precision(precision)
     spec = kit.spec_for("wide_deep", SMALL)
-    model = kit.randomize(create("wide_deep", spec, SMALL)).float()
+    model = kit.randomize(create("wide_deep", spec, SMALL | more)).float()
     labels, weights = make_samples(1500)
     results = []
     for threads in (1, 2, 5):
         _native.set_threads(threads)
+        torch.manual_seed(4)
         inputs = kit.random_inputs(spec, batch=1500)
         loss, logits = take_step(model, inputs, labels, weights)
         gradients = [p.grad.clone() for p in model.parameters()]
         results.append((torch.tensor(loss), logits, inputs.flat.grad.clone(), *gradients))
     for other in results[1:]:
         assert all(torch.equal(a, b) for a, b in zip(results[0], other, strict=True))
+
+
+def test_dropout_and_norms_are_those_of_autograd(kit):
+    """The same seed drops the same units on both ways, and both move the running statistics alike."""
+    spec = kit.spec_for("wide_deep", SMALL)
+    settings = SMALL | {"batch_norm": True, "dropout": 0.3}
+    model = kit.randomize(create("wide_deep", spec, settings)).float()
+    other, labels, weights = copy.deepcopy(model), *make_samples(300)
+    inputs, again = kit.random_inputs(spec, batch=300), kit.random_inputs(spec, batch=300)
+    torch.manual_seed(8)
+    _, logits = take_step(model, inputs, labels, weights)
+    torch.manual_seed(8)
+    again.flat.requires_grad_()
+    expected = other(again)
+    (F.binary_cross_entropy_with_logits(expected, labels, reduction="none") * weights).mean().backward()
+    torch.testing.assert_close(logits, expected.detach(), rtol=1e-5, atol=1e-6)
+    torch.testing.assert_close(inputs.flat.grad, again.flat.grad, rtol=1e-4, atol=1e-7)
+    for a, b in zip(model.parameters(), other.parameters(), strict=True):
+        torch.testing.assert_close(a.grad, b.grad, rtol=1e-4, atol=1e-6)
+    for a, b in zip(model.buffers(), other.buffers(), strict=True):
+        torch.testing.assert_close(a, b)
 
 
 def test_what_only_autograd_can_do_is_left_to_it(kit):
