@@ -181,7 +181,7 @@ inline std::vector<float> Pull(Shard* shard, std::span<const uint64_t> feasigns,
   std::vector<uint8_t> out(shard->PullAnswerBytes(pull));
   const size_t bytes = shard->Pull(pull, out.data()).bytes;
   std::vector<float> floats((bytes - kPullAnswerHead) / sizeof(float));
-  std::memcpy(floats.data(), out.data() + kPullAnswerHead, floats.size() * sizeof(float));
+  if (!floats.empty()) std::memcpy(floats.data(), out.data() + kPullAnswerHead, floats.size() * sizeof(float));
   return floats;
 }
 

@@ -132,7 +132,7 @@ void CheckEvictionFreesAndReuses() {
 void CheckMarksByContent() {
   Table a(MakeSettings()), b(MakeSettings()), other(MakeSettings());
   for (Table* table : {&a, &b}) Train(table, 9, 0, 1);
-  Train(&other, 8, 0, 1);
+  Train(&other, 9, 5, 1);
   const Mark first = a.SetMark(true);
   CHECK(b.SetMark(true).id == first.id && b.Knows(first));
   CHECK(other.SetMark(true).id != first.id && !other.Knows(first));
