@@ -13,8 +13,14 @@ void AppendNumber(T value, std::string* out) {
 }
 
 void AppendFloat(float value, std::string* out) {
-  // JSON has no word for a value that is not finite.
-  std::isfinite(value) ? AppendNumber(value, out) : (void)out->append("null");
+  // JSON has no word for a value that is not finite, and readers take -0 for an integer without a sign.
+  if (!std::isfinite(value)) {
+    out->append("null");
+  } else if (value == 0 && std::signbit(value)) {
+    out->append("-0.0");
+  } else {
+    AppendNumber(value, out);
+  }
 }
 
 void AppendText(std::string_view text, std::string* out) {

@@ -319,14 +319,15 @@ void TestThreads(uint64_t cache_bytes) {
       settings.shards[s].push_back(servers.back()->address());
     }
   }
-  settings.timeout_ms = 5000;
+  settings.timeout_ms = 60000;
+  settings.connect_ms = 2000;
   settings.backup_ms = 10;
   settings.eject_ms = 20;
   settings.retries = 6;
   settings.cache_bytes = cache_bytes;
   settings.refresh_ms = 20;
   Client client(settings);
-  client.Connect(5000);
+  client.Connect(60000);
   std::atomic<int> failures{0};
   std::atomic<bool> stopping{false};
   std::vector<std::thread> threads;
@@ -356,12 +357,13 @@ void TestThreads(uint64_t cache_bytes) {
     std::this_thread::sleep_for(std::chrono::milliseconds(150));
     for (const auto& server : servers) server->Activate(version);
   }
-  std::this_thread::sleep_for(std::chrono::milliseconds(150));
+  ClientCounters& counters = client.cluster().counters();
+  const auto is_enough = [&] { return counters.calls > 50 && counters.retries > 0 && counters.version_changes > 3; };
+  for (int i = 0; i < 600 && !is_enough(); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(100));
   stopping = true;
   for (std::thread& thread : threads) thread.join();
-  ClientCounters& counters = client.cluster().counters();
   CHECK(failures == 0);
-  CHECK(counters.calls > 50 && counters.retries > 0 && counters.version_changes > 3);
+  CHECK(is_enough());
   Load load(client, kTable, {1, 2, 3}, {2, 3, 0.1, 0, {}});
   const LoadResult result = load.Finish();
   CHECK(result.calls > 0 && result.versions.rbegin()->first == 8);

@@ -8,15 +8,20 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.unit.serve.feedback.writing import HOUR
 
 from elasticctr import _native
 from elasticctr.config import parse_settings
 from elasticctr.data.batch import Batch
+from elasticctr.data.cache import build_cache
 from elasticctr.data.dataset import Dataset
 from elasticctr.data.derive import Deriver
 from elasticctr.data.parser import Parser
 from elasticctr.data.schema import Schema
+from elasticctr.data.settings import ReadOptions
+from elasticctr.data.sources import resolve
 from elasticctr.errors import ConfigError
+from elasticctr.serve.feedback.join import JoinOptions, join
 
 MISSING = (1 << 64) - 1
 SLOTS: list[dict[str, Any]] = [
@@ -150,3 +155,35 @@ def test_quantiles_without_edges_are_refused():
     schema = make([*SLOTS, {"kind": "bucket", "name": "b", "of": "price", "by": "quantile"}])
     with pytest.raises(ConfigError, match="elasticctr data buckets"):
         Deriver(schema)
+
+
+def test_a_cached_set_has_the_same_crosses_and_buckets(tmp_path: Path):
+    (tmp_path / "log").write_bytes(b"click:1 ad:1 user:7 price:6.9\nclick:0 ad:2 user:7 price:0\nclick:0 ad:1\n")
+    schema, options = make(), ReadOptions()
+    build_cache(tmp_path / "set", resolve(str(tmp_path / "log"), options), schema, options)
+    read = {name: Batch.concat(list(Dataset(str(tmp_path / name), schema).iterate(2))) for name in ("log", "set")}
+    for slot in schema.derived:
+        assert values_of(schema, read["set"], slot.name) == values_of(schema, read["log"], slot.name)
+    first, second, missing = values_of(schema, read["set"], "price_bucket")
+    assert first != second != missing != first
+
+
+def test_joined_requests_have_the_crosses_and_buckets_they_were_served_with(tmp_path: Path):
+    """Also where a number was missing, which a request's log has as -0.0."""
+    schema = make()
+    served = parse(schema, b"click:1 ad:1 user:7 price:6.9\nclick:0 ad:2 user:7 price:0\nclick:0 ad:1 user:9\n")
+    log = _native.RequestLog(str(tmp_path / "log"))
+    bags = [[served.slot(s)[0][i : i + 1].tolist() for s in range(2)] for i in range(3)]
+    rows = [[], *([(s, values) for s, values in enumerate(sample)] for sample in bags)]
+    dense = served.dense.tolist()
+    names = ["ad", "user"]
+    assert log.add(HOUR, "r", "ctr", 1, "live", "json", b"{}", names, [("price", 1)], rows, dense, [[0.5]] * 3)
+    log.stop()
+    (tmp_path / "clicks").write_text(f'{{"id": "r", "index": 0, "time": {HOUR + 1}}}\n')
+    join(JoinOptions(requests=(str(tmp_path / "log"),), clicks=(str(tmp_path / "clicks"),), out=tmp_path / "out"))
+    (part,) = (tmp_path / "out").glob("[0-9]*/*/part-*")
+    joined = parse(schema.joined(schema.format), part.read_bytes())
+    order = np.argsort(-joined.labels[:, 0], kind="stable").tolist()
+    for slot in schema.derived:
+        found = values_of(schema, joined, slot.name)
+        assert [found[i] for i in order] == values_of(schema, served, slot.name), slot.name

@@ -183,3 +183,16 @@ def test_parquet_given_as_text(tmp_path: Path):
         wrong = Schema.model_validate({"format": format, "slots": [sparse("u")]})
         with pytest.raises(DataError, match="is a Parquet file; set format: parquet"):
             list(Dataset(str(path), wrong))
+
+
+def test_strings_of_a_sequence_are_hashed_like_its_target(tmp_path: Path):
+    past = sparse("past", values="string", pooling="none", max_values=2, target="item")
+    columns = {
+        "click": CLICK,
+        "item": pa.array(["a", "b", None]),
+        "past": pa.array([["x", "a", "b"], None, ["a"]]),
+    }
+    batch, _ = read(tmp_path, schema(sparse("item", values="string"), past), columns)
+    a, b = hashed("item", "a"), hashed("item", "b")
+    assert bags(batch, 0) == [[a], [b], []]
+    assert bags(batch, 1) == [[a, b], [], [a]]  # the last ones, in order

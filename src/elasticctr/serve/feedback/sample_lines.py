@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 
 from elasticctr.errors import ConfigError
@@ -45,7 +46,12 @@ class SampleLines:
         for sample in request.samples:
             own = self._texts(sample.slots)
             sparse = [shared_text, *own.values()] if shared.keys().isdisjoint(own) else list((shared | own).values())
-            dense = [f"{self._name(name)}:{v!r}" for name, values in sample.dense.items() for v in values]
+            dense = [
+                f"{self._name(name)}:{v!r}"
+                for name, values in sample.dense.items()
+                if not _is_missing(values)
+                for v in values
+            ]
             lines.append(" ".join(filter(None, dense + sparse)))
         return lines
 
@@ -69,6 +75,11 @@ class SampleLines:
         if name not in self._checked:
             self._checked.add(_check(name))
         return name
+
+
+def _is_missing(values: list[float]) -> bool:
+    """Where buckets tell a missing number from a 0, it is -0.0; left out, it is missing again."""
+    return all(v == 0 and math.copysign(1.0, v) < 0 for v in values)
 
 
 def _check(name: str) -> str:
