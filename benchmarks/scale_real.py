@@ -1,4 +1,8 @@
-"""Real runs with 1 to 4 trainers for scale_model.py: samples per second, and what each role's CPU did for them."""
+"""Real runs with 1 to 4 trainers for scale_model.py: samples per second, and what each role's CPU did for them.
+
+Samples are the pushes that a pserver has applied. A trainer's CPU time is split into that of the thread that computes,
+which one step after the other has to wait for, and that of its others (reading, sockets, reports), which run beside it.
+"""
 
 from __future__ import annotations
 
@@ -15,12 +19,13 @@ import yaml
 
 from elasticctr.data.schema import Format
 from elasticctr.data.synth import criteo_spec, write_log
+from ps_count import PushCounter
 
 BATCH = 512
 _TICKS = os.sysconf("SC_CLK_TCK")
 _FETCH_PART = 0.45  # of a pserver's work for a batch; the push steps the rows besides finding them
 _REQUEST_S = 15e-6  # of a pserver's CPU for a frame, whatever it holds
-_CHUNK_MIB = 4.0
+CHUNK_MIB = 4.0
 _SETTLE_S = 1.0  # after the first samples, until every process is at its pace
 
 
@@ -29,7 +34,8 @@ class Costs:
     """Of one batch, on one core of the machine measured."""
 
     batch: int
-    trainer_s: float
+    trainer_s: float  # of all its threads
+    main_s: float  # of the one that computes
     pserver_s: float  # of all pservers together, frames aside
     request_s: float
     fetch_part: float
@@ -41,8 +47,9 @@ class Costs:
 
     def describe(self) -> str:
         return (
-            f"trainer {self.trainer_s * 1e3:.2f} ms of CPU, pserver {self.pserver_s * 1e3:.2f} ms, "
-            f"{self.bytes_per_batch / 1e3:,.0f} kB on the wire; coordinator {self.coordinator_s * 1e3:.1f} ms a chunk"
+            f"trainer {self.trainer_s * 1e3:.2f} ms of CPU, {self.main_s * 1e3:.2f} of them computing, "
+            f"pserver {self.pserver_s * 1e3:.2f} ms, {self.bytes_per_batch / 1e3:,.0f} kB on the wire; "
+            f"coordinator {self.coordinator_s * 1e3:.1f} ms a chunk"
         )
 
 
@@ -79,7 +86,7 @@ def _run(folder: Path, trainers: int, pservers: int, rows: int, size: int) -> Po
         "data": {"train": {"path": str(log / "part-*")}},
         "model": {"name": "wide_deep", "dim": 8, "hidden": [64, 32]},
         "train": {"batch_size": BATCH, "threads": 1},
-        "cluster": {"strategy": "async", "trainers": trainers, "pservers": pservers, "chunk_mib": _CHUNK_MIB},
+        "cluster": {"strategy": "async", "trainers": trainers, "pservers": pservers, "chunk_mib": CHUNK_MIB},
     }
     job = folder / f"job-{trainers}-{pservers}.yaml"
     job.write_text(yaml.safe_dump(settings))
@@ -100,13 +107,23 @@ def _run(folder: Path, trainers: int, pservers: int, rows: int, size: int) -> Po
     return watch.point(trainers, pservers, rows * 2**20 / size)
 
 
+@dataclass(frozen=True)
+class _Look:
+    time_s: float
+    pushes: int
+    status: dict[str, Any]
+    cpu_s: dict[str, float]  # by role
+    main_s: float  # of the threads that compute, all trainers together
+
+
 class _Watch:
     """CPU seconds and samples between two moments of a run: when it has settled, and the last time seen."""
 
     def __init__(self, run: Path, folder: Path) -> None:
         self._run = run
         self._folder = folder
-        self._seen: list[tuple[float, dict[str, Any], dict[str, float]]] = []
+        self._counter = PushCounter(run)
+        self._seen: list[_Look] = []
 
     def look(self) -> None:
         from elasticctr.control.peer import Peer
@@ -120,45 +137,57 @@ class _Watch:
             roles = json.loads((self._run / "cluster" / "roles.json").read_text())["roles"]
         except (ElasticCTRError, OSError, ValueError):
             return
+        pushes = self._counter.count()
         cpu = {role["name"]: _cpu_s(role["pid"]) for role in roles if role["pid"]}
-        is_moving = not self._seen or status["samples"] > self._seen[-1][1]["samples"]
-        if status.get("samples") and is_moving and len(cpu) == len(roles) and None not in cpu.values():
-            self._seen.append((time.monotonic(), status, {name: value or 0.0 for name, value in cpu.items()}))
+        computing = [_main_s(role["pid"]) for role in roles if role["pid"] and role["name"].startswith("trainer")]
+        is_moving = bool(pushes) and (not self._seen or pushes > self._seen[-1].pushes)
+        if pushes and is_moving and len(cpu) == len(roles) and None not in cpu.values() and status.get("samples"):
+            known = {name: value or 0.0 for name, value in cpu.items()}
+            self._seen.append(_Look(time.monotonic(), pushes, status, known, sum(computing)))
 
     def point(self, trainers: int, pservers: int, samples_per_mib: float) -> Point:
-        if len(self._seen) < 4 or self._seen[-1][0] - self._seen[0][0] < 2 * _SETTLE_S:
+        if len(self._seen) < 4 or self._seen[-1].time_s - self._seen[0].time_s < 2 * _SETTLE_S:
             raise SystemExit(f"{self._run}: was over before it could be measured; more rows are needed")
-        start = next((s for s in self._seen if s[0] > self._seen[0][0] + _SETTLE_S), self._seen[0])
-        end = self._seen[-1]
-        samples = end[1]["samples"] - start[1]["samples"]
-        seconds = end[0] - start[0]
-        batches = samples / BATCH
+        start = next((s for s in self._seen if s.time_s > self._seen[0].time_s + _SETTLE_S), self._seen[0])
+        # Towards the end of the log trainers run out of work one by one.
+        end = next((s for s in self._seen if s.pushes >= 0.9 * self._seen[-1].pushes), self._seen[-1])
+        batches = end.pushes - start.pushes
+        samples = batches * BATCH
+        seconds = end.time_s - start.time_s
 
         def spent(kind: str) -> float:
-            return sum(end[2][n] - start[2].get(n, 0.0) for n in end[2] if n.startswith(kind))
+            return sum(end.cpu_s[n] - start.cpu_s.get(n, 0.0) for n in end.cpu_s if n.startswith(kind))
 
         frames = 2 * batches * pservers
-        stats = [role.get("stats") or {} for role in end[1]["roles"] if role["role"] == "pserver"]
+        stats = [role.get("stats") or {} for role in end.status["roles"] if role["role"] == "pserver"]
         rows = sum(one.get("rows", 0) for one in stats)
         row_bytes = sum(one.get("row_bytes", 0) for one in stats) / max(rows, 1)
         wire = [
             (role.get("stats") or {}).get("sent_bytes", 0) + (role.get("stats") or {}).get("received_bytes", 0)
-            for role in end[1]["roles"]
+            for role in end.status["roles"]
             if role["role"] == "trainer"
         ]
         costs = Costs(
             batch=BATCH,
             trainer_s=spent("trainer") / batches,
+            main_s=(end.main_s - start.main_s) / batches,
             pserver_s=max(spent("pserver") - frames * _REQUEST_S, 0.0) / batches,
             request_s=_REQUEST_S,
             fetch_part=_FETCH_PART,
-            bytes_per_batch=sum(wire) / (end[1]["samples"] / BATCH),
-            coordinator_s=spent("coordinator") / (samples / (samples_per_mib * _CHUNK_MIB)),
+            bytes_per_batch=sum(wire) / end.pushes,
+            coordinator_s=spent("coordinator") / (samples / (samples_per_mib * CHUNK_MIB)),
             samples_per_mib=samples_per_mib,
             row_bytes=row_bytes or 120.0,
             bytes_per_row_in_memory=(row_bytes or 120.0) + 8.0,
         )
         return Point(trainers, pservers, samples / seconds, costs)
+
+
+def _main_s(pid: int) -> float:
+    try:
+        return int(Path(f"/proc/{pid}/task/{pid}/schedstat").read_text().split()[0]) / 1e9
+    except OSError:
+        return 0.0
 
 
 def _cpu_s(pid: int) -> float | None:
