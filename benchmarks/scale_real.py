@@ -36,6 +36,8 @@ class Costs:
     batch: int
     trainer_s: float  # of all its threads
     main_s: float  # of the one that computes
+    wait_s: float  # that one sleeps, for rows, answers, the interpreter lock: no CPU time
+    queued_s: float  # that it waits for a core, although one is idle at times
     pserver_s: float  # of all pservers together, frames aside
     request_s: float
     fetch_part: float
@@ -48,6 +50,7 @@ class Costs:
     def describe(self) -> str:
         return (
             f"trainer {self.trainer_s * 1e3:.2f} ms of CPU, {self.main_s * 1e3:.2f} of them computing, "
+            f"which waits {self.wait_s * 1e3:.2f} ms and {self.queued_s * 1e3:.2f} ms for a core besides, "
             f"pserver {self.pserver_s * 1e3:.2f} ms, {self.bytes_per_batch / 1e3:,.0f} kB on the wire; "
             f"coordinator {self.coordinator_s * 1e3:.1f} ms a chunk"
         )
@@ -114,6 +117,7 @@ class _Look:
     status: dict[str, Any]
     cpu_s: dict[str, float]  # by role
     main_s: float  # of the threads that compute, all trainers together
+    queued_s: float  # for which they could have run, had there been a core
 
 
 class _Watch:
@@ -140,10 +144,11 @@ class _Watch:
         pushes = self._counter.count()
         cpu = {role["name"]: _cpu_s(role["pid"]) for role in roles if role["pid"]}
         computing = [_main_s(role["pid"]) for role in roles if role["pid"] and role["name"].startswith("trainer")]
+        main_s, queued_s = (sum(times) for times in zip(*computing, strict=True)) if computing else (0.0, 0.0)
         is_moving = bool(pushes) and (not self._seen or pushes > self._seen[-1].pushes)
         if pushes and is_moving and len(cpu) == len(roles) and None not in cpu.values() and status.get("samples"):
             known = {name: value or 0.0 for name, value in cpu.items()}
-            self._seen.append(_Look(time.monotonic(), pushes, status, known, sum(computing)))
+            self._seen.append(_Look(time.monotonic(), pushes, status, known, main_s, queued_s))
 
     def point(self, trainers: int, pservers: int, samples_per_mib: float) -> Point:
         if len(self._seen) < 4 or self._seen[-1].time_s - self._seen[0].time_s < 2 * _SETTLE_S:
@@ -158,6 +163,7 @@ class _Watch:
         def spent(kind: str) -> float:
             return sum(end.cpu_s[n] - start.cpu_s.get(n, 0.0) for n in end.cpu_s if n.startswith(kind))
 
+        main_s, queued_s = end.main_s - start.main_s, end.queued_s - start.queued_s
         frames = 2 * batches * pservers
         stats = [role.get("stats") or {} for role in end.status["roles"] if role["role"] == "pserver"]
         rows = sum(one.get("rows", 0) for one in stats)
@@ -170,7 +176,9 @@ class _Watch:
         costs = Costs(
             batch=BATCH,
             trainer_s=spent("trainer") / batches,
-            main_s=(end.main_s - start.main_s) / batches,
+            main_s=main_s / batches,
+            wait_s=max(trainers * seconds - main_s - queued_s, 0.0) / batches,
+            queued_s=queued_s / batches,
             pserver_s=max(spent("pserver") - frames * _REQUEST_S, 0.0) / batches,
             request_s=_REQUEST_S,
             fetch_part=_FETCH_PART,
@@ -183,11 +191,13 @@ class _Watch:
         return Point(trainers, pservers, samples / seconds, costs)
 
 
-def _main_s(pid: int) -> float:
+def _main_s(pid: int) -> tuple[float, float]:
+    """Of a process' first thread: seconds it ran, seconds it waited for a core."""
     try:
-        return int(Path(f"/proc/{pid}/task/{pid}/schedstat").read_text().split()[0]) / 1e9
+        ran, queued, _ = Path(f"/proc/{pid}/task/{pid}/schedstat").read_text().split()
     except OSError:
-        return 0.0
+        return 0.0, 0.0
+    return int(ran) / 1e9, int(queued) / 1e9
 
 
 def _cpu_s(pid: int) -> float | None:
