@@ -166,9 +166,9 @@ def check(points: list[Point], cores: int) -> float:
         if point is not points[0]:
             worst = max(worst, abs(error))
         print(f"  {point.trainers:8} {point.pservers:9} {point.samples_per_s:16,.0f} {simulated:11,.0f} {error:8.1%}")
-    print(
-        f"  largest error {worst:.1%}, {'within' if worst <= MOST_ERROR else 'NOT within'} the {MOST_ERROR:.0%} allowed"
-    )
+    verdict = "within" if worst <= MOST_ERROR else "NOT within"
+    print("  costs and waits are those of the first;", end=" ")
+    print(f"largest error of the others {worst:.1%}, {verdict} the {MOST_ERROR:.0%} allowed")
     return worst
 
 
