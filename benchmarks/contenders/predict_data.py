@@ -163,9 +163,10 @@ def _source(rows: Rows) -> Any:
     order = np.argsort(rows.feasigns)
     ordered = rows.feasigns[order]
 
-    def get(table: str, feasigns: NDArray[np.uint64]) -> NDArray[np.float32]:
+    def get(table: str, feasigns: NDArray[np.uint64]) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
         at = order[np.searchsorted(ordered, feasigns) % len(ordered)]
-        return np.where((rows.feasigns[at] == feasigns)[:, None], rows.weights[at], np.float32(0))
+        found = rows.feasigns[at] == feasigns
+        return np.where(found[:, None], rows.weights[at], np.float32(0)), found
 
     return get
 

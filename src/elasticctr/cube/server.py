@@ -15,10 +15,12 @@ from typing import Literal
 
 from elasticctr import _native
 from elasticctr.errors import ConfigError, NotFound
+from elasticctr.obs.signals import Signals
 
 DRAIN_S = 5.0
 MAX_TOKEN_BYTES = 4096
 _POLL_S = 0.5
+_WAIT_S = 3600.0
 
 
 @dataclass(frozen=True)
@@ -143,14 +145,13 @@ def parse_shard(text: str) -> tuple[int, int]:
 
 def run(options: ServerOptions, announce: Callable[[Listening], None], drain_s: float = DRAIN_S) -> None:
     """Serves until SIGTERM or SIGINT. `announce` is called once all that LIVE names was loaded or found unloadable."""
-    stop_signals = {signal.SIGTERM, signal.SIGINT}
-    # Blocked before any thread starts, so that no other thread takes them.
-    signal.pthread_sigmask(signal.SIG_BLOCK, stop_signals)
+    signals = Signals(signal.SIGTERM, signal.SIGINT)
     server = Server(options)
     server.start()
-    while not server.wait_started(_POLL_S):
-        if stop_signals & signal.sigpending():
-            break
+    is_stopped = False
+    while not server.wait_started(_POLL_S) and not is_stopped:
+        is_stopped = signals.wait(0) is not None
     announce(server.listening)
-    signal.sigwait(stop_signals)
+    while not is_stopped:
+        is_stopped = signals.wait(_WAIT_S) is not None
     server.stop(drain_s)

@@ -7,7 +7,6 @@ model look at its repository now, and certificates read again.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import signal
 import time
@@ -17,6 +16,7 @@ from dataclasses import dataclass
 from elasticctr.cube.server import read_token
 from elasticctr.errors import ConfigError
 from elasticctr.obs import console
+from elasticctr.obs.signals import Signals
 from elasticctr.serve.activation import ModelFleet
 from elasticctr.serve.certificate import Certificate
 from elasticctr.serve.control import Control
@@ -26,7 +26,7 @@ from elasticctr.serve.served_version import find_library
 from elasticctr.serve.server import Server, ServerOptions
 from elasticctr.serve.settings import ServeSettings
 
-_STOP = {signal.SIGTERM, signal.SIGINT}
+_STOP = (signal.SIGTERM, signal.SIGINT)
 _FINISH_S = 5.0
 _LOOK_S = 10.0  # between two looks at the files of the certificate
 
@@ -46,8 +46,7 @@ class Listening:
 
 def run(settings: ServeSettings, announce: Callable[[Listening], None]) -> None:
     """Serves until SIGTERM or SIGINT. `announce` is called once it listens; versions are taken up from then on."""
-    # Blocked before any thread starts, so that no other thread takes them.
-    signal.pthread_sigmask(signal.SIG_BLOCK, {*_STOP, signal.SIGHUP})
+    signals = Signals(*_STOP, signal.SIGHUP)
     find_library()  # without it no version could ever answer
     token = "" if settings.token_file is None else read_token(settings.token_file)
     server = Server(_options(settings, token))
@@ -61,10 +60,10 @@ def run(settings: ServeSettings, announce: Callable[[Listening], None]) -> None:
     except BaseException:
         server.stop(0.0)
         raise
-    _wait_for_stop(fleet, _certificate(settings, server, grpc))
+    _wait_for_stop(signals, fleet, _certificate(settings, server, grpc))
     fleet.drain()
     console.note(f"shutting down: answering for {settings.drain_s:g} s more")
-    _sleep_unless_told_again(settings.drain_s)
+    _sleep_unless_told_again(signals, settings.drain_s)
     if grpc is not None:
         grpc.stop(_FINISH_S)
     server.stop(_FINISH_S)
@@ -76,13 +75,8 @@ def _certificate(settings: ServeSettings, server: Server, grpc: GrpcServer | Non
     return Certificate(settings.tls, [server.reload_tls, *([] if grpc is None else [grpc.reload_tls])])
 
 
-def _wait_for_stop(fleet: ModelFleet, certificate: Certificate | None) -> None:
-    while True:
-        came = None
-        with contextlib.suppress(InterruptedError):
-            came = signal.sigtimedwait({*_STOP, signal.SIGHUP}, _LOOK_S)
-        if came is not None and came.si_signo in _STOP:
-            return
+def _wait_for_stop(signals: Signals, fleet: ModelFleet, certificate: Certificate | None) -> None:
+    while (came := signals.wait(_LOOK_S)) not in _STOP:
         if came is not None:
             fleet.look()
         if certificate is not None:
@@ -103,12 +97,11 @@ def _listening(settings: ServeSettings, server: Server, grpc: GrpcServer | None)
     )
 
 
-def _sleep_unless_told_again(seconds: float) -> None:
+def _sleep_unless_told_again(signals: Signals, seconds: float) -> None:
     deadline = time.monotonic() + seconds
     while (left_s := deadline - time.monotonic()) > 0:
-        with contextlib.suppress(InterruptedError):
-            if signal.sigtimedwait(_STOP, left_s) is not None:
-                return
+        if signals.wait(left_s) in _STOP:
+            return
 
 
 def _start_grpc(settings: ServeSettings, server: Server, fleet: ModelFleet) -> GrpcServer | None:

@@ -1,0 +1,45 @@
+"""Signals as messages to the thread that waits for them.
+
+    signals = Signals(signal.SIGTERM, signal.SIGINT)
+    while signals.wait(10.0) is None:
+        ...
+
+Blocking signals and waiting for them is not enough: libraries start threads when they are imported, before anything
+can be blocked, and a signal that such a thread is given ends the process.
+"""
+
+from __future__ import annotations
+
+import select
+import signal
+import socket
+import time
+
+
+class Signals:
+    """From here on the process does nothing about these signals but hand them to `wait`. For the main thread."""
+
+    def __init__(self, *numbers: int) -> None:
+        self._numbers = frozenset(numbers)
+        self._came, self._told = socket.socketpair()
+        self._came.setblocking(False)
+        self._told.setblocking(False)
+        # Whichever thread gets it, a handler of Python's writes the number there.
+        signal.set_wakeup_fd(self._told.fileno(), warn_on_full_buffer=False)
+        for number in numbers:
+            signal.signal(number, _leave_to_wait)
+
+    def wait(self, timeout_s: float) -> int | None:
+        """The next signal that came or comes; None if none did in time."""
+        deadline = time.monotonic() + timeout_s
+        while True:
+            left_s = max(deadline - time.monotonic(), 0.0)
+            if not select.select([self._came], [], [], left_s)[0]:
+                return None
+            number = self._came.recv(1)[0]
+            if number in self._numbers:
+                return number
+
+
+def _leave_to_wait(number: int, frame: object) -> None:
+    pass
