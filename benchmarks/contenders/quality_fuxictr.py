@@ -40,16 +40,28 @@ def train(order: Order, laps: Laps) -> dict[str, Any]:
             super().train_epoch(batches)
             laps.end_epoch()
 
-    model: ZooModel = Timed(features, order.model, order.l2, stop["patience"], str(order.folder))
+    gpu = 0 if order.device == "cuda" else -1
+    model: ZooModel = Timed(features, order.model, order.l2, stop["patience"], str(order.folder), gpu)
     model.compile("adam", "binary_crossentropy", float(order.job["dense"]["learning_rate"]))
     model.reset_parameters()
+    model.model_to_device()
     train_batches = NpzDataLoader(
         features, _save(order, "train", rows), batch_size=order.batch_size, shuffle=True, num_workers=0
     )
     valid_batches = NpzDataLoader(features, _save(order, "valid", held_out), batch_size=order.batch_size, num_workers=0)
+    if order.device == "cuda":
+        for loader in (train_batches, valid_batches):
+            _gather_at_once(loader)
     laps.start()
     model.fit(train_batches, epochs=order.epochs, validation_data=valid_batches)
     return {**score(held_out.labels, model.predict(valid_batches)), "version": fuxictr.__version__}
+
+
+def _gather_at_once(loader: NpzDataLoader) -> None:
+    """As its collate_fn does, less the list of rows."""
+    columns = list(loader.dataset.feature_map.features) + loader.dataset.feature_map.labels
+    type(loader.dataset).__getitems__ = lambda self, rows: torch.from_numpy(self.darray[rows])
+    loader.collate_fn = lambda batch: {column: batch[:, k] for k, column in enumerate(columns)}
 
 
 def _save(order: Order, name: str, rows: Split) -> str:

@@ -29,10 +29,12 @@ Columns = dict[str, Tensor]
 class ZooModel(BaseModel):
     """Derived ones say how embeddings become logits."""
 
-    def __init__(self, features: FeatureMap, settings: dict[str, Any], l2: float, patience: int, folder: str) -> None:
+    def __init__(
+        self, features: FeatureMap, settings: dict[str, Any], l2: float, patience: int, folder: str, gpu: int
+    ) -> None:
         super().__init__(
             features,
-            gpu=-1,
+            gpu=gpu,
             verbose=0,
             model_root=folder,
             metrics=["AUC"],

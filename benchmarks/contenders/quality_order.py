@@ -1,8 +1,10 @@
 """What one run of benchmarks/quality_peers.py is told and answers, the same for every stack. Needs numpy and pandas.
 
 `python quality_STACK.py ORDER.json RESULT.json` trains one model on one seed with one thread: batches, learning rate,
-plateau, early stopping and sizes are those of the job in the order. An epoch is everything between two evaluations,
-the evaluation included: reading, steps, keeping the best state. Its CPU time is that of the whole process.
+plateau, early stopping, sizes and device are those of the job in the order. An epoch is everything between two
+evaluations, the evaluation included: reading, steps, keeping the best state. Its CPU time is that of the whole process.
+On a GPU only AUC is asked for: peers' batches, drawn in their loader's order, are then gathered at once and not sample
+by sample.
 """
 
 from __future__ import annotations
@@ -45,6 +47,10 @@ class Order:
     @property
     def seed(self) -> int:
         return int(self.job["train"]["seed"])
+
+    @property
+    def device(self) -> str:
+        return str(self.job["train"]["device"])
 
     @property
     def l2(self) -> float:
