@@ -6,29 +6,10 @@
 #include "dense/cpu.h"
 #include "dense/kernel_sets.h"
 #include "util/thread_pool.h"
-
-#if defined(__x86_64__)
-#include <xmmintrin.h>
-#endif
+#include "util/tiny_is_zero.h"
 
 namespace elasticctr::dense {
 namespace {
-
-// While it lives, numbers too small to be normal count as zero on this thread. The moments of a parameter without
-// gradients shrink until they are such numbers and then stay there, and each costs a processor a hundred cycles.
-class TinyIsZero {
-#if defined(__x86_64__)
- public:
-  TinyIsZero() : before_(_mm_getcsr()) { _mm_setcsr(before_ | kFlushResults | kFlushInputs); }
-  ~TinyIsZero() { _mm_setcsr(before_); }
-  TinyIsZero(const TinyIsZero&) = delete;
-  TinyIsZero& operator=(const TinyIsZero&) = delete;
-
- private:
-  static constexpr uint32_t kFlushResults = 1u << 15, kFlushInputs = 1u << 6;
-  const uint32_t before_;
-#endif
-};
 
 constexpr size_t kSpanSize = 16384;
 

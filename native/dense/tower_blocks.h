@@ -7,6 +7,7 @@
 
 #include "dense/buffer.h"
 #include "dense/kernels.h"
+#include "util/tiny_is_zero.h"
 
 namespace elasticctr::dense {
 
@@ -38,6 +39,7 @@ class KernelScope {
 
  private:
   const Kernels& kernels_;
+  const TinyIsZero tiny_is_zero_;
 };
 
 // Two blocks of a thread's own, which a row block passes through on its way from layer to layer.

@@ -5,6 +5,7 @@
 #include "table/step_block.h"
 #include "table/table.h"
 #include "util/status.h"
+#include "util/tiny_is_zero.h"
 
 namespace elasticctr {
 namespace {
@@ -53,6 +54,7 @@ void Table::CheckNow(uint32_t now) const {
 
 // REQUIRES: at most kMaxStepRows rows.
 void Table::StepRows(const RowsStep& rows) {
+  const TinyIsZero tiny_is_zero;
   std::byte* places[kMaxStepRows];
   const float* gradients[kMaxStepRows];
   for (size_t s = 0; s < optimizers_.size(); ++s) {

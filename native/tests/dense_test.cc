@@ -1,4 +1,5 @@
 // Towers of odd shapes with every kernel set against plain loops in double, on one thread and on several.
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstdio>
@@ -186,6 +187,18 @@ void TestAdam() {
   for (size_t i = 0; i < weights.size(); ++i) CHECK(std::fabs(weights[i] - (i % 2 ? 0.75f : 1.25f)) < 1e-6f);
 }
 
+// Gradients of samples that are known by heart.
+void TestTinyGradientsAreZero(const Kernels& kernels) {
+#if defined(__x86_64__)
+  Problem problem(40, {8, 16, 1});
+  for (float& gradient : problem.dy) gradient = 1e-40f;
+  const Gradients found = problem.Run(kernels);
+  for (const Floats& weights : found.weights)
+    CHECK(std::count(weights.begin(), weights.end(), 0.0f) == ptrdiff_t(weights.size()));
+  for (size_t r = 0; r < 40; ++r) CHECK(found.dx[r * problem.Stride()] == 0.0f);
+#endif
+}
+
 // Moments of a parameter without gradients end as zero: numbers too small to be normal would cost a hundred times as
 // much in every step to come. Elsewhere on this thread such numbers are what they were.
 void TestTinyMomentsEndAsZero() {
@@ -212,6 +225,7 @@ int main() {
     TestTower(*kernels, 300, {45, 70, 1});
     TestTower(*kernels, 1100, {9, 33, 2});
     TestTower(*kernels, 2600, {5, 40, 3});
+    TestTinyGradientsAreZero(*kernels);
     std::printf("%s ok\n", kernels->name);
   }
   TestAdam();
