@@ -48,6 +48,7 @@ void BindPsServer(nb::module_& m) {
             options.net.host = host;
             options.net.ports = {port};
             options.net.unix_path = unix_path;
+            options.net.unix_send_room = ps::kUnixSendRoom;
             options.net.threads = threads;
             options.net.max_buffered_bytes = max_buffered_bytes;
             options.net.limits.request_timeout_s = request_timeout_s;

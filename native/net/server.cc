@@ -99,12 +99,12 @@ void Server::AcceptFromAll(const std::vector<pollfd>* ready) {
     tls = tls_;
   }
   for (size_t i = 0; i < listeners_.size(); ++i) {
-    // The Unix socket comes after the ports.
-    if (ready == nullptr || (*ready)[i].revents != 0) AcceptFrom(listeners_[i], i < ports_.size() ? tls : nullptr);
+    const bool is_unix = i >= ports_.size();  // it comes after the ports
+    if (ready == nullptr || (*ready)[i].revents != 0) AcceptFrom(listeners_[i], is_unix, is_unix ? nullptr : tls);
   }
 }
 
-void Server::AcceptFrom(const Fd& listener, const std::shared_ptr<const TlsContext>& tls) {
+void Server::AcceptFrom(const Fd& listener, bool is_unix, const std::shared_ptr<const TlsContext>& tls) {
   // As many as can wait at once, so that no flood keeps this thread from the end.
   for (int taken = 0; taken < kBacklog; ++taken) {
     Fd fd(::accept4(listener.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
@@ -126,6 +126,7 @@ void Server::AcceptFrom(const Fd& listener, const std::shared_ptr<const TlsConte
       continue;
     }
     TuneConnection(fd.get());
+    if (is_unix && options_.unix_send_room > 0) SetSendRoom(fd.get(), options_.unix_send_room);
     stats_.accepted.fetch_add(1, std::memory_order_relaxed);
     auto least = std::min_element(loops_.begin(), loops_.end(),
                                   [](const auto& a, const auto& b) { return a->connections() < b->connections(); });

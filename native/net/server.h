@@ -20,6 +20,7 @@ struct ServerOptions {
   std::string host = "127.0.0.1";
   std::vector<uint16_t> ports;  // 0: any free one. All of them speak every protocol.
   std::string unix_path;        // empty: none
+  int unix_send_room = 0;       // as SetSendRoom; 0: the system's own
   size_t threads = 1;
   size_t max_connections = 20'000;
   uint64_t max_buffered_bytes = 1ull << 30;
@@ -52,7 +53,7 @@ class Server {
  private:
   void Accept();
   void AcceptFromAll(const std::vector<pollfd>* ready);
-  void AcceptFrom(const Fd& listener, const std::shared_ptr<const TlsContext>& tls);
+  void AcceptFrom(const Fd& listener, bool is_unix, const std::shared_ptr<const TlsContext>& tls);
 
   const ServerOptions options_;
   Budget budget_;

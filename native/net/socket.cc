@@ -121,6 +121,8 @@ void TuneConnection(int fd) {
   SetOption(fd, IPPROTO_TCP, TCP_KEEPCNT, 4);
 }
 
+void SetSendRoom(int fd, int bytes) { SetOption(fd, SOL_SOCKET, SO_SNDBUF, bytes); }
+
 Fd MakeEventFd() {
   Fd fd(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
   if (!fd) throw Error(Code::kInternal, "cannot make an eventfd: " + Reason() + "; raise the limit of open files");

@@ -40,6 +40,9 @@ std::string PeerOf(int fd);
 
 // Prepares an accepted connection.
 void TuneConnection(int fd);
+// Lets a Unix socket hold so many bytes that were sent and not read yet, or as many as the system allows
+// (net.core.wmem_max). A sender of long frames would wake for every part of one.
+void SetSendRoom(int fd, int bytes);
 
 Fd MakeEventFd();
 void SignalEventFd(const Fd& fd);

@@ -3,6 +3,7 @@
 #include <sys/epoll.h>
 
 #include <algorithm>
+#include <iterator>
 
 #include "util/status.h"
 
@@ -35,16 +36,22 @@ Io::~Io() {
   thread_.join();
 }
 
-void Io::Submit(uint32_t shard, std::shared_ptr<Request> request) { Put({shard, std::move(request), {}}); }
+void Io::Submit(uint32_t shard, std::shared_ptr<Request> request) { Put({{shard, std::move(request), {}}}); }
 
-void Io::Post(Work work) { Put({0, nullptr, std::move(work)}); }
+void Io::Submit(std::vector<std::pair<uint32_t, std::shared_ptr<Request>>> requests) {
+  std::vector<Entry> entries;
+  for (auto& [shard, request] : requests) entries.push_back({shard, std::move(request), {}});
+  Put(std::move(entries));
+}
 
-void Io::Put(Entry entry) {
+void Io::Post(Work work) { Put({{0, nullptr, std::move(work)}}); }
+
+void Io::Put(std::vector<Entry> entries) {
   bool is_first;
   {
     std::lock_guard lock(mutex_);
-    is_first = inbox_.empty();
-    inbox_.push_back(std::move(entry));
+    is_first = inbox_.empty() && !entries.empty();
+    std::move(entries.begin(), entries.end(), std::back_inserter(inbox_));
   }
   if (is_first) net::SignalEventFd(wake_);
 }

@@ -7,6 +7,7 @@
 #include <memory>
 #include <mutex>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "net/socket.h"
@@ -25,6 +26,8 @@ class Io {
 
   // Any thread.
   void Submit(uint32_t shard, std::shared_ptr<Request> request);
+  // Several at once, by pserver: the IO thread wakes once for all.
+  void Submit(std::vector<std::pair<uint32_t, std::shared_ptr<Request>>> requests);
   void Post(std::function<void(std::vector<std::unique_ptr<Link>>&, uint64_t now)> work);
   LinkState state(uint32_t shard) const { return links_[shard]->state(); }
   const LinkCounters& counters() const { return counters_; }
@@ -38,7 +41,7 @@ class Io {
   };
 
   void Run();
-  void Put(Entry entry);
+  void Put(std::vector<Entry> entries);
   void TakeInbox(uint64_t now);
 
   net::Fd epoll_, wake_;

@@ -17,6 +17,7 @@ constexpr uint64_t kFirstPauseMs = 20, kLongestPauseMs = 1000;
 constexpr uint64_t kConnectMs = 5000;  // to connect, to greet and to attach, each
 constexpr size_t kMaxPieces = 32;      // frames given to the system at a time
 constexpr uint64_t kNever = ~uint64_t{0};
+constexpr uint32_t kAlways = EPOLLIN | EPOLLRDHUP | EPOLLET;  // what is heard of
 constexpr uint32_t kMaxRefusalBytes = 64 * 1024;
 
 bool IsError(uint8_t status) {
@@ -85,9 +86,12 @@ void Link::Remove(const std::function<bool(const Request&)>& ask) {
 void Link::Connect(uint64_t now) {
   resume_ns_ = now + kConnectMs * kMs;
   try {
-    connection_ = std::make_unique<net::Connection>(net::Resolve(address_, true));
-    epoll_event event{EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET, {}};
+    const net::SocketAddress address = net::Resolve(address_, true);
+    connection_ = std::make_unique<net::Connection>(address);
+    if (address.storage.ss_family == AF_UNIX) net::SetSendRoom(connection_->fd(), kUnixSendRoom);
+    epoll_event event{kAlways | EPOLLOUT, {}};
     event.data.u32 = shard_;
+    is_blocked_ = true;
     if (epoll_ctl(epoll_, EPOLL_CTL_ADD, connection_->fd(), &event) != 0) {
       throw Error(Code::kUnavailable, "the system takes no more sockets");
     }
@@ -144,12 +148,26 @@ void Link::Greet(Opcode opcode, const std::string& body) {
   Transmit();
 }
 
-void Link::Transmit() {
+void Link::Transmit() { Watch(!SendAll()); }
+
+// Hears of room in the socket only while it is waited for: a pserver that reads makes some with every part.
+void Link::Watch(bool is_blocked) {
+  if (is_blocked == is_blocked_) return;
+  epoll_event event{kAlways | (is_blocked ? uint32_t{EPOLLOUT} : 0u), {}};
+  event.data.u32 = shard_;
+  if (epoll_ctl(epoll_, EPOLL_CTL_MOD, connection_->fd(), &event) != 0) {
+    throw Error(Code::kUnavailable, "the system watches its socket no more");
+  }
+  is_blocked_ = is_blocked;
+}
+
+// False: the socket takes no more for now.
+bool Link::SendAll() {
   if (greeting_) {
     const iovec piece{const_cast<uint8_t*>(greeting_->frame()) + greeting_offset_,
                       greeting_->frame_bytes() - greeting_offset_};
     if (piece.iov_len > 0) greeting_offset_ += connection_->Send(&piece, 1);
-    return;
+    return greeting_offset_ == greeting_->frame_bytes();
   }
   while (sent_ < queue_.size()) {
     iovec pieces[kMaxPieces];
@@ -171,8 +189,9 @@ void Link::Transmit() {
       offset_ = 0;
       ++sent_;
     }
-    if (taken < wanted) return;
+    if (taken < wanted) return false;
   }
+  return true;
 }
 
 void Link::OnEvents(uint32_t events, uint64_t now) {

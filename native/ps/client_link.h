@@ -50,6 +50,8 @@ class Link {
   void Refuse(Code code, const std::string& why);
   void Greet(Opcode opcode, const std::string& body);
   void Transmit();
+  bool SendAll();
+  void Watch(bool is_blocked);
   void Receive(bool is_ending, uint64_t now);
   void TakeHeader();
   void TakeAnswer(uint64_t now);
@@ -86,6 +88,7 @@ class Link {
   size_t offset_ = 0;                           // bytes sent of queue_[sent_]
   std::shared_ptr<TextRequest> greeting_;       // hello or attach under way
   size_t greeting_offset_ = 0;
+  bool is_blocked_ = false;  // the socket's room is waited for
 
   uint8_t head_[net::wire::kHeaderBytes];
   size_t received_ = 0;  // of the header

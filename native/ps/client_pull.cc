@@ -209,12 +209,14 @@ std::unique_ptr<Fetch> Client::StartPull(std::span<const Lookup* const> lookups,
   }
   const uint8_t flags = (insert ? kPullInserts : 0) | (wants_dense ? kPullDense : 0);
   const uint64_t deadline = s.Deadline(s.options.timeout_ms);
+  std::vector<std::pair<uint32_t, std::shared_ptr<Request>>> parts;
   for (uint32_t shard = 0; shard < s.shards(); ++shard) {
     const auto part =
         MakePart(s.options, shard, {flags, s.options.row_encoding, s.dense->version(shard)}, fetched, s.dense);
     part->deadline_ns = deadline;
-    s.io.Submit(shard, part);
+    parts.emplace_back(shard, part);
   }
+  s.io.Submit(std::move(parts));
   s.counters->pulls.fetch_add(1, std::memory_order_relaxed);
   return std::make_unique<ClientFetch>(fetched, s.dense);
 }

@@ -216,6 +216,7 @@ uint64_t Client::PushChecked(PushHead head, std::span<const GradientTable> table
   }
   const std::vector<uint32_t> takers = Takers(head);
   const auto ticket = s.book->Open(takers.size());
+  std::vector<std::pair<uint32_t, std::shared_ptr<Request>>> parts;
   for (const uint32_t shard : takers) {
     const Share& share = s.dense->share(shard);
     const auto part_of_dense =
@@ -223,8 +224,9 @@ uint64_t Client::PushChecked(PushHead head, std::span<const GradientTable> table
     const auto part = std::make_shared<PushPart>(shard, head, BodyBytes(push, shard, part_of_dense.size()), ticket,
                                                  s.book, s.dense, s.counters);
     WriteBody(push, shard, part_of_dense, part->body());
-    s.io.Submit(shard, part);
+    parts.emplace_back(shard, part);
   }
+  s.io.Submit(std::move(parts));
   s.counters->pushes.fetch_add(1, std::memory_order_relaxed);
   return ticket->number;
 }
