@@ -276,6 +276,8 @@ def test_conversions_come_after_clicks(tmp_path: Path) -> None:
     for k, name in enumerate(truth):
         assert truth[name]["auc"] == report.labels[name].auc
         assert truth[name]["auc"] == pytest.approx(roc_auc_score(labels[:30_000, k], logits[k, :30_000]), abs=1e-4)
+        of_last = report.files[1].labels[name].auc
+        assert of_last == pytest.approx(roc_auc_score(labels[15_000:30_000, k], logits[k, 15_000:30_000]), abs=1e-4)
     assert (report.auc, report.ctr) == (truth["click"]["auc"], truth["click"]["ctr"])
     np.testing.assert_array_equal(_parse(tmp_path).labels, labels[:30_000])
 

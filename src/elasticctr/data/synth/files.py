@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from datetime import date, timedelta
@@ -24,19 +24,20 @@ SUFFIXES = {Format.CSV: ".csv", Format.PARQUET: ".parquet"}
 
 
 @dataclass(frozen=True, slots=True)
-class SynthFile:
-    path: str
-    rows: int
+class SynthLabel:
     ctr: float
     auc: float | None
     logloss: float
 
 
 @dataclass(frozen=True, slots=True)
-class SynthLabel:
+class SynthFile:
+    path: str
+    rows: int
     ctr: float
     auc: float | None
     logloss: float
+    labels: dict[str, SynthLabel]
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +85,9 @@ def write_log(
         for attainable, part in zip(whole, parts, strict=True):
             attainable.merge(part)
         part = parts[0]
-        written.append(SynthFile(str(path.relative_to(out)), part.rows, part.ctr, part.auc, part.logloss))
+        written.append(
+            SynthFile(str(path.relative_to(out)), part.rows, part.ctr, part.auc, part.logloss, _by_label(labels, parts))
+        )
         size += path.stat().st_size
         if dates is not None and i % files == files - 1:
             (path.parent / "donefile").touch()
@@ -98,12 +101,16 @@ def write_log(
         whole[0].logloss,
         size,
         tuple(written),
-        {label: SynthLabel(of.ctr, of.auc, of.logloss) for label, of in zip(labels, whole, strict=True)},
+        _by_label(labels, whole),
     )
     save_schema(spec.written_schema, out / "schema.yaml", overwrite)
     with atomic_file(out / "truth.json", overwrite) as stream:
         stream.write(json.dumps({**asdict(report), "settings": _settings(spec)}, indent=2).encode() + b"\n")
     return report
+
+
+def _by_label(labels: Sequence[str], found: Sequence[Attainable]) -> dict[str, SynthLabel]:
+    return {label: SynthLabel(of.ctr, of.auc, of.logloss) for label, of in zip(labels, found, strict=True)}
 
 
 def _write_rows(
