@@ -31,14 +31,16 @@ BATCH = 512  # the default of a job
 LARGE_BATCH = 4096
 DENSE_FLOATS = 295_375  # of the model
 
+Way = tuple[int, int, int]  # batch size, pservers, trainers; no pservers: one process, or as many as cores
+
 
 @dataclass(frozen=True)
 class Plan:
     rows: int
     times: int  # through the log in a run
     rounds: int  # of the pserver alone
-    runs: int  # of each way; the median counts
-    ways: tuple[tuple[int, int, int], ...]  # batch size, pservers, trainers
+    runs: int  # of each way
+    ways: tuple[Way, ...]
     paddle_s: float
 
 
@@ -75,28 +77,34 @@ def run_alone(folder: Path, plan: Plan) -> dict[str, float]:
     }
 
 
-def run_all(folder: Path, plan: Plan) -> dict[tuple[int, int, int], Speed]:
+def run_all(folder: Path, plan: Plan) -> dict[Way, list[Speed]]:
+    """Of each way, one of every round."""
     work = folder / "ps_runs"
     work.mkdir(exist_ok=True)
-    speeds: dict[tuple[int, int, int], Speed] = {}
+    found: dict[Way, list[Speed]] = {}
     print("\nwhole runs            batch   CPU us per sample   of one process   samples/s", flush=True)
     for size in dict.fromkeys(size for size, _, _ in plan.ways):
         job = ps_runs.write_job(work, folder / "train", size, plan.times)
         ways = [(size, 0, 0), (size, 0, 1), *(way for way in plan.ways if way[0] == size)]
-        found: dict[tuple[int, int, int], list[Speed]] = {way: [] for way in ways}
+        found |= {way: [] for way in ways}
         for _ in range(plan.runs):  # in turns, so that whatever else the machine does meets all of them alike
             for way in ways:
                 found[way].append(run_way(job, *way[1:]))
         for way in ways:
-            of = found[way]
-            speeds[way] = Speed(median(s.cpu_us for s in of), median(s.samples_per_s for s in of))
             _, pservers, trainers = way
             one_process = "one process per core" if trainers else "one process"
             name = f"{pservers} pserver, {trainers} trainer" if pservers else one_process
-            ratio = speeds[way].cpu_us / speeds[(size, 0, 0)].cpu_us
-            print(f"  {name:<22}{size:>5} {speeds[way].cpu_us:15.1f} {ratio:18.2f} {speeds[way].samples_per_s:14,.0f}")
+            cpu_us, rate = median(s.cpu_us for s in found[way]), median(s.samples_per_s for s in found[way])
+            print(f"  {name:<22}{size:>5} {cpu_us:15.1f} {compare(found, way, 0):18.2f} {rate:14,.0f}")
         sys.stdout.flush()
-    return speeds
+    return found
+
+
+def compare(found: dict[Way, list[Speed]], way: Way, reference: int) -> float:
+    """CPU time over that of one process (`reference` 0) or one per core (1), the median of the rounds: what else the
+    machine's host does changes over minutes."""
+    of = zip(found[way], found[(way[0], 0, reference)], strict=True)
+    return median(speed.cpu_us / other.cpu_us for speed, other in of)
 
 
 def run_way(job: Path, pservers: int, trainers: int) -> Speed:
@@ -126,13 +134,11 @@ def main() -> None:
     command = [sys.executable, str(SCRIPTS / "clicks.py"), str(WORK / "data"), str(plan.rows)]
     folder = Path(subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout.strip())
     result: dict[str, float | None] = dict(run_alone(folder, plan))
-    speeds = run_all(folder, plan)
+    found = run_all(folder, plan)
     for name, reference in (("cpu_vs_embedded", 0), ("cpu_vs_full_machine", 1)):
-        result[name] = max(
-            speed.cpu_us / speeds[(way[0], 0, reference)].cpu_us for way, speed in speeds.items() if way[1] > 0
-        )
+        result[name] = max(compare(found, way, reference) for way in plan.ways)
     paddle = run_paddle(folder, plan, is_quick)
-    result["vs_paddle_ps"] = None if paddle is None else paddle.cpu_us / speeds[(BATCH, 1, 2)].cpu_us
+    result["vs_paddle_ps"] = None if paddle is None else paddle.cpu_us / median(s.cpu_us for s in found[BATCH, 1, 2])
     rounded = {name: None if value is None else float(f"{value:.4g}") for name, value in result.items()}
     print(json.dumps({**rounded, **stamp()}))
 

@@ -13,6 +13,7 @@ from elasticctr.data.chunks import Chunk
 from elasticctr.data.cutting import Cut, cut_data, order_chunks
 from elasticctr.data.pipeline import Stats
 from elasticctr.errors import ConfigError, Corruption, DataError, NotFound
+from elasticctr.train.cluster_settings import ClusterSettings
 from elasticctr.train.job import Job
 
 _CUT = "cut.json"
@@ -65,7 +66,7 @@ class Plan:
         if settings is None:
             raise ConfigError(f"the job has no data.{split}")
         cluster = self._job.cluster
-        chunk_mib = 16.0 if cluster is None else cluster.chunk_mib
+        chunk_mib = (ClusterSettings() if cluster is None else cluster).chunk_mib
         return cut_data(settings, self._job.samples, max(int(chunk_mib * 2**20), 1))
 
     def _order(self, cut: Cut, epoch: int, split: str) -> list[Chunk]:

@@ -68,6 +68,8 @@ class Learner:
         self._group = slots.index(job.loss.group) if job.loss.group is not None and self._loss.ranks else None
         self.parameters = [*self.model.parameters(), *self._loss.parameters()]
         self._tower = _make_tower_step(self.model, self._loss, job) if self._device.type == "cpu" else None
+        self._flat_gradient: Tensor | None = None  # of `lay_out_flat`, and its parts
+        self._flat_parts: tuple[Tensor, ...] = ()
         self._optimizer = make_optimizer(self.parameters, job.dense)
         self._dense_settings = job.dense
         self._clip_norm = job.dense.clip_norm
@@ -145,10 +147,9 @@ class Learner:
         REQUIRES: no step was taken yet.
         """
         values, gradient = self.flat_dense(), torch.empty(self.dense_floats)
-        sizes = [p.numel() for p in self.parameters]
         places: dict[Tensor, Tensor] = {}
-        parts = zip(self.parameters, torch.split(values, sizes), torch.split(gradient, sizes), strict=True)
-        for parameter, part, place in parts:
+        self._flat_gradient, self._flat_parts = gradient, self._split(gradient)
+        for parameter, part, place in zip(self.parameters, self._split(values), self._flat_parts, strict=True):
             parameter.data = part.view_as(parameter)
             places[parameter] = place.view_as(parameter)
         if self._tower is not None:
@@ -162,20 +163,22 @@ class Learner:
     @torch.no_grad()
     def set_flat_dense(self, vector: Tensor) -> None:
         """Copies a vector in the order of `flat_dense` into the parameters. REQUIRES: `dense_floats` values."""
-        parts = torch.split(vector, [p.numel() for p in self.parameters])
-        for parameter, part in zip(self.parameters, parts, strict=True):
+        for parameter, part in zip(self.parameters, self._split(vector), strict=True):
             parameter.copy_(part.view_as(parameter))
 
     def flat_gradient(self, out: Tensor | None = None) -> Tensor:
         """The gradients that `compute` left, in the order of `flat_dense`; zeros for a parameter without one."""
         gradient = torch.empty(self.dense_floats) if out is None else out
-        parts = torch.split(gradient, [p.numel() for p in self.parameters])
+        parts = self._flat_parts if gradient is self._flat_gradient else self._split(gradient)
         for parameter, part in zip(self.parameters, parts, strict=True):
             if parameter.grad is None:
                 part.zero_()
             elif parameter.grad.data_ptr() != part.data_ptr():  # not written there already
                 part.copy_(parameter.grad.reshape(-1))
         return gradient
+
+    def _split(self, vector: Tensor) -> tuple[Tensor, ...]:
+        return torch.split(vector, [p.numel() for p in self.parameters])
 
     def _computing(self) -> AbstractContextManager[object]:
         # A native tower takes its precision from its own switch; autocast would only add casts around it.
