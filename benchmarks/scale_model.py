@@ -27,7 +27,7 @@ DISK_BYTES_PER_S = 1e9
 TRAINER_CORES = 8.0  # a trainer's share of a machine: its step is that much faster than on one core, at best
 PARALLEL_PART = 0.9  # of a step
 
-CHUNK_MIB = 16.0  # the default of a job
+CHUNK_MIB = 32.0  # the default of a job
 MOST_ERROR = 0.25  # of a simulated rate
 TABLE_BYTES = 1e12
 TRAINERS = (10, 100, 1000)
