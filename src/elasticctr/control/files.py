@@ -15,6 +15,14 @@ from elasticctr.errors import ConfigError, Corruption, ElasticCTRError, Internal
 _DISK_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
 
+class DiskFull(InternalError):
+    """Nothing was written for want of room; the same may succeed later."""
+
+    @property
+    def code(self) -> str:
+        return InternalError.__name__
+
+
 def is_disk_full(error: OSError) -> bool:
     return error.errno in _DISK_FULL
 
@@ -26,9 +34,7 @@ def explain_write(error: OSError, path: Path) -> ElasticCTRError:
     if isinstance(error, PermissionError):
         return ConfigError(f"{path}: permission denied; make it writable for this user")
     if is_disk_full(error):
-        return InternalError(
-            f"{path}: the disk is full ({error.strerror}); make room, nothing that is served was touched"
-        )
+        return DiskFull(f"{path}: the disk is full ({error.strerror}); make room, nothing that is served was touched")
     return InternalError(f"{path}: cannot be written: {error.strerror or error}")
 
 

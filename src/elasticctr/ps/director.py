@@ -132,7 +132,8 @@ class Director:
                     elif not isinstance(failed[member.id], (*_DAMAGED, *_FATAL)):
                         at.drop(member, str(failed[member.id]), "lost")
                 at.generation += 1
-                at.journal.append("loaded", {"era": at.era, "ids": [m.id for m in primaries if m.id not in failed]})
+            loaded = {"era": at.era, "ids": [m.id for m in primaries if m.id not in failed]}
+            self._surely(lambda about=loaded: at.journal.append("loaded", about), is_serving=False)
             fatal = next((e for e in failed.values() if isinstance(e, _FATAL)), None)
             bad = next((e for e in failed.values() if isinstance(e, _DAMAGED)), None)
             if not failed:
@@ -176,36 +177,37 @@ class Director:
 
     def _go_back(self) -> str | None:
         """The state of the newest good checkpoint, or of the start, becomes the run's; returns what to load."""
-        at, directory = self._at, self._run.checkpoints
-        found = find_good(directory, self._plan, self._job.train.batch_size, self._refused, self._tell)
-        with at.lock:
-            before = at.course.samples
-            at.era += 1
+        at = self._at
+        found = find_good(self._run.checkpoints, self._plan, self._job.train.batch_size, self._refused, self._tell)
+        before = at.course.samples
+        is_start = before == 0 or (not self._was_served and self._is_resumed)
+        path = None if found is None else str(found.path.absolute())
+
+        def turn_back() -> None:
             if found is None:
                 at.course = Course(self._job)
             else:
                 at.course.restore(found.checkpoint.trainer, found.ledger, found.metrics)
-            path = None if found is None else str(found.path.absolute())
-            name = self._keeping.keep_state()
-            is_start = before == 0 or (not self._was_served and self._is_resumed)
-            at.journal.append("start" if is_start else "rollback", {"era": at.era, "path": path, "state": name})
-            if not self._was_served:
-                # Trainers that joined this coordinator before have nothing to reload.
-                for member in at.members.trainers():
-                    if member.id > self._last_id:
-                        member.era = at.era
+            about = {"era": at.era + 1, "path": path, "state": self._keeping.keep_state()}
+            at.journal.append("start" if is_start else "rollback", about)
+            at.era += 1
             for member in at.members.everyone():
+                # Trainers that joined this coordinator before have nothing to reload.
+                if member.role == "trainer" and member.id > self._last_id and not self._was_served:
+                    member.era = at.era
                 # Who was in the group goes on pushing, empty as its pushes may be; pservers that are new are told.
                 member.is_asking |= member.is_counted
                 member.is_counted = False
                 if member.role == "standby" and member.is_alive:
                     member.phase = "joined"
-            if before or found is not None:
-                lost = max(before - at.course.samples, 0)
-                at.rollbacks += not is_start
-                values = {"path": f"checkpoints/{found.path.name}" if found else None, "samples_again": lost}
-                self._keeping.go_back(at.course.step)
-                self._keeping.event("resume" if is_start else "rollback", values)
+
+        self._surely(turn_back, is_serving=False)
+        if before or found is not None:
+            lost = max(before - at.course.samples, 0)
+            at.rollbacks += not is_start
+            values = {"path": f"checkpoints/{found.path.name}" if found else None, "samples_again": lost}
+            self._keeping.go_back(at.course.step)
+            self._keeping.event("resume" if is_start else "rollback", values)
         self._saving.note_loaded(found.checkpoint.step if found else None, found.path if found else None)
         if found is None or has_parts(found.path):
             return path
@@ -239,11 +241,13 @@ class Director:
     def _train_epoch(self) -> None:
         at, course = self._at, self._at.course
         if course.ledger is None:
-            chunks = self._plan.epoch(course.epoch)
-            with at.lock:
-                about = {"epoch": course.epoch, "chunks": len(chunks), "plan": digest_of(chunks)}
-                at.journal.append("epoch", about)
+
+            def begin() -> None:
+                chunks = self._plan.epoch(course.epoch)
+                at.journal.append("epoch", {"epoch": course.epoch, "chunks": len(chunks), "plan": digest_of(chunks)})
                 course.begin_epoch(Ledger(chunks))
+
+            self._surely(begin)
         self._phase("training")
         ledger = course.ledger
         assert ledger is not None
@@ -290,7 +294,7 @@ class Director:
         with at.lock:
             if course.ledger is not None and course.ledger.is_done:
                 course.end_epoch()
-            at.journal.append("course", {"state": self._keeping.keep_state()})
+        self._surely(lambda: at.journal.append("course", {"state": self._keeping.keep_state()}))
         path = self._saving.save_surely(self._tick)
         if is_best:
             note_best(self._run.checkpoints, path)
@@ -323,6 +327,9 @@ class Director:
                     return
             self._tick()
 
+    def _surely(self, write: Callable[[], None], *, is_serving: bool = True) -> None:
+        self._saving.write_surely(write, lambda: self._tick(is_serving=is_serving))
+
     def _tick(self, *, is_serving: bool = True) -> None:
         at = self._at
         self._claim.check()
@@ -330,7 +337,8 @@ class Director:
             raise at.failure
         if at.wants_stop.is_set() and self._is_stop_heard:
             raise _Stop
-        self._upkeep.run(is_serving=is_serving)
+        with suppress(Unavailable):  # the journal, while the disk is full: what it could not note is done again
+            self._upkeep.run(is_serving=is_serving)
         self._keeping.run()
         time.sleep(_TICK_S)
 

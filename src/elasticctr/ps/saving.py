@@ -5,10 +5,12 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-from elasticctr.errors import ElasticCTRError, InternalError
+from elasticctr.control.files import DiskFull
+from elasticctr.errors import ElasticCTRError, InternalError, Unavailable
 from elasticctr.ps.coordinator import Coordinator
 from elasticctr.ps.fleet import Fleet
 from elasticctr.ps.job_checkpoint import Moment, describe_ledger, write_job_checkpoint
@@ -17,6 +19,8 @@ from elasticctr.ps.versions import Versions
 from elasticctr.train.checkpoint import best_checkpoint
 from elasticctr.train.events import plain
 from elasticctr.train.run_directory import RunDirectory
+
+T = TypeVar("T")
 
 _AGAIN_S = 10.0
 _SOON_S = 1.0  # where nothing else can be done meanwhile
@@ -83,6 +87,24 @@ class Saving:
             if time.monotonic() >= min(self._again_s, self._failed_s + _SOON_S):
                 self._begin()
             else:
+                tick()
+
+    def write_surely(self, write: Callable[[], T], tick: Callable[[], None]) -> T:
+        """What `write` returns, called under the lock: lines and files without which the run must not go on.
+
+        While the disk is full it is said and tried again, for as long as a coordinator may be away.
+        """
+        deadline = time.monotonic() + self._at.cluster.coordinator_wait_s
+        while True:
+            try:
+                with self._at.lock:
+                    return write()
+            except (DiskFull, Unavailable) as e:  # Unavailable is the journal's
+                if time.monotonic() > deadline:
+                    raise
+                self._at.checkpoint = {**self._at.checkpoint, "failed": str(e)}
+            again_s = time.monotonic() + _SOON_S
+            while time.monotonic() < again_s:
                 tick()
 
     def settle(self) -> None:
@@ -159,6 +181,7 @@ class Saving:
         self._saved_step, self._saved_s, self._again_s = self._saving_step, time.monotonic(), 0.0
         with self._at.lock:
             self._at.checkpoint = {"step": self._saving_step, "path": str(path), "at": time.time()}
-            self._at.journal.append("checkpoint", {"step": self._saving_step, "path": path.name})
+            with suppress(Unavailable):  # nothing depends on the line, and a full disk stops no training
+                self._at.journal.append("checkpoint", {"step": self._saving_step, "path": path.name})
         self._keeping.event("checkpoint", {"path": f"checkpoints/{path.name}"})
         return True

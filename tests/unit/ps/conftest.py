@@ -67,7 +67,6 @@ class World:
     def __init__(self, job: Job) -> None:
         self.job = job
         self.servers: list[FakePserver] = []
-        self.seen: list[int] = []  # every user whose sample some trainer pushed and every pserver took
         self.finished: bool | None = None
         self.error: BaseException | None = None
         self._thread: threading.Thread | None = None

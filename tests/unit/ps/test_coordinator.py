@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import pytest
 from tests.unit.ps.conftest import LINES, make_job
 
+from elasticctr.control.files import explain_write, write_atomic
 from elasticctr.errors import AlreadyExists, DataError, FailedPrecondition
 from elasticctr.ps.journal import read_journal
 from elasticctr.train.checkpoint import list_checkpoints, open_checkpoint
@@ -279,6 +281,37 @@ def test_a_disk_that_is_full_stops_no_training(tmp_path: Path, world: Any, monke
     second.fail_save = None
     assert w.result() is True
     assert open_checkpoint(run).trainer["samples"] == LINES
+
+
+def test_a_disk_that_is_full_when_an_epoch_ends_is_waited_for(
+    tmp_path: Path, world: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("elasticctr.ps.saving._SOON_S", 0.05)
+    refusals = iter(range(3))
+
+    def refuse_at_first(path: Path, data: bytes) -> None:
+        if path.name == "metrics.bin" and is_full and next(refusals, None) is not None:
+            raise explain_write(OSError(errno.ENOSPC, "No space left on device"), path)
+        write_atomic(path, data)
+
+    is_full = False
+    monkeypatch.setattr("elasticctr.ps.keeping.write_atomic", refuse_at_first)
+    w = world(make_job(tmp_path, train={"epochs": 2}))
+    w.allow(12)
+    w.start()
+    w.add_pserver(0)
+    w.add_pserver(1)
+    w.add_trainer("a")
+    w.add_trainer("b")
+    w.wait_for(lambda: w.status()["step"] > 3)
+    is_full = True
+    w.allow()
+    assert w.result() is True
+    assert next(refusals, None) is None, "nothing was refused"
+    run = tmp_path / "run"
+    assert not events(run, "rollback") and events(run, "end")[-1]["samples"] == 2 * LINES
+    done = done_chunks(run)
+    assert len(done) == len(set(done))
 
 
 def test_stopping_writes_a_checkpoint_and_resuming_goes_on_from_it(tmp_path: Path, world: Any) -> None:
