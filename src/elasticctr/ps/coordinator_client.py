@@ -60,8 +60,10 @@ class CoordinatorClient:
         about = {"role": role, "name": name, "build": build, "identity": identity, "host": host, "pid": pid}
         return self.post("/v1/join", {**about, "address": address, "shard": shard})
 
-    def beat(self, member: int, stats: dict[str, Any]) -> dict[str, Any]:
-        return self.post("/v1/beat", {"id": member, "stats": stats})
+    def beat(self, member: int, stats: dict[str, Any], dropped: int | None = None) -> dict[str, Any]:
+        """`dropped`: the era of the last reload that a trainer has followed."""
+        about = {} if dropped is None else {"dropped": dropped}
+        return self.post("/v1/beat", {"id": member, "stats": stats, **about})
 
     def pservers(self) -> list[ShardAddress]:
         answer = self.get("/v1/pservers")

@@ -11,6 +11,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -124,6 +125,7 @@ class Director:
             self._phase("loading")
             self._saving.settle()
             target = self._go_back()
+            self._upkeep.await_drops(lambda: self._tick(is_serving=False))
             failed = self._fleet.load(primaries, target)
             with at.lock:
                 for member in primaries:
@@ -132,8 +134,8 @@ class Director:
                     elif not isinstance(failed[member.id], (*_DAMAGED, *_FATAL)):
                         at.drop(member, str(failed[member.id]), "lost")
                 at.generation += 1
-            loaded = {"era": at.era, "ids": [m.id for m in primaries if m.id not in failed]}
-            self._surely(lambda about=loaded: at.journal.append("loaded", about), is_serving=False)
+            about = {"era": at.era, "ids": [m.id for m in primaries if m.id not in failed]}
+            self._surely(partial(at.journal.append, "loaded", about), is_serving=False)
             fatal = next((e for e in failed.values() if isinstance(e, _FATAL)), None)
             bad = next((e for e in failed.values() if isinstance(e, _DAMAGED)), None)
             if not failed:

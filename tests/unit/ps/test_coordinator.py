@@ -106,6 +106,33 @@ def test_a_pserver_lost_without_standby_takes_the_run_back_to_the_checkpoint(tmp
     assert events(run, "end")[-1]["samples"] == LINES
 
 
+def test_pservers_go_back_only_when_no_trainer_pushes_what_was_before(tmp_path: Path, world: Any) -> None:
+    w = world(make_job(tmp_path, cluster={"trainers": 1, "lease_s": 600}))
+    w.start()
+    first, second = w.add_pserver(0), w.add_pserver(1)
+    slow, client = w.join("trainer", "slow")["id"], w.client()
+    w.wait_for(lambda: client.lease(slow, [])["kind"] == "train")
+    loads = [order["op"] for order in first.orders].count("load")
+    w.kill(second)
+    again = w.add_pserver(1)
+    told: list[dict[str, Any]] = []
+
+    def is_told() -> bool:
+        told.append(client.beat(slow, {}))
+        return bool(told[-1]["order"] == "reload")
+
+    w.wait_for(is_told)
+    for _ in range(10):
+        client.beat(slow, {}, told[-1]["era"] - 1)
+        assert not again.orders and [order["op"] for order in first.orders].count("load") == loads
+    client.beat(slow, {}, told[-1]["era"])
+    w.wait_for(lambda: [order["op"] for order in first.orders].count("load") > loads)
+    client.leave(slow, "done")
+    w.add_trainer("b")
+    assert w.result() is True
+    assert events(tmp_path / "run", "end")[-1]["samples"] == LINES
+
+
 def test_a_damaged_newest_checkpoint_is_said_and_the_one_before_taken(tmp_path: Path, world: Any) -> None:
     w = world(make_job(tmp_path, train={"checkpoint_every": 4, "keep_checkpoints": 50}))
     w.allow(0)
