@@ -45,6 +45,7 @@ def main() -> None:
     parser.add_argument("--models", help="comma-separated; default: all that a peer has")
     parser.add_argument("--stacks", default=",".join(MODELS), help="comma-separated; default: %(default)s")
     parser.add_argument("--seeds", type=int, help="runs of each; default 5, quick 1")
+    parser.add_argument("--first-seed", type=int, default=0, help="default 0: a benchmark can be split by seeds")
     parser.add_argument("--epochs", type=int, help="at most; enough for speed, not for AUC; default: the job's")
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help="speed is reported of cpu only")
     parser.add_argument("--parallel", type=int, default=1, help="runs at a time, one thread each; default 1")
@@ -70,7 +71,7 @@ def main() -> None:
     epochs = options.epochs or (QUICK_EPOCHS if options.quick else None)
     orders = [
         (stack, make_job(name, seed, made[0], epochs, options.device))
-        for seed in range(options.seeds or (1 if options.quick else 5))
+        for seed in range(options.first_seed, options.first_seed + (options.seeds or (1 if options.quick else 5)))
         for name in models
         for stack in stacks
         if name in MODELS[stack]

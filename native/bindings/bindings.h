@@ -15,6 +15,7 @@ void BindTable(nanobind::module_& m);
 void BindRemote(nanobind::module_& m);
 void BindPsClient(nanobind::module_& m);
 void BindDense(nanobind::module_& m);
+void BindFieldLayers(nanobind::module_& m);
 void BindMetric(nanobind::module_& m);
 void BindMetricSegments(nanobind::module_& m);
 void BindCubeFiles(nanobind::module_& m);

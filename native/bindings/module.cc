@@ -43,6 +43,7 @@ NB_MODULE(_native, m) {
   elasticctr::BindRemote(m);
   elasticctr::BindPsClient(m);
   elasticctr::BindDense(m);
+  elasticctr::BindFieldLayers(m);
   elasticctr::BindMetric(m);
   elasticctr::BindMetricSegments(m);
   elasticctr::BindCubeFiles(m);

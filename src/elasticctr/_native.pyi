@@ -760,6 +760,26 @@ class Tower:
     @property
     def kernels(self) -> str: ...
 
+class FieldAttention:
+    """
+    relu(softmax(scale Q Kᵀ) V + R) of a sample's fields, head by head. Tensors are given as addresses of float32s: projected [batch, fields, 4 * heads * head_dim] holds Q, K, V and R, results are [batch, fields, heads * head_dim].
+    """
+
+    def __init__(self, fields: int, heads: int, head_dim: int, scale: float) -> None: ...
+    def forward(self, projected: int, batch: int, result: int) -> None: ...
+    def backward(self, projected: int, result: int, gradient: int, batch: int, to_projected: int) -> None: ...
+
+class ProductMix:
+    """
+    z[h, n] = Σ_ij w[h, i * right + j] a[i, n] b[j, n]. Tensors are given as addresses of float32s: a [left, columns], b [right, columns], w [out, left * right].
+    """
+
+    def __init__(self, left: int, right: int, out: int) -> None: ...
+    def forward(self, a: int, b: int, w: int, columns: int, z: int) -> None: ...
+    def backward(
+        self, a: int, b: int, w: int, gradient: int, columns: int, to_a: int, to_b: int, to_w: int
+    ) -> None: ...
+
 class BinaryMetrics:
     def __init__(self) -> None: ...
     def update(

@@ -1,8 +1,9 @@
 """Compressed interaction network (Lian et al., xDeepFM, KDD 2018).
 
 Layer l has H_l maps, each a learned mix of all products of a map of layer l - 1 and a field, column by column of the
-embeddings: x_h = Σ_ij W_hij (x_i ∘ field_j) + b_h. Samples and columns are one axis here, so that a layer is a matrix
-product; its left side, rows of H * F products, is made a piece at a time and never stored as a whole.
+embeddings: x_h = Σ_ij W_hij (x_i ∘ field_j) + b_h. Samples and columns are one axis here. A native kernel does it on
+the CPU; elsewhere a layer is a matrix product, whose left side, rows of H * F products, is made a piece at a time and
+never stored as a whole.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
+
+from elasticctr.models.layers import native_fields
 
 _PIECE = 1 << 19  # floats of products at a time: what a core's cache holds
 
@@ -42,6 +45,8 @@ class CIN(nn.Module):
         self.out_features = sum(self.kept)
 
     def forward(self, fields: Tensor) -> Tensor:
+        if native_fields.can_run(fields, *self.weights):
+            return self._forward_natively(fields)
         batch, count, dim = fields.shape
         first = fields.transpose(1, 2).reshape(batch * dim, count)
         maps, outputs = first, []
@@ -50,6 +55,17 @@ class CIN(nn.Module):
             outputs.append(mixed[:, :kept])
             maps = mixed[:, kept:] if kept < mixed.shape[1] else mixed
         return torch.cat(outputs, dim=1).reshape(batch, dim, self.out_features).sum(dim=1)
+
+    def _forward_natively(self, fields: Tensor) -> Tensor:
+        """The same with maps as rows."""
+        batch, count, dim = fields.shape
+        first = fields.transpose(0, 1).reshape(count, batch * dim)
+        maps, outputs = first, []
+        for weight, bias, kept in zip(self.weights, self.biases, self.kept, strict=True):
+            mixed = native_fields.mix_rows(maps, first, weight) + bias.unsqueeze(1)
+            outputs.append(mixed[:kept])
+            maps = mixed[kept:] if kept < len(mixed) else mixed
+        return torch.cat(outputs).reshape(self.out_features, batch, dim).sum(dim=2).T
 
 
 def mix_products(left: Tensor, right: Tensor, weight: Tensor) -> Tensor:

@@ -6,6 +6,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from elasticctr.models.layers import native_fields
+
 
 class SelfAttention(nn.Module):
     """[B, fields, in_features] → [B, fields, heads * head_dim]: relu(attention + W x).
@@ -25,7 +27,10 @@ class SelfAttention(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         batch, fields, _ = x.shape
-        *parts, residual = torch.split(self.projection(x), self.out_features, dim=2)
+        projected = self.projection(x)
+        if native_fields.can_run(projected):
+            return native_fields.attend(projected, self.heads, self.head_dim, self.scale)
+        *parts, residual = torch.split(projected, self.out_features, dim=2)
         query, key, value = (part.reshape(batch, fields, self.heads, self.head_dim).transpose(1, 2) for part in parts)
         read = F.scaled_dot_product_attention(query, key, value, scale=self.scale)
         return F.relu(read.transpose(1, 2).reshape(batch, fields, self.out_features) + residual)
