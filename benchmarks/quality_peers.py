@@ -58,7 +58,7 @@ def main() -> None:
     if options.again:
         shutil.rmtree(WORK / "results", ignore_errors=True)
     made = quality.make_frappe(options.data)
-    if made is None:
+    if not made:
         raise SystemExit(f"{' and '.join(quality.FRAPPE)} are not in {options.data}; name their folder with --data")
     models = options.models.split(",") if options.models else QUICK if options.quick else MODELS["ours"]
     for name in models:
@@ -70,7 +70,7 @@ def main() -> None:
             raise SystemExit(f"no stack {stack}; there are {', '.join(MODELS)}")
     epochs = options.epochs or (QUICK_EPOCHS if options.quick else None)
     orders = [
-        (stack, make_job(name, seed, made[0], epochs, options.device))
+        (stack, make_job(name, seed, made, epochs, options.device))
         for seed in range(options.first_seed, options.first_seed + (options.seeds or (1 if options.quick else 5)))
         for name in models
         for stack in stacks
