@@ -7,11 +7,14 @@ SHELL  := /bin/bash
 SOURCES := $(shell find native CMakeLists.txt pyproject.toml constraints.txt -type f)
 BENCHMARKS := parse table tower train ps strategies elastic scale_model cube cube_build cube_swap predict predict_swap predict_overload predict_parity
 CPP     := $(shell find native -name '*.h' -o -name '*.cc')
+# Bytecode is kept of what is imported: making it of every package at once takes a minute of a first build.
+PIP     := $(BIN)/pip install --quiet --no-compile --constraint constraints.txt
+unexport PYTHONDONTWRITEBYTECODE
 
 QUALITY := admission quality quality_peers
 
 .DEFAULT_GOAL := help
-.PHONY: help build check format test test-all test-native bench bench-quality demo stubs docs clean
+.PHONY: help build check check-types check-style format test test-all test-native bench bench-quality demo stubs docs clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort | expand -t 14
@@ -20,14 +23,19 @@ build: $(STAMP)  ## make .venv, build the native core, install everything into i
 
 $(STAMP): $(SOURCES)
 	@test -x $(BIN)/python || $$(command -v $(PYTHON) || command -v python3) -m venv $(VENV)
-	$(BIN)/pip install --quiet --constraint constraints.txt scikit-build-core nanobind cmeel-boost cmake ninja
-	$(BIN)/pip install --quiet --constraint constraints.txt --no-build-isolation --editable '.[all,dev]'
+	$(PIP) scikit-build-core nanobind cmeel-boost cmake ninja
+	$(PIP) --no-build-isolation --editable '.[all,dev]'
 	@touch $@
 
 check: build  ## ruff, mypy --strict, import contracts, clang-format, stubs against the binary
+	@$(MAKE) --no-print-directory --output-sync=target --jobs=2 check-types check-style
+
+check-types:
+	$(BIN)/mypy
+
+check-style:
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy
 	$(BIN)/lint-imports
 	@$(BIN)/clang-format --dry-run --Werror $(CPP)
 	$(BIN)/python tools/stubs.py --check

@@ -15,7 +15,7 @@ import pytest
 from tests.e2e.conftest import Run, answer
 
 
-def test_train_eval_predict_report(elasticctr: Run, job: Path, log: Path, tmp_path: Path) -> None:
+def test_train_eval_predict_report(elasticctr: Run, invoke: Run, job: Path, log: Path, tmp_path: Path) -> None:
     result = answer(elasticctr("train", job, "--json"))
     run = Path(result["run_dir"])
     assert result["finished"] and result["samples"] == pytest.approx(32000, rel=0.02)
@@ -25,11 +25,11 @@ def test_train_eval_predict_report(elasticctr: Run, job: Path, log: Path, tmp_pa
         assert (run / name).stat().st_size > 0, name
     assert {p.name for p in (run / "plots").iterdir()} >= {"loss.png", "auc.png", "calibration.png", "roc.png"}
 
-    evaluated = answer(elasticctr("eval", run, "--json"))
+    evaluated = answer(invoke("eval", run, "--json"))
     assert evaluated["auc"] == pytest.approx(max(_valid_aucs(run)), abs=1e-9)
 
     text, parquet = tmp_path / "scores.txt", tmp_path / "scores.parquet"
-    assert answer(elasticctr("predict", run, "--out", text, "--json"))["rows"] == evaluated["samples"]
+    assert answer(invoke("predict", run, "--out", text, "--json"))["rows"] == evaluated["samples"]
     assert answer(elasticctr("predict", run, "--out", parquet, "--json"))["rows"] == evaluated["samples"]
     import pyarrow.parquet as pq
     from sklearn.metrics import roc_auc_score
@@ -63,7 +63,7 @@ LONG = ("--set", "train.epochs=4", "--set", "train.checkpoint_every=9")
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, pytest.param(signal.SIGINT, marks=pytest.mark.slow)])
 def test_a_stopped_run_resumes_to_the_same_numbers(
-    elasticctr: Run, job: Path, tmp_path: Path, how: signal.Signals
+    elasticctr: Run, invoke: Run, job: Path, tmp_path: Path, how: signal.Signals
 ) -> None:
     whole = answer(elasticctr("train", job, *LONG, "--run-dir", tmp_path / "whole", "--json"))
 
@@ -79,11 +79,11 @@ def test_a_stopped_run_resumes_to_the_same_numbers(
     assert resumed["steps"] == whole["steps"] and resumed["samples"] == whole["samples"]
     assert resumed["metrics"] == whole["metrics"]
     tables = [sorted(run.glob("checkpoints/step-*"))[-1] / "main.table" for run in (tmp_path / "whole", cut)]
-    a, b = (elasticctr("eval", table.parent, "--json").stdout for table in tables)
+    a, b = (invoke("eval", table.parent, "--json").stdout for table in tables)
     assert a == b
 
 
-def test_training_stops_early_and_keeps_the_best(elasticctr: Run, job: Path) -> None:
+def test_training_stops_early_and_keeps_the_best(invoke: Run, job: Path) -> None:
     stopping = (
         "--set",
         "train.epochs=30",
@@ -92,10 +92,10 @@ def test_training_stops_early_and_keeps_the_best(elasticctr: Run, job: Path) -> 
         "--set",
         "sparse.optimizer.learning_rate=0.05",
     )
-    result = answer(elasticctr("train", job, *stopping, "--json"))
+    result = answer(invoke("train", job, *stopping, "--json"))
     assert result["stopped_early"]
     run = Path(result["run_dir"])
-    evaluated = answer(elasticctr("eval", run, "--json"))
+    evaluated = answer(invoke("eval", run, "--json"))
     assert evaluated["auc"] == pytest.approx(max(_valid_aucs(run)), abs=1e-9)
 
 

@@ -22,14 +22,14 @@ from tests.e2e.conftest import Run, answer, assert_clean_failure
 MANY = ("--pservers", "2", "--trainers", "2", "--set", "cluster.chunk_mib=1", "--json")
 
 
-def expected_samples(elasticctr: Run, job: Path, tmp_path: Path, *settings: str) -> dict[str, Any]:
+def expected_samples(invoke: Run, job: Path, tmp_path: Path, *settings: str) -> dict[str, Any]:
     """The job in one process."""
-    return answer(elasticctr("train", job, "--run-dir", tmp_path / "one", "--json", *settings))
+    return answer(invoke("train", job, "--run-dir", tmp_path / "one", "--json", *settings))
 
 
 @pytest.mark.timeout(900)
-def test_local_engine_gives_the_result_of_one_process(elasticctr: Run, job: Path, tmp_path: Path) -> None:
-    one = expected_samples(elasticctr, job, tmp_path)
+def test_local_engine_gives_the_result_of_one_process(elasticctr: Run, invoke: Run, job: Path, tmp_path: Path) -> None:
+    one = expected_samples(invoke, job, tmp_path)
     many = answer(elasticctr("train", job, "--on", "local", *MANY, timeout_s=400))
     assert set(many) == set(one) and many["finished"] and many["samples"] == one["samples"]
     assert set(many["metrics"]) == {"train", "valid"}
@@ -39,15 +39,15 @@ def test_local_engine_gives_the_result_of_one_process(elasticctr: Run, job: Path
     for name in ("job.yaml", "environment.json", "events.jsonl", "metrics.json", "report.html", "checkpoints"):
         assert (run / name).exists()
     # What it left is a run like any other.
-    metrics = answer(elasticctr("eval", run, "--json"))
+    metrics = answer(invoke("eval", run, "--json"))
     assert metrics["auc"] == pytest.approx(many["metrics"]["valid"]["auc"], abs=1e-6)
-    assert_clean_failure(elasticctr("train", job, "--on", "local"), 13, "--resume")
-    assert_clean_failure(elasticctr("train", job, "--on", "torchrun", "--run-dir", tmp_path / "x"), 10, "async")
+    assert_clean_failure(invoke("train", job, "--on", "local"), 13, "--resume")
+    assert_clean_failure(invoke("train", job, "--on", "torchrun", "--run-dir", tmp_path / "x"), 10, "async")
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-def test_ctrl_c_then_resume(elasticctr: Run, job: Path, tmp_path: Path) -> None:
+def test_ctrl_c_then_resume(elasticctr: Run, invoke: Run, job: Path, tmp_path: Path) -> None:
     run = tmp_path / "run"
     whole = [*MANY, "--set", "train.epochs=12"]
     command = [sys.executable, "-m", "elasticctr", "train", str(job), "--on", "local", *whole]
@@ -65,7 +65,7 @@ def test_ctrl_c_then_resume(elasticctr: Run, job: Path, tmp_path: Path) -> None:
     done = answer(
         elasticctr("train", run / "job.yaml", "--resume", "--trainers", "1", "--pservers", "1", "--json", timeout_s=400)
     )
-    one = expected_samples(elasticctr, job, tmp_path)
+    one = expected_samples(invoke, job, tmp_path)
     assert done["finished"] and done["samples"] == one["samples"] * 6 > stopped["samples"]
 
 
@@ -98,7 +98,7 @@ def test_versions_are_published_while_pservers_train(elasticctr: Run, job: Path,
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("engine", ["mpi", "ray", "torchrun"])
-def test_other_engines(elasticctr: Run, job: Path, tmp_path: Path, engine: str) -> None:
+def test_other_engines(elasticctr: Run, invoke: Run, job: Path, tmp_path: Path, engine: str) -> None:
     if engine == "ray":
         pytest.importorskip("ray", reason="no Ray: pip install 'elasticctr[ray]'")
     if engine == "mpi":
@@ -109,7 +109,7 @@ def test_other_engines(elasticctr: Run, job: Path, tmp_path: Path, engine: str) 
     strategy = ["--strategy", "collective"] if engine == "torchrun" else []
     # Two ranks step together: their batches make one, and half as many steps.
     union = ["--set", "train.batch_size=512"] if engine == "torchrun" else []
-    one = expected_samples(elasticctr, job, tmp_path, *union)
+    one = expected_samples(invoke, job, tmp_path, *union)
     many = answer(elasticctr("train", job, "--on", engine, *strategy, *MANY, timeout_s=400))
     assert set(many) == set(one) and many["finished"] and many["samples"] == one["samples"]
     assert abs(many["metrics"]["valid"]["auc"] - one["metrics"]["valid"]["auc"]) < 0.1
@@ -119,9 +119,9 @@ def test_other_engines(elasticctr: Run, job: Path, tmp_path: Path, engine: str) 
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-def test_roles_by_the_older_systems_variables(elasticctr: Run, job: Path, tmp_path: Path) -> None:
+def test_roles_by_the_older_systems_variables(invoke: Run, job: Path, tmp_path: Path) -> None:
     """Two pservers and two trainers as four pods would be, on loopback."""
-    one = expected_samples(elasticctr, job, tmp_path)
+    one = expected_samples(invoke, job, tmp_path)
     settings = yaml.safe_load(job.read_text())
     (tmp_path / "job.yaml").write_text(yaml.safe_dump({**settings, "cluster": {"chunk_mib": 1}}))
     ports = [find_free_port("127.0.0.1") for _ in range(3)]
