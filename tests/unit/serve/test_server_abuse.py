@@ -155,14 +155,19 @@ def test_slow_clients_are_cut_and_others_do_not_wait(live: Live) -> None:
 
 
 def test_connections_over_the_limit_are_closed_and_room_comes_back(live: Live) -> None:
-    peers = [socket.create_connection(live.address, timeout=60) for _ in range(400)]
-    for peer in peers:
-        peer.close()
-    deadline = time.monotonic() + 60
-    while live.server.native.connections > 10 and time.monotonic() < deadline:
-        time.sleep(0.05)
-    live.still_answers()
-    assert 'reason="too many"} 0' not in live.get("/metrics").text
+    refused = False
+    for _ in range(20):  # on a busy machine the first may be closed for their silence before the last have come
+        peers = [socket.create_connection(live.address, timeout=60) for _ in range(400)]
+        for peer in peers:
+            peer.close()
+        deadline = time.monotonic() + 60
+        while live.server.native.connections > 10 and time.monotonic() < deadline:
+            time.sleep(0.05)
+        live.still_answers()
+        refused = 'reason="too many"} 0' not in live.get("/metrics").text
+        if refused:
+            break
+    assert refused
 
 
 def test_answers_nobody_reads_do_not_pile_up(live: Live) -> None:
