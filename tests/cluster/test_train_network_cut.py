@@ -62,12 +62,12 @@ class Roles:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("cut_s", [4, 30])
-def test_the_network_of_a_trainer_is_cut(cut_s: int, training_log: Log, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("cut_s", "epochs"), [(4, 4), (30, 60)])  # the other trainer alone is not done before
+def test_the_network_of_a_trainer_is_cut(cut_s: int, epochs: int, training_log: Log, tmp_path: Path) -> None:
     reason = why_not()
     if reason:
         pytest.skip(reason)
-    with Network() as network, Training(tmp_path, training_log, seed=15, epochs=4) as training:
+    with Network() as network, Training(tmp_path, training_log, seed=15, epochs=epochs) as training:
         roles = Roles(training, network.outside)
         try:
             for name in roles.names:
@@ -76,7 +76,7 @@ def test_the_network_of_a_trainer_is_cut(cut_s: int, training_log: Log, tmp_path
             network.pull()
             time.sleep(cut_s)
             network.plug()
-            roles.finish(240)
+            roles.finish(600)
         finally:
             roles.end()
         training.read_summary()
