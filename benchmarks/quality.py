@@ -163,7 +163,11 @@ def main() -> None:
     jobs: list[tuple[str, str, int, dict[str, Any]]] = []
     attainable: dict[str, float | None] = {}
     label_bars: dict[str, dict[str, float]] = {}
-    for data in options.sets.split(","):
+    sets = options.sets.split(",")
+    for data in sets:
+        if data not in ("frappe", *LOGS):
+            parser.error(f"there is no set {data}; there are frappe, {', '.join(LOGS)}")
+    for data in sets:
         if data == "frappe":
             settings, attainable[data] = make_frappe(options.data), None
         else:

@@ -190,7 +190,16 @@ def geometric_mean(values: list[float]) -> float:
     return math.exp(statistics.fmean(math.log(value) for value in values))
 
 
+def read_runs(path: Path) -> list[Run]:
+    try:
+        return [Run(**json.loads(line)) for line in path.read_text(encoding="utf-8").splitlines()]
+    except OSError as error:
+        raise SystemExit(f"{path} cannot be read: {error.strerror}") from None
+    except (ValueError, TypeError):
+        raise SystemExit(f"{path} is no file that quality_peers.py --save made") from None
+
+
 if __name__ == "__main__":
     if not sys.argv[1:]:
         raise SystemExit(__doc__)
-    report([Run(**json.loads(line)) for name in sys.argv[1:] for line in Path(name).read_text().splitlines()])
+    report([run for name in sys.argv[1:] for run in read_runs(Path(name))])

@@ -95,7 +95,9 @@ class Director:
                 try:
                     self._bring_up()
                     self._go_through()
-                    return self._end("early stopping" if self._at.course.schedule.should_stop else "finished")
+                    self._finish("early stopping" if self._at.course.schedule.should_stop else "finished")
+                    self._is_finished = True
+                    return True
                 except ServerLost as e:
                     with self._at.lock:
                         self._at.evaluating = None
@@ -362,11 +364,6 @@ class Director:
             self._saving.save_surely(self._tick)
         self._finish("interrupted")
         return False
-
-    def _end(self, reason: str) -> bool:
-        self._finish(reason)
-        self._is_finished = True
-        return True
 
     def _finish(self, reason: str) -> None:
         at = self._at
