@@ -58,7 +58,8 @@ ps::Encoding ToEncoding(const std::string& name) {
   if (name == "fp32") return ps::Encoding::kFp32;
   if (name == "fp16") return ps::Encoding::kFp16;
   if (name == "int8") return ps::Encoding::kInt8;
-  throw Error(Code::kConfig, "'" + name + "' is none of fp32, fp16, int8");
+  if (name == "bf16") return ps::Encoding::kBf16;
+  throw Error(Code::kConfig, "'" + name + "' is none of fp32, fp16, int8, bf16");
 }
 
 // With what the rows are pooled by: the lookups must not go first.
@@ -223,7 +224,8 @@ void BindPsClient(nb::module_& m) {
           [](Client* self, std::vector<std::string> addresses, std::string token, uint64_t job, uint64_t trainer,
              uint64_t incarnation, std::string attach,
              const std::vector<std::tuple<std::string, uint32_t, bool>>& tables, uint64_t dense_floats,
-             bool dense_on_first, const std::string& rows_as, const std::string& gradients_as, uint32_t timeout_ms) {
+             bool dense_on_first, const std::string& rows_as, const std::string& gradients_as,
+             const std::string& dense_gradients_as, uint32_t timeout_ms) {
             ps::ClientOptions options;
             options.addresses = std::move(addresses);
             options.token = std::move(token);
@@ -239,13 +241,14 @@ void BindPsClient(nb::module_& m) {
             options.dense_on_first = dense_on_first;
             options.row_encoding = ToEncoding(rows_as);
             options.gradient_encoding = ToEncoding(gradients_as);
+            options.dense_gradient_encoding = ToEncoding(dense_gradients_as);
             options.timeout_ms = timeout_ms;
             nb::gil_scoped_release release;
             new (self) Client(options);
           },
           nb::kw_only(), "addresses"_a, "token"_a = "", "job"_a, "trainer"_a = 0, "incarnation"_a = 0, "attach"_a,
           "tables"_a, "dense_floats"_a, "dense_on_first"_a = false, "rows_as"_a = "fp32", "gradients_as"_a = "fp32",
-          "timeout_ms"_a = 30'000)
+          "dense_gradients_as"_a = "fp32", "timeout_ms"_a = 30'000)
       .def_prop_ro("shards", &Client::shards)
       .def("start_pull", &StartPull, "lookups"_a, "insert"_a, "wants_dense"_a, nb::rv_policy::take_ownership)
       .def(

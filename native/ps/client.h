@@ -35,7 +35,8 @@ struct ClientOptions {
   uint64_t dense_floats = 0;
   bool dense_on_first = false;
   Encoding row_encoding = Encoding::kFp32;
-  Encoding gradient_encoding = Encoding::kFp32;
+  Encoding gradient_encoding = Encoding::kFp32;        // of rows
+  Encoding dense_gradient_encoding = Encoding::kFp32;  // not kInt8
   uint32_t timeout_ms = 30'000;  // of a request, reconnecting and waiting for a pserver that is not ready included
 };
 

@@ -86,11 +86,12 @@ struct Outgoing {
   bool has_masks = false;
 
   Encoding encoding() const { return options.gradient_encoding; }
+  Encoding dense_encoding() const { return options.dense_gradient_encoding; }
   size_t row_bytes(size_t t) const { return EncodedBytes(encoding(), options.tables[t].dim); }
 };
 
 size_t BodyBytes(const Outgoing& push, uint32_t shard, size_t dense_floats) {
-  size_t bytes = kPushHead + EncodedBytes(DenseEncoding(push.encoding()), dense_floats);
+  size_t bytes = kPushHead + EncodedBytes(push.dense_encoding(), dense_floats);
   const size_t fixed = sizeof(uint64_t) + 2 * sizeof(float) + (push.has_masks ? sizeof(uint64_t) : 0);
   for (size_t t = 0; t < push.tables.size(); ++t) {
     const size_t count = push.splits[t].count(shard);
@@ -115,7 +116,8 @@ uint8_t* WriteHead(const Outgoing& push, uint32_t shard, uint32_t dense_floats, 
   out[38] = static_cast<uint8_t>(push.encoding());
   out[39] = (head.wants_dense ? kPushWantsDense : 0) | (push.has_masks ? kPushMasks : 0);
   std::memcpy(out + 40, &tables, sizeof tables);
-  std::memset(out + 42, 0, 2);
+  out[42] = static_cast<uint8_t>(push.dense_encoding());
+  out[43] = 0;
   EncodeFixed32(out + 44, dense_floats);
   out += kPushHead;
   for (size_t t = 0; t < push.splits.size(); ++t) {
@@ -167,7 +169,7 @@ void WriteBody(const Outgoing& push, uint32_t shard, std::span<const float> dens
     }
     out = WriteRows(push, t, shard, out);
   }
-  if (!dense.empty()) EncodeRows(DenseEncoding(push.encoding()), dense.data(), 1, dense.size(), out);
+  if (!dense.empty()) EncodeRows(push.dense_encoding(), dense.data(), 1, dense.size(), out);
 }
 
 }  // namespace

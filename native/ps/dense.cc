@@ -11,6 +11,8 @@
 namespace elasticctr::ps {
 namespace {
 
+constexpr size_t kPieceFloats = 1 << 16;  // with what it changes, within a core's second cache
+
 // Different after every restart, so that a trainer never takes values of another life for those it has.
 uint64_t FirstVersion() {
   const auto now = std::chrono::system_clock::now().time_since_epoch();
@@ -71,8 +73,25 @@ void DensePart::Step(std::span<const float> gradient, float rate_scale) {
   StepRange(0, gradient, rate_scale);
 }
 
-// torch.nn.utils.clip_grad_norm_ and the optimizers of torch.optim, in their order of operations.
+void DensePart::StepPieces(const std::function<void(size_t first, std::span<float> piece)>& fill, float rate_scale) {
+  ++steps_;
+  const size_t whole = values_.size(), most = settings_.clip_norm > 0.0f ? whole : std::min(whole, kPieceFloats);
+  piece_.resize(most);
+  for (size_t first = 0; first < whole; first += most) {
+    const std::span<float> piece(piece_.data(), std::min(most, whole - first));
+    fill(first, piece);
+    Apply(first, piece, rate_scale);
+  }
+  Touch();
+}
+
 void DensePart::StepRange(size_t first, std::span<const float> gradient, float rate_scale) {
+  Apply(first, gradient, rate_scale);
+  Touch();
+}
+
+// torch.nn.utils.clip_grad_norm_ and the optimizers of torch.optim, in their order of operations.
+void DensePart::Apply(size_t first, std::span<const float> gradient, float rate_scale) {
   const size_t count = gradient.size();
   float* const w = values_.data() + first;
   const float* g = gradient.data();
@@ -103,7 +122,6 @@ void DensePart::StepRange(size_t first, std::span<const float> gradient, float r
       break;
     }
   }
-  Touch();
 }
 
 void DensePart::Add(std::span<const float> delta) { AddRange(0, delta); }

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <vector>
 
@@ -34,6 +35,8 @@ class DensePart {
 
   void Set(std::span<const float> values);
   void Step(std::span<const float> gradient, float rate_scale);
+  // The same with a gradient that comes piece by piece: `fill` writes the floats from `first` on.
+  void StepPieces(const std::function<void(size_t first, std::span<float> piece)>& fill, float rate_scale);
   void Add(std::span<const float> delta);
   // The same for some of the floats, from `first` on, within the step that CountStep or Step counted last.
   void CountStep() { ++steps_; }
@@ -48,12 +51,13 @@ class DensePart {
   void Reset();  // no values, step 0
 
  private:
+  void Apply(size_t first, std::span<const float> gradient, float rate_scale);
   void Touch();
 
   DenseOptimizerSettings settings_;
   std::vector<float> values_;
   std::vector<std::vector<float>> state_;
-  std::vector<float> clipped_;  // scratch
+  std::vector<float> clipped_, piece_;  // scratch
   uint64_t steps_ = 0;
   uint64_t version_ = 0;
 };

@@ -30,6 +30,25 @@ ELASTICCTR_CLONES void DecodeHalves(const uint8_t* bytes, size_t count, float* o
   }
 }
 
+// The upper halves of floats, rounded to nearest even.
+ELASTICCTR_CLONES void EncodeUpperHalves(const float* values, size_t count, uint8_t* out) {
+  for (size_t i = 0; i < count; ++i) {
+    const uint32_t bits = std::bit_cast<uint32_t>(values[i]);
+    const uint32_t rounded = (bits + 0x7FFFu + (bits >> 16 & 1u)) >> 16;
+    const bool is_finite = (bits & 0x7FFFFFFFu) < kFloatInfinityBits;
+    const auto result = static_cast<uint16_t>(is_finite ? rounded : kFloatInfinityBits >> 16 | 0x40u);
+    std::memcpy(out + 2 * i, &result, sizeof result);
+  }
+}
+
+ELASTICCTR_CLONES void DecodeUpperHalves(const uint8_t* bytes, size_t count, float* out) {
+  for (size_t i = 0; i < count; ++i) {
+    uint16_t half;
+    std::memcpy(&half, bytes + 2 * i, sizeof half);
+    out[i] = std::bit_cast<float>(static_cast<uint32_t>(half) << 16);
+  }
+}
+
 ELASTICCTR_CLONES void EncodeBytes(const float* values, size_t count, size_t dim, uint8_t* out) {
   const size_t stride = EncodedBytes(Encoding::kInt8, dim);
   for (size_t i = 0; i < count; ++i, values += dim, out += stride) {
@@ -85,11 +104,23 @@ ELASTICCTR_CLONES bool AreHalvesFinite(const uint8_t* bytes, size_t count) {
   return bad == 0;
 }
 
+ELASTICCTR_CLONES bool AreUpperHalvesFinite(const uint8_t* bytes, size_t count) {
+  const uint32_t largest = std::bit_cast<uint32_t>(kLargest) >> 16;
+  uint32_t bad = 0;
+  for (size_t i = 0; i < count; ++i) {
+    uint16_t bits;
+    std::memcpy(&bits, bytes + 2 * i, sizeof bits);
+    bad |= static_cast<uint32_t>((bits & 0x7FFFu) > largest);
+  }
+  return bad == 0;
+}
+
 }  // namespace
 
 size_t EncodedBytes(Encoding encoding, size_t dim) {
   switch (encoding) {
-    case Encoding::kFp16: return 2 * dim;
+    case Encoding::kFp16:
+    case Encoding::kBf16: return 2 * dim;
     case Encoding::kInt8: return kScaleBytes + (dim + 3) / 4 * 4;
     case Encoding::kFp32: break;
   }
@@ -100,6 +131,7 @@ void EncodeRows(Encoding encoding, const float* rows, size_t count, size_t dim, 
   if (count == 0) return;
   switch (encoding) {
     case Encoding::kFp16: return EncodeHalves(rows, count * dim, out);
+    case Encoding::kBf16: return EncodeUpperHalves(rows, count * dim, out);
     case Encoding::kInt8: return EncodeBytes(rows, count, dim, out);
     case Encoding::kFp32: std::memcpy(out, rows, count * dim * sizeof(float)); return;
   }
@@ -109,6 +141,7 @@ void DecodeRows(Encoding encoding, const uint8_t* bytes, size_t count, size_t di
   if (count == 0) return;
   switch (encoding) {
     case Encoding::kFp16: return DecodeHalves(bytes, count * dim, out);
+    case Encoding::kBf16: return DecodeUpperHalves(bytes, count * dim, out);
     case Encoding::kInt8: return DecodeBytes(bytes, count, dim, out);
     case Encoding::kFp32: std::memcpy(out, bytes, count * dim * sizeof(float)); return;
   }
@@ -117,6 +150,7 @@ void DecodeRows(Encoding encoding, const uint8_t* bytes, size_t count, size_t di
 bool AreFinite(Encoding encoding, const uint8_t* bytes, size_t count, size_t dim) {
   if (encoding == Encoding::kFp32) return AreFloatsFinite(bytes, count * dim);
   if (encoding == Encoding::kFp16) return AreHalvesFinite(bytes, count * dim);
+  if (encoding == Encoding::kBf16) return AreUpperHalvesFinite(bytes, count * dim);
   const size_t stride = EncodedBytes(encoding, dim);
   for (size_t i = 0; i < count; ++i) {
     float scale;

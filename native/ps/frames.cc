@@ -74,7 +74,7 @@ class Putter {
 };
 
 Encoding CheckEncoding(uint8_t value) {
-  if (value > static_cast<uint8_t>(Encoding::kInt8)) Malformed("an unknown encoding");
+  if (value > static_cast<uint8_t>(Encoding::kBf16)) Malformed("an unknown encoding");
   return static_cast<Encoding>(value);
 }
 
@@ -107,8 +107,6 @@ void CheckPushHead(const PushRequest& push) {
 }
 
 }  // namespace
-
-Encoding DenseEncoding(Encoding encoding) { return encoding == Encoding::kFp32 ? Encoding::kFp32 : Encoding::kFp16; }
 
 PullRequest ReadPull(std::span<const uint8_t> body, std::span<const TableShape> shapes) {
   Taker taker(body);
@@ -177,7 +175,9 @@ PushRequest ReadPush(std::span<const uint8_t> body, std::span<const TableShape> 
   push.encoding = CheckEncoding(taker.U8());
   push.flags = taker.U8();
   const size_t tables = taker.U16();
-  if (taker.U16() != 0) Malformed("unknown flags");
+  push.dense_encoding = CheckEncoding(taker.U8());
+  if (push.dense_encoding == Encoding::kInt8) Malformed("dense gradients as int8");
+  if (taker.U8() != 0) Malformed("unknown flags");
   push.dense_floats = taker.U32();
   CheckPushHead(push);
   push.tables = ReadTableHeads<PushTable>(&taker, tables, shapes);
@@ -190,14 +190,14 @@ PushRequest ReadPush(std::span<const uint8_t> body, std::span<const TableShape> 
     if ((push.flags & kPushMasks) != 0) table.masks = taker.Array<uint64_t>(table.count);
     table.gradients = taker.Bytes(table.count * EncodedBytes(push.encoding, shapes[table.number].dim));
   }
-  push.dense = taker.Bytes(EncodedBytes(DenseEncoding(push.encoding), push.dense_floats));
+  push.dense = taker.Bytes(EncodedBytes(push.dense_encoding, push.dense_floats));
   taker.End();
   if (has_gradients && push.kind >= PushKind::kNothing) Malformed("gradients in a push that has none");
   return push;
 }
 
 size_t PushBytes(const PushRequest& push, std::span<const TableShape> shapes) {
-  size_t bytes = kPushHead + EncodedBytes(DenseEncoding(push.encoding), push.dense_floats);
+  size_t bytes = kPushHead + EncodedBytes(push.dense_encoding, push.dense_floats);
   const size_t mask_bytes = (push.flags & kPushMasks) != 0 ? sizeof(uint64_t) : 0;
   for (const PushTable& table : push.tables) {
     const size_t row = EncodedBytes(push.encoding, shapes[table.number].dim);
@@ -220,7 +220,8 @@ void WritePush(const PushRequest& push, std::span<const TableShape> shapes, uint
   putter.Value(push.encoding);
   putter.Value(push.flags);
   putter.Value(static_cast<uint16_t>(push.tables.size()));
-  putter.Value(uint16_t{0});
+  putter.Value(push.dense_encoding);
+  putter.Value(uint8_t{0});
   putter.Value(push.dense_floats);
   for (const PushTable& table : push.tables) {
     putter.Value(table.number);
@@ -233,7 +234,7 @@ void WritePush(const PushRequest& push, std::span<const TableShape> shapes, uint
     if ((push.flags & kPushMasks) != 0) putter.Bytes(table.masks, table.count * sizeof(uint64_t));
     putter.Bytes(table.gradients, table.count * EncodedBytes(push.encoding, shapes[table.number].dim));
   }
-  putter.Bytes(push.dense, EncodedBytes(DenseEncoding(push.encoding), push.dense_floats));
+  putter.Bytes(push.dense, EncodedBytes(push.dense_encoding, push.dense_floats));
 }
 
 Share ShareOf(uint32_t shard, uint32_t shards, uint64_t dense_floats, bool dense_on_first) {

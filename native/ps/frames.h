@@ -12,7 +12,7 @@
 namespace elasticctr::ps {
 
 // Grows when frames change, so that roles of different builds refuse each other.
-inline constexpr uint32_t kWireBuild = 1;
+inline constexpr uint32_t kWireBuild = 2;
 inline constexpr int kUnixSendRoom = 4 << 20;  // a few frames of a small batch
 inline constexpr uint32_t kMaxBodyBytes = 256u << 20;
 inline constexpr size_t kMaxTables = 1024;
@@ -44,18 +44,16 @@ enum class Detail : uint16_t {
   kGroupLate = 12,
 };
 
-enum class Encoding : uint8_t { kFp32 = 0, kFp16 = 1, kInt8 = 2 };
+enum class Encoding : uint8_t { kFp32 = 0, kFp16 = 1, kInt8 = 2, kBf16 = 3 };
 
 // Bytes of one row of `dim` weights or gradients.
 size_t EncodedBytes(Encoding encoding, size_t dim);
-// `count` rows of `dim` floats, to and from bytes. Values too large for fp16 become its largest; int8 rounds to nearest
-// with one scale per row. NaN and infinity survive every encoding as NaN, so that a receiver can refuse them.
+// `count` rows of `dim` floats, to and from bytes. All round to nearest; values too large for fp16 become its largest;
+// int8 has one scale per row. NaN and infinity survive every encoding as NaN, so that a receiver can refuse them.
 void EncodeRows(Encoding encoding, const float* rows, size_t count, size_t dim, uint8_t* out);
 void DecodeRows(Encoding encoding, const uint8_t* bytes, size_t count, size_t dim, float* out);
 // No NaN and no infinity among them, and nothing above 1e18, whose square would be infinite in an optimizer's state.
 bool AreFinite(Encoding encoding, const uint8_t* bytes, size_t count, size_t dim);
-// How the dense part stands in a push: one row of all its floats in this encoding.
-Encoding DenseEncoding(Encoding encoding);
 
 // What a reader must know of each table, by number.
 struct TableShape {
@@ -107,10 +105,11 @@ struct PushRequest {
   PushKind kind = PushKind::kGradients;
   GroupMode group = GroupMode::kNone;
   Encoding encoding = Encoding::kFp32;
+  Encoding dense_encoding = Encoding::kFp32;  // not kInt8
   uint8_t flags = 0;
   std::vector<PushTable> tables;  // by ascending number
   uint32_t dense_floats = 0;
-  const uint8_t* dense = nullptr;  // f32, or fp16 unless the encoding is kFp32
+  const uint8_t* dense = nullptr;  // one row of all the floats in dense_encoding
   std::span<const uint8_t> body;   // what it was read from
 };
 

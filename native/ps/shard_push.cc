@@ -21,14 +21,24 @@ std::vector<std::pair<uint64_t, uint64_t>> Behind(const Share& share, std::vecto
   return ranges;
 }
 
-// The dense gradient of the only push, where it can be stepped by as it stands in the frame; else null.
-const float* WholeDense(std::span<const Contribution> contributions) {
+// The only push, if its dense gradient can be stepped by as it stands in the frame; else null.
+const PushRequest* WholeDense(std::span<const Contribution> contributions) {
   if (contributions.size() != 1) return nullptr;
   const Contribution& only = contributions.front();
-  const bool is_aligned = reinterpret_cast<uintptr_t>(only.push->dense) % alignof(float) == 0;
-  if (only.push->dense_floats == 0 || only.share != 1.0f || !only.ahead.empty() || !is_aligned) return nullptr;
-  if (DenseEncoding(only.push->encoding) != Encoding::kFp32) return nullptr;
-  return reinterpret_cast<const float*>(only.push->dense);
+  return only.push->dense_floats == 0 || only.share != 1.0f || !only.ahead.empty() ? nullptr : only.push;
+}
+
+void StepWhole(DensePart* part, const PushRequest& push) {
+  const uint8_t* const bytes = push.dense;
+  if (push.dense_encoding == Encoding::kFp32 && reinterpret_cast<uintptr_t>(bytes) % alignof(float) == 0) {
+    return part->Step({reinterpret_cast<const float*>(bytes), part->size()}, push.rate_scale);
+  }
+  part->StepPieces(
+      [&](size_t first, std::span<float> piece) {
+        DecodeRows(push.dense_encoding, bytes + EncodedBytes(push.dense_encoding, first), 1, piece.size(),
+                   piece.data());
+      },
+      push.rate_scale);
 }
 
 }  // namespace
@@ -54,7 +64,7 @@ bool IsFinite(const PushRequest& request, std::span<const TableShape> shapes) {
     if (!AreFinite(request.encoding, table.gradients, table.count, shapes[table.number].dim)) return false;
     if (!floats(table.shows) || !floats(table.clicks)) return false;
   }
-  return AreFinite(DenseEncoding(request.encoding), request.dense, 1, request.dense_floats);
+  return AreFinite(request.dense_encoding, request.dense, 1, request.dense_floats);
 }
 
 PushResult Shard::State::Result(PushOutcome outcome, uint64_t place) const {
@@ -90,8 +100,8 @@ void Shard::State::StepRows(std::span<const Contribution> contributions) {
 
 void Shard::State::StepDense(DensePart* part, std::span<const Contribution> contributions) const {
   const size_t floats = part->size();
-  if (const float* const gradient = WholeDense(contributions); gradient != nullptr) {
-    if (part->has_values()) part->Step({gradient, floats}, contributions.front().push->rate_scale);
+  if (const PushRequest* const push = WholeDense(contributions); push != nullptr) {
+    if (part->has_values()) StepWhole(part, *push);
     return;
   }
   std::vector<float> sum, decoded;
@@ -101,7 +111,7 @@ void Shard::State::StepDense(DensePart* part, std::span<const Contribution> cont
     const PushRequest& push = *contribution.push;
     if (push.dense_floats == 0) continue;
     decoded.resize(floats);
-    DecodeRows(DenseEncoding(push.encoding), push.dense, 1, floats, decoded.data());
+    DecodeRows(push.dense_encoding, push.dense, 1, floats, decoded.data());
     only = &contribution;
     if (++count == 1 && contribution.share == 1.0f) {
       sum.swap(decoded);
@@ -137,7 +147,7 @@ void Shard::State::AddDeltas(const PushRequest& request) {
   step.fetch_add(1, std::memory_order_relaxed);
   if (request.dense_floats == 0) return;
   std::vector<float> delta(request.dense_floats);
-  DecodeRows(DenseEncoding(request.encoding), request.dense, 1, delta.size(), delta.data());
+  DecodeRows(request.dense_encoding, request.dense, 1, delta.size(), delta.data());
   std::unique_lock writing(dense_mutex);
   if (!dense.has_values()) return;
   for (const auto& [first, last] : Behind(share, only.ahead)) {

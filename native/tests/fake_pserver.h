@@ -246,7 +246,7 @@ class FakePserver {
     }
     if (push.dense_floats > 0) {
       std::vector<float> gradient(push.dense_floats);
-      DecodeRows(DenseEncoding(push.encoding), push.dense, 1, gradient.size(), gradient.data());
+      DecodeRows(push.dense_encoding, push.dense, 1, gradient.size(), gradient.data());
       for (size_t j = 0; j < gradient.size(); ++j) dense_[j] -= gradient[j];
       ++dense_version_;
     }

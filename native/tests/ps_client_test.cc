@@ -100,6 +100,7 @@ void CheckPullAndPush(uint32_t shards, Encoding encoding) {
   Cluster cluster(shards);
   ClientOptions options = cluster.Options();
   options.row_encoding = options.gradient_encoding = encoding;
+  options.dense_gradient_encoding = encoding == Encoding::kInt8 ? Encoding::kBf16 : encoding;
   Client client(options);
   const float tolerance = encoding == Encoding::kFp32 ? 0.0f : encoding == Encoding::kFp16 ? 2e-3f : 2e-2f;
   for (uint32_t step = 0; step < 4; ++step) {
@@ -457,7 +458,7 @@ int main() {
   using namespace elasticctr::ps;
   ThreadPool::SetDefaultThreads(2);
   for (const uint32_t shards : {1u, 2u, 5u}) {
-    for (const Encoding encoding : {Encoding::kFp32, Encoding::kFp16, Encoding::kInt8}) {
+    for (const Encoding encoding : {Encoding::kFp32, Encoding::kFp16, Encoding::kInt8, Encoding::kBf16}) {
       CheckPullAndPush(shards, encoding);
     }
   }

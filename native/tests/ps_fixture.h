@@ -134,8 +134,9 @@ struct Batch {
         dense.empty() || !has_content
             ? std::span<const float>()
             : std::span<const float>(dense).subspan(share.first_float, share.last_float - share.first_float);
-    floats.resize(EncodedBytes(DenseEncoding(encoding), part.size()));
-    EncodeRows(DenseEncoding(encoding), part.data(), part.empty() ? 0 : 1, part.size(), floats.data());
+    push.dense_encoding = encoding == Encoding::kInt8 ? Encoding::kBf16 : encoding;
+    floats.resize(EncodedBytes(push.dense_encoding, part.size()));
+    EncodeRows(push.dense_encoding, part.data(), part.empty() ? 0 : 1, part.size(), floats.data());
     push.dense_floats = static_cast<uint32_t>(part.size());
     push.dense = floats.data();
     std::vector<uint8_t> body(PushBytes(push, shard.shapes()));

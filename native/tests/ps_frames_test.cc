@@ -1,4 +1,5 @@
 // Bodies of the parameter server's frames: what is written is read, and bytes that are not a body are refused.
+#include <bit>
 #include <cmath>
 #include <cstring>
 #include <functional>
@@ -112,8 +113,9 @@ std::vector<uint8_t> PushBody(const Content& content, Encoding encoding, bool ma
     push.tables.push_back({t, static_cast<uint32_t>(count), content.feasigns[t].data(), content.shows[t].data(),
                            content.clicks[t].data(), content.masks[t].data(), encoded[t].data()});
   }
-  std::vector<uint8_t> dense_bytes(EncodedBytes(DenseEncoding(encoding), dense.size()));
-  EncodeRows(DenseEncoding(encoding), dense.data(), 1, dense.size(), dense_bytes.data());
+  push.dense_encoding = encoding == Encoding::kInt8 ? Encoding::kBf16 : encoding;
+  std::vector<uint8_t> dense_bytes(EncodedBytes(push.dense_encoding, dense.size()));
+  EncodeRows(push.dense_encoding, dense.data(), 1, dense.size(), dense_bytes.data());
   push.dense_floats = static_cast<uint32_t>(dense.size());
   push.dense = dense_bytes.data();
   std::vector<uint8_t> body(PushBytes(push, kShapes));
@@ -125,7 +127,7 @@ void TestPushRoundTrip() {
   const std::vector<float> dense = {1.0f, -0.5f, 0.25f, 1024.0f, 0.0f};
   for (uint64_t seed = 0; seed < 60; ++seed) {
     const Content content(seed);
-    const auto encoding = static_cast<Encoding>(seed % 3);
+    const auto encoding = static_cast<Encoding>(seed % 4);
     const bool has_masks = seed % 2 == 1;
     const auto body = PushBody(content, encoding, has_masks, dense);
     const PushRequest push = ReadPush(body, kShapes);
@@ -147,6 +149,7 @@ void TestPushRoundTrip() {
         for (size_t j = 0; j < dim; ++j) largest = std::max(largest, std::fabs(content.gradients[t][i * dim + j]));
         const float tolerance = encoding == Encoding::kFp32   ? 0.0f
                                 : encoding == Encoding::kFp16 ? 0.1f * 0x1p-11f
+                                : encoding == Encoding::kBf16 ? 0.1f * 0x1p-8f
                                                               : largest / 254.0f * 1.0001f;
         for (size_t j = i * dim; j < (i + 1) * dim; ++j) {
           CHECK(std::fabs(gradients[j] - content.gradients[t][j]) <= tolerance);
@@ -154,7 +157,7 @@ void TestPushRoundTrip() {
       }
     }
     std::vector<float> received(push.dense_floats);
-    DecodeRows(DenseEncoding(encoding), push.dense, 1, received.size(), received.data());
+    DecodeRows(push.dense_encoding, push.dense, 1, received.size(), received.data());
     CHECK(received == dense);
   }
 }
@@ -163,7 +166,7 @@ void TestEncodings() {
   const float infinity = std::numeric_limits<float>::infinity(), nan = std::numeric_limits<float>::quiet_NaN();
   const std::vector<float> rows = {1e9f, -1e9f, 65504.0f, nan, infinity, -infinity, 1e-9f, 0.0f, 3.5f};
   for (size_t i = 0; i < rows.size(); ++i) {
-    for (const Encoding encoding : {Encoding::kFp32, Encoding::kFp16, Encoding::kInt8}) {
+    for (const Encoding encoding : {Encoding::kFp32, Encoding::kFp16, Encoding::kInt8, Encoding::kBf16}) {
       uint8_t bytes[8];
       float back;
       EncodeRows(encoding, &rows[i], 1, 1, bytes);
@@ -172,12 +175,30 @@ void TestEncodings() {
       if (encoding == Encoding::kFp16 && std::fabs(rows[i]) > 65504.0f && std::isfinite(rows[i])) {
         CHECK(back == std::copysign(65504.0f, rows[i]));
       } else if (std::isfinite(rows[i]) && encoding != Encoding::kFp16) {
-        CHECK(std::fabs(back - rows[i]) <= 1e-6f * std::fabs(rows[i]));
+        const float step = encoding == Encoding::kBf16 ? 0x1p-8f : 1e-6f;
+        CHECK(std::fabs(back - rows[i]) <= step * std::fabs(rows[i]));
       }
     }
   }
   CHECK(EncodedBytes(Encoding::kFp32, 9) == 36 && EncodedBytes(Encoding::kFp16, 9) == 18);
   CHECK(EncodedBytes(Encoding::kInt8, 9) == 16 && EncodedBytes(Encoding::kInt8, 8) == 12);
+  CHECK(EncodedBytes(Encoding::kBf16, 9) == 18);
+  // Under bf16, ties go to even, what rounds to infinity is none to the receiver, and 1e18 is the largest taken.
+  const std::vector<std::pair<uint32_t, uint32_t>> rounded = {
+      {0x3F808000u, 0x3F800000u}, {0x3F818000u, 0x3F820000u}, {0x3F808001u, 0x3F810000u}, {0xBF7FFFFFu, 0xBF800000u}};
+  for (const auto& [from, to] : rounded) {
+    const auto value = std::bit_cast<float>(from);
+    uint8_t bf16[2];
+    float back;
+    EncodeRows(Encoding::kBf16, &value, 1, 1, bf16);
+    DecodeRows(Encoding::kBf16, bf16, 1, 1, &back);
+    CHECK(std::bit_cast<uint32_t>(back) == to);
+  }
+  for (const float value : {std::numeric_limits<float>::max(), 1.1e18f, -1.1e18f, nan, infinity, 1e18f, -3.0f}) {
+    uint8_t bf16[2];
+    EncodeRows(Encoding::kBf16, &value, 1, 1, bf16);
+    CHECK(AreFinite(Encoding::kBf16, bf16, 1, 1) == (std::fabs(value) <= 1e18f));
+  }
   // A row with one bad value is bad as a whole under int8, and nothing beside it is.
   const std::vector<float> pair = {1.0f, nan, 0.5f, 2.0f};
   uint8_t bytes[16];
@@ -195,7 +216,7 @@ void TestMutations() {
     const Content content(rng() % 100);
     const bool is_pull = rng() % 2 == 0;
     auto body = is_pull ? PullBody(content, static_cast<uint8_t>(rng() % 4))
-                        : PushBody(content, static_cast<Encoding>(rng() % 3), rng() % 2 == 0, {1.0f, 2.0f});
+                        : PushBody(content, static_cast<Encoding>(rng() % 4), rng() % 2 == 0, {1.0f, 2.0f});
     switch (rng() % 4) {
       case 0: body.resize(rng() % (body.size() + 1)); break;
       case 1: body.insert(body.begin() + static_cast<std::ptrdiff_t>(rng() % body.size()), rng() % 9, 0xFF); break;
@@ -222,7 +243,7 @@ void TestMutations() {
           decoded.resize(table.count * kShapes[table.number].dim);
           DecodeRows(push.encoding, table.gradients, table.count, kShapes[table.number].dim, decoded.data());
         }
-        CHECK(push.dense + EncodedBytes(DenseEncoding(push.encoding), push.dense_floats) <= end);
+        CHECK(push.dense + EncodedBytes(push.dense_encoding, push.dense_floats) <= end);
       }
     });
   }

@@ -17,7 +17,7 @@ def crc32c(data: bytes, crc: int = 0) -> int: ...
 
 BUCKETS: int = 4096
 
-WIRE_BUILD: int = 1
+WIRE_BUILD: int = 2
 
 def bucket_of(feasign: int) -> int: ...
 def shard_of(feasign: int, shards: int) -> int: ...
@@ -602,6 +602,7 @@ class PsClient:
         dense_on_first: bool = False,
         rows_as: str = "fp32",
         gradients_as: str = "fp32",
+        dense_gradients_as: str = "fp32",
         timeout_ms: int = 30000,
     ) -> None: ...
     @property

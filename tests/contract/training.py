@@ -153,6 +153,7 @@ class Cluster:
             token=TOKEN,
             rows_as=settings.rows_as,
             gradients_as=settings.gradients_as,
+            dense_gradients_as=settings.dense_encoding,
             timeout_s=100.0,
         )
 

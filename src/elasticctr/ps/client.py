@@ -62,6 +62,7 @@ class PsClient:
         token: str = "",
         rows_as: str = "fp32",
         gradients_as: str = "fp32",
+        dense_gradients_as: str = "fp32",
         timeout_s: float = 30.0,
     ) -> None:
         """Connects to every pserver and attaches. `job` is Identity.number; `attach` says role, id, build, identity and
@@ -84,6 +85,7 @@ class PsClient:
             dense_on_first=dense_on_first,
             rows_as=rows_as,
             gradients_as=gradients_as,
+            dense_gradients_as=dense_gradients_as,
             timeout_ms=self._timeout_ms,
         )
 

@@ -163,6 +163,7 @@ class TrainerRole:
                 token=self._token,
                 rows_as=settings.rows_as,
                 gradients_as=settings.gradients_as,
+                dense_gradients_as=settings.dense_encoding,
                 timeout_s=_PSERVER_TIMEOUT_S,
             )
 

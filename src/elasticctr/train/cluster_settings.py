@@ -39,9 +39,22 @@ class ClusterSettings(Settings):
     queue: int = Field(8, ge=1, le=1024, description="half_async: batches that may wait to be merged or sent")
     every: int = Field(100, ge=1, description="geo: batches between exchanges")
     rows_as: Literal["fp32", "fp16", "int8"] = Field("fp32", description="rows on the wire")
-    gradients_as: Literal["fp32", "fp16", "int8"] = Field("fp32", description="gradients on the wire")
+    gradients_as: Literal["fp32", "fp16", "int8"] = Field("fp32", description="gradients of rows on the wire")
+    dense_gradients_as: Literal["fp32", "bf16"] | None = Field(
+        None,
+        description="gradients of dense parameters on the wire; default: bf16 under async (but with "
+        "staleness 0) and where gradients_as is not fp32, else fp32",
+    )
     host: str = Field("127.0.0.1", description="where roles listen; 0.0.0.0 for other machines")
     token_file: str | None = Field(None, description="file with a secret that roles must show each other")
+
+    @property
+    def dense_encoding(self) -> str:
+        """Of dense gradients on the wire."""
+        if self.dense_gradients_as is not None:
+            return self.dense_gradients_as
+        is_exact = self.strategy != "async" or self.staleness == 0
+        return "fp32" if is_exact and self.gradients_as == "fp32" else "bf16"
 
     @model_validator(mode="after")
     def _check(self) -> ClusterSettings:

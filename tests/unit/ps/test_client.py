@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from numpy.typing import NDArray
 from tests.unit.ps.pservers import LocalPservers
 
@@ -295,6 +296,18 @@ def test_deltas_are_added(pservers: LocalPservers, model: Model) -> None:
     client.push_rows(head(0, kind=PushKind.deltas), [RowGradients(feasigns, ones, ones, delta), empty])
     client.wait_pushes()
     np.testing.assert_array_equal(client.start_pull(batch.lookups, insert=False).rows(0), before + delta)
+
+
+def test_dense_gradients_step_as_they_are_rounded(pservers: LocalPservers, model: Model) -> None:
+    client = pservers.client(dense_gradients_as="bf16")
+    client.set_dense(np.zeros(50, dtype=np.float32))
+    gradient = np.random.default_rng(5).normal(scale=1e-9, size=50).astype(np.float32)  # fp16 would make zeros of them
+    batch = model.batch(0)
+    client.push(head(0), batch.lookups, model.layouts, batch.gradients, gradient)
+    client.wait_pushes()
+    got = np.empty(50, dtype=np.float32)
+    client.pull_dense(got)
+    np.testing.assert_array_equal(got, -0.5 * torch.from_numpy(gradient).bfloat16().float().numpy())
 
 
 @pytest.mark.parametrize(("encoding", "tolerance"), [("fp16", 1e-3), ("int8", 1e-2)])
