@@ -24,11 +24,13 @@ from elasticctr.config import parse_settings
 from elasticctr.ps.client import PsClient, PushHead
 from elasticctr.table import AdamSettings, Layout, Lookup, SegmentSettings, SlotTarget, Table, TableSettings
 from elasticctr.table.table import to_native
+from elasticctr.train.cluster_settings import ClusterSettings
 from ps_runs import cpu_s
 
 SLOTS, DIM = 26, 9
 JOB = 5
 AHEAD = 4  # requests under way
+PULLS_PER_DENSE = 2  # a trainer asks for dense parameters as often as its default staleness says
 
 Floats = NDArray[np.float32]
 
@@ -106,7 +108,13 @@ def _serve(about: dict[str, Any]) -> None:
 def connect(server: Pserver, dense_floats: int) -> PsClient:
     attach = {"role": "trainer", "id": 1, "build": "", "identity": "{}", "strategy": "async"}
     return PsClient(
-        [server.address], job=JOB, attach=attach, tables=[_settings()], dense_floats=dense_floats, trainer=1
+        [server.address],
+        job=JOB,
+        attach=attach,
+        tables=[_settings()],
+        dense_floats=dense_floats,
+        trainer=1,
+        dense_gradients_as=ClusterSettings().dense_encoding,
     )
 
 
@@ -188,8 +196,8 @@ def measure(ids: NDArray[np.int64], size: int, dense_floats: int, rounds: int, *
             before = client.stats()
             load.pull(client, wants_dense=True)
             load.push(client, rounds + 1, dense)
-            # Dense parameters come with every pull of a trainer, but were new only once here.
-            news = 4 * dense_floats * (len(load.lookups) - 1)
+            # They were new only once here.
+            news = 4 * dense_floats * (len(load.lookups) / PULLS_PER_DENSE - 1)
             all_bytes = (_bytes(before, client.stats()) + news) / load.samples
         finally:
             server.close()
