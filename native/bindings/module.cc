@@ -4,6 +4,7 @@
 
 #include "bindings/bindings.h"
 #include "ps/cursor_error.h"
+#include "ps/era_error.h"
 #include "util/code_name.h"
 #include "util/status.h"
 
@@ -22,6 +23,9 @@ void TranslateError(const std::exception_ptr& p, void*) {
   } catch (const ps::CursorError& e) {
     nb::object type = nb::module_::import_("elasticctr.ps.errors").attr("CursorError");
     PyErr_SetObject(type.ptr(), type(e.what(), e.chunk(), e.shard(), e.cursor()).ptr());
+  } catch (const ps::EraError& e) {
+    nb::object type = nb::module_::import_("elasticctr.ps.errors").attr("EraError");
+    PyErr_SetObject(type.ptr(), type(e.what(), e.era()).ptr());
   } catch (const Error& e) {
     nb::object type = nb::module_::import_("elasticctr.errors").attr(NameOf(e.code()));
     PyErr_SetString(type.ptr(), e.what());

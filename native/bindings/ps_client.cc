@@ -222,7 +222,7 @@ void BindPsClient(nb::module_& m) {
       .def(
           "__init__",
           [](Client* self, std::vector<std::string> addresses, std::string token, uint64_t job, uint64_t trainer,
-             uint64_t incarnation, std::string attach,
+             uint64_t incarnation, uint64_t era, std::string attach,
              const std::vector<std::tuple<std::string, uint32_t, bool>>& tables, uint64_t dense_floats,
              bool dense_on_first, const std::string& rows_as, const std::string& gradients_as,
              const std::string& dense_gradients_as, uint32_t timeout_ms) {
@@ -232,6 +232,7 @@ void BindPsClient(nb::module_& m) {
             options.job = job;
             options.trainer = trainer;
             options.incarnation = incarnation;
+            options.era = era;
             options.attach = std::move(attach);
             for (const auto& [name, dim, counts_occurrences] : tables) {
               options.table_names.push_back(name);
@@ -246,9 +247,9 @@ void BindPsClient(nb::module_& m) {
             nb::gil_scoped_release release;
             new (self) Client(options);
           },
-          nb::kw_only(), "addresses"_a, "token"_a = "", "job"_a, "trainer"_a = 0, "incarnation"_a = 0, "attach"_a,
-          "tables"_a, "dense_floats"_a, "dense_on_first"_a = false, "rows_as"_a = "fp32", "gradients_as"_a = "fp32",
-          "dense_gradients_as"_a = "fp32", "timeout_ms"_a = 30'000)
+          nb::kw_only(), "addresses"_a, "token"_a = "", "job"_a, "trainer"_a = 0, "incarnation"_a = 0, "era"_a = 0,
+          "attach"_a, "tables"_a, "dense_floats"_a, "dense_on_first"_a = false, "rows_as"_a = "fp32",
+          "gradients_as"_a = "fp32", "dense_gradients_as"_a = "fp32", "timeout_ms"_a = 30'000)
       .def_prop_ro("shards", &Client::shards)
       .def("start_pull", &StartPull, "lookups"_a, "insert"_a, "wants_dense"_a, nb::rv_policy::take_ownership)
       .def(
@@ -315,6 +316,7 @@ void BindPsClient(nb::module_& m) {
           [](Client& self, uint64_t chunk, const std::vector<uint32_t>& by_shard) { self.SetCursors(chunk, by_shard); },
           "chunk"_a, "by_shard"_a)
       .def("drop", &Client::Drop, nb::call_guard<nb::gil_scoped_release>())
+      .def("set_era", &Client::SetEra, "era"_a)
       .def("set_address", &Client::SetAddress, "shard"_a, "address"_a, "incarnation"_a)
       .def("control", &Client::Control, "shard"_a, "json"_a, "timeout_ms"_a, nb::call_guard<nb::gil_scoped_release>())
       .def("stats", &Stats, nb::sig("def stats(self) -> dict[str, Any]"));

@@ -74,7 +74,7 @@ void BindPsServer(nb::module_& m) {
           "confirms_drops"_a = true)
       .def("start", &Service::Start, nb::call_guard<nb::gil_scoped_release>())
       .def("stop", &Service::Stop, "drain_s"_a, nb::call_guard<nb::gil_scoped_release>())
-      .def("load", &Service::Load, "directory"_a, nb::call_guard<nb::gil_scoped_release>(),
+      .def("load", &Service::Load, "directory"_a, "era"_a = 0, nb::call_guard<nb::gil_scoped_release>(),
            "Replaces everything by a checkpoint's part, or, given an empty text, by nothing; then it is ready.")
       .def("set_ready", &Service::SetReady)
       .def_prop_ro("port", [](const Service& self) { return self.ports()[0]; })

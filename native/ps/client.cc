@@ -107,6 +107,7 @@ std::vector<std::string> Client::State::AskAll(Opcode opcode, const std::vector<
   for (uint32_t s = 0; s < bodies.size(); ++s) {
     requests.push_back(std::make_shared<TextRequest>(opcode, bodies[s], gate));
     requests.back()->deadline_ns = Deadline(timeout_ms);
+    requests.back()->era = era;
     io.Submit(s, requests.back());
   }
   gate->WaitAll();
@@ -197,6 +198,8 @@ void Client::Drop() {
     }
   });
 }
+
+void Client::SetEra(uint64_t era) { state_->era = era; }
 
 void Client::SetAddress(uint32_t shard, const std::string& address, uint64_t incarnation) {
   if (shard >= state_->shards()) {

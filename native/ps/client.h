@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "ps/cursor_error.h"
+#include "ps/era_error.h"
 #include "ps/frames.h"
 #include "table/layout.h"
 #include "table/lookup.h"
@@ -28,7 +29,8 @@ struct ClientOptions {
   std::string token;
   uint64_t job = 0;
   uint64_t trainer = 0;      // named in every push
-  uint64_t incarnation = 0;  // of the coordinator, named in every frame
+  uint64_t incarnation = 0;  // of the coordinator, named in orders
+  uint64_t era = 0;          // named in all other frames: SetEra
   std::string attach;        // JSON, docs/formats/ps-wire.md
   std::vector<TableShape> tables;
   std::vector<std::string> table_names;
@@ -111,7 +113,7 @@ class Client {
                      std::span<const Layout* const> layouts, std::span<const std::vector<Target>> gradients,
                      const PushSamples& samples, std::span<const float> dense);
   // Waits until at most `outstanding` pushes are not acknowledged. Throws the first refusal (CursorError names the
-  // chunk) again and again until Drop; DeadlineExceeded leaves everything queued.
+  // chunk, EraError the era pservers are in) again and again until Drop; DeadlineExceeded leaves everything queued.
   void WaitPushes(size_t outstanding, uint32_t timeout_ms);
   // As WaitPushes, but false when the time is over.
   bool TryWaitPushes(size_t outstanding, uint32_t timeout_ms);
@@ -124,6 +126,9 @@ class Client {
   // Drops pushes not acknowledged, refusals and cursors (after a rollback to a checkpoint they are of no more use), and
   // asks for dense anew. One that is on the wire already may still be applied; its pserver's cursor tells.
   void Drop();
+  // What is asked and pushed from now on is of this era. Pservers that are in a later one refuse it (EraError), those
+  // in an earlier one are waited for. Drop first: what is under way stays of the era it was begun in.
+  void SetEra(uint64_t era);
 
   // Hangs up and goes on with another address (the same: nothing but the incarnation changes).
   void SetAddress(uint32_t shard, const std::string& address, uint64_t incarnation);

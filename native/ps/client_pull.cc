@@ -214,6 +214,7 @@ std::unique_ptr<Fetch> Client::StartPull(std::span<const Lookup* const> lookups,
     const auto part =
         MakePart(s.options, shard, {flags, s.options.row_encoding, s.dense->version(shard)}, fetched, s.dense);
     part->deadline_ns = deadline;
+    part->era = s.era;
     parts.emplace_back(shard, part);
   }
   s.io.Submit(std::move(parts));

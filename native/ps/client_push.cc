@@ -226,6 +226,7 @@ uint64_t Client::PushChecked(PushHead head, std::span<const GradientTable> table
     const auto part = std::make_shared<PushPart>(shard, head, BodyBytes(push, shard, part_of_dense.size()), ticket,
                                                  s.book, s.dense, s.counters);
     WriteBody(push, shard, part_of_dense, part->body());
+    part->era = s.era;
     parts.emplace_back(shard, part);
   }
   s.io.Submit(std::move(parts));

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "ps/cursor_error.h"
+#include "ps/era_error.h"
 
 namespace elasticctr::ps {
 namespace {
@@ -14,6 +15,7 @@ constexpr uint32_t kMaxTextBytes = 16u << 20;
 
 void Failure::Throw() const {
   if (chunk) throw CursorError(message, *chunk, shard, cursor);
+  if (era) throw EraError(message, *era);
   throw Error(code, message);
 }
 
@@ -31,14 +33,16 @@ void Request::SetHeader(uint64_t id, uint64_t incarnation, uint64_t job) {
   net::wire::Header header;
   header.body_bytes = static_cast<uint32_t>(body_bytes_);
   header.id = id;
-  header.version = incarnation;
+  header.version = opcode_ == Opcode::kControl ? incarnation : era;
   header.table = job;
   header.opcode = static_cast<uint8_t>(opcode_);
   net::wire::EncodeHeader(frame_.data(), header);
 }
 
 Failure Request::ToFailure(const net::wire::Header& header, std::string message) const {
-  return {static_cast<Code>(header.status), std::move(message), {}, 0, 0};
+  Failure failure{static_cast<Code>(header.status), std::move(message), {}, 0, 0};
+  if (header.detail == static_cast<uint16_t>(Detail::kOldEra)) failure.era = header.version;
+  return failure;
 }
 
 void Gate::Arrive() { End({}); }

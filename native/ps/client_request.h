@@ -25,6 +25,7 @@ struct Failure {
   std::string message;            // names the pserver
   std::optional<uint64_t> chunk;  // of a push refused for its cursor
   uint32_t shard = 0, cursor = 0;
+  std::optional<uint64_t> era{};  // the pserver's, where the request was of an earlier one
 
   [[noreturn]] void Throw() const;
 };
@@ -43,6 +44,7 @@ class Request {
   uint64_t id() const { return id_; }
   void SetHeader(uint64_t id, uint64_t incarnation, uint64_t job);
 
+  uint64_t era = 0;           // of the work it is part of
   uint64_t deadline_ns = 0;   // 0: none, it is kept until it is answered
   bool is_abandoned = false;  // its end was told already; an answer is read and ignored
 

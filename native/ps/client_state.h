@@ -62,6 +62,7 @@ struct Client::State {
   std::vector<std::string> AskAll(Opcode opcode, const std::vector<std::string>& bodies, uint32_t timeout_ms);
 
   const ClientOptions options;
+  std::atomic<uint64_t> era{options.era};
   std::shared_ptr<DenseStore> dense;
   std::shared_ptr<PushBook> book;
   std::shared_ptr<ClientCounters> counters = std::make_shared<ClientCounters>();

@@ -172,7 +172,7 @@ void Follower::CopyState(Link* link, uint64_t* session) {
   const std::string begin(1, static_cast<char>(ReplicaVerb::kBegin));
   const std::string text = link->Ask(Opcode::kReplicate, begin, options_.transfer_timeout_ms);
   std::vector<RemoteFile> files;
-  uint64_t place = 0;
+  uint64_t place = 0, era = 0;
   JsonReader reader(text, 8, "the primary's answer is no JSON");
   std::string_view key;
   for (reader.BeginObject(); reader.NextKey(&key);) {
@@ -180,6 +180,8 @@ void Follower::CopyState(Link* link, uint64_t* session) {
       *session = reader.Uint64();
     } else if (key == "place") {
       place = reader.Uint64();
+    } else if (key == "era") {
+      era = reader.Uint64();
     } else if (key == "files") {
       for (reader.BeginObject(); reader.NextKey(&key);) {
         const std::string name(key);
@@ -215,7 +217,7 @@ void Follower::CopyState(Link* link, uint64_t* session) {
       offset += piece.size();
     }
   }
-  shard_->LoadFromPrimary(directory.string());
+  shard_->LoadFromPrimary(directory.string(), era);
   place_.store(place);
 }
 

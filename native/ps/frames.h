@@ -12,7 +12,7 @@
 namespace elasticctr::ps {
 
 // Grows when frames change, so that roles of different builds refuse each other.
-inline constexpr uint32_t kWireBuild = 2;
+inline constexpr uint32_t kWireBuild = 3;
 inline constexpr int kUnixSendRoom = 4 << 20;  // a few frames of a small batch
 inline constexpr uint32_t kMaxBodyBytes = 256u << 20;
 inline constexpr size_t kMaxTables = 1024;
@@ -42,6 +42,7 @@ enum class Detail : uint16_t {
   kNotPrimary = 10,
   kOldIncarnation = 11,
   kGroupLate = 12,
+  kOldEra = 13,  // the answer's header.version holds the pserver's era
 };
 
 enum class Encoding : uint8_t { kFp32 = 0, kFp16 = 1, kInt8 = 2, kBf16 = 3 };
@@ -75,6 +76,7 @@ struct PullRequest {
   Encoding encoding = Encoding::kFp32;
   uint64_t dense_version = 0;
   std::vector<PullTable> tables;  // by ascending number
+  uint64_t era = 0;               // not of the body: of the header
 };
 
 enum class PushKind : uint8_t { kGradients = 0, kDeltas = 1, kNothing = 2, kEmpty = 3 };
@@ -111,6 +113,7 @@ struct PushRequest {
   uint32_t dense_floats = 0;
   const uint8_t* dense = nullptr;  // one row of all the floats in dense_encoding
   std::span<const uint8_t> body;   // what it was read from
+  uint64_t era = 0;                // not of it: of the header
 };
 
 enum class PushOutcome : uint8_t { kApplied = 0, kBefore = 1, kNotFinite = 2 };

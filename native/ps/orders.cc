@@ -12,7 +12,7 @@ struct Order {
   std::string op;
   std::string directory, primary;
   bool has_directory = false;
-  uint64_t below = 0;
+  uint64_t below = 0, era = 0;
   double rate = 1.0, show_weight = 1.0, click_weight = 1.0, min_score = 0.0;
   uint64_t oldest = 0;
 };
@@ -42,6 +42,8 @@ Order Read(std::string_view text) {
       } else {
         order.below = reader.Uint64();
       }
+    } else if (key == "era") {
+      order.era = reader.Uint64();
     } else if (key == "rate") {
       order.rate = reader.Double();
     } else if (key == "show_weight") {
@@ -70,7 +72,7 @@ std::string Service::Obey(std::string_view text) {
     return "{}";
   }
   if (order.op == "load") {
-    Load(order.directory);
+    Load(order.directory, order.era);
     return stats();
   }
   if (order.op == "follow") {

@@ -48,7 +48,7 @@ void Service::CheckIncarnation(uint64_t incarnation) {
   }
 }
 
-void Service::Load(const std::string& directory) {
+void Service::Load(const std::string& directory, uint64_t era) {
   is_ready_.store(false);
   replica_->Reset();
   {
@@ -56,9 +56,9 @@ void Service::Load(const std::string& directory) {
     follower_.reset();
   }
   if (directory.empty()) {
-    shard_->Reset();
+    shard_->Reset(era);
   } else {
-    shard_->Load(directory);
+    shard_->Load(directory, era);
   }
   is_primary_.store(true);
   is_ready_.store(true);
@@ -93,6 +93,8 @@ std::string Service::stats() const {
   add("applied_before", stats.applied_before);
   add("not_finite", stats.not_finite);
   add("late", stats.late);
+  add("old_era", stats.old_era);
+  add("era", shard_->era());
   add("waiting", stats.waiting);
   add("group", stats.group);
   add("chunks", stats.chunks);

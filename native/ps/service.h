@@ -44,7 +44,8 @@ class Service : public net::Application {
 
   const std::vector<uint16_t>& ports() const { return server_->ports(); }
   // Takes its part of a checkpoint, or nothing where it is empty, and serves: a standby that is told to is a primary.
-  void Load(const std::string& directory);
+  // Work begun in another era than this is refused from then on.
+  void Load(const std::string& directory, uint64_t era = 0);
   void SetReady() { is_ready_.store(true); }
   bool is_ready() const { return is_ready_.load(); }
   bool is_primary() const { return is_primary_.load(); }

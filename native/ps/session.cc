@@ -174,7 +174,8 @@ void Session::Attach(const Header& request, Body body, net::Buffer* out) {
 void Session::Pull(const Header& request, Body body, net::Buffer* out) {
   service_->RequireServing();
   Shard& shard = service_->shard();
-  const PullRequest pull = ReadPull(body, shard.shapes());
+  PullRequest pull = ReadPull(body, shard.shapes());
+  pull.era = request.version;
   const size_t most = shard.PullAnswerBytes(pull);
   if (most > kMaxBodyBytes) Malformed("the answer would be over the limit; ask for fewer feasigns at once");
   if (!service_->server().budget().HasRoomFor(most)) {
@@ -205,6 +206,7 @@ void Session::Push(const Header& request, Body body, net::Buffer* out) {
   service_->RequireServing();
   Shard* const shard = &service_->shard();
   PushRequest push = ReadPush(body, shard->shapes());
+  push.era = request.version;
   const bool with_dense = (push.flags & kPushWantsDense) != 0;
   if (!Shard::Waits(push)) {
     found_.Fill(&push.tables);
@@ -215,6 +217,7 @@ void Session::Push(const Header& request, Body body, net::Buffer* out) {
   // It may wait: the body stays with the answer, and later frames of this connection wait, too.
   auto owned = std::make_shared<std::vector<uint8_t>>(body.begin(), body.end());
   push = ReadPush(*owned, shard->shapes());
+  push.era = request.version;
   const uint64_t place = answers_->Open();
   answers_->Hold();
   ++owed_;
@@ -233,6 +236,7 @@ void Session::Push(const Header& request, Body body, net::Buffer* out) {
 
 void Session::Cursors(const Header& request, Body body, net::Buffer* out) {
   service_->RequireServing();
+  service_->shard().CheckEra(request.version);
   if (body.size() % sizeof(uint64_t) != 0) Malformed("chunks are u64 each");
   std::vector<uint64_t> chunks(body.size() / sizeof(uint64_t));
   if (!body.empty()) std::memcpy(chunks.data(), body.data(), body.size());
@@ -256,6 +260,7 @@ void Session::SetGroup(const Header& request, Body body, net::Buffer* out) {
 
 void Session::SetDense(const Header& request, Body body, net::Buffer* out) {
   service_->RequireServing();
+  service_->shard().CheckEra(request.version);
   if (body.size() < 8 || body.size() % sizeof(float) != 0) Malformed("a u64 and whole floats set the dense part");
   std::vector<float> values((body.size() - 8) / sizeof(float));
   if (!values.empty()) std::memcpy(values.data(), body.data() + 8, values.size() * sizeof(float));
@@ -361,6 +366,10 @@ std::string ErrorFrame(const net::wire::Header& request, const std::exception& e
   if (const auto* cursor = dynamic_cast<const CursorError*>(&error)) {
     header.detail = static_cast<uint16_t>(Detail::kCursor);
     header.version = cursor->cursor();
+  }
+  if (const auto* old = dynamic_cast<const EraError*>(&error)) {
+    header.detail = static_cast<uint16_t>(Detail::kOldEra);
+    header.version = old->era();
   }
   const std::string_view message = error.what();
   header.body_bytes = static_cast<uint32_t>(message.size());

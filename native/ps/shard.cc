@@ -96,6 +96,22 @@ const ShardSettings& Shard::settings() const { return state_->settings; }
 std::span<const TableShape> Shard::shapes() const { return state_->shapes; }
 const Share& Shard::share() const { return state_->share; }
 uint64_t Shard::step() const { return state_->step.load(std::memory_order_relaxed); }
+uint64_t Shard::era() const { return state_->era.load(std::memory_order_relaxed); }
+void Shard::CheckEra(uint64_t era) { state_->CheckEra(era); }
+
+void Shard::State::CheckEra(uint64_t asked) {
+  const uint64_t own = era.load(std::memory_order_relaxed);
+  if (asked == own) return;
+  if (asked > own) {
+    throw Refusal(Code::kUnavailable, Detail::kNotPrimary,
+                  "this pserver has not gone back to the checkpoint yet: it is in era " + std::to_string(own) +
+                      ", the request of " + std::to_string(asked));
+  }
+  counts.old_era.fetch_add(1, std::memory_order_relaxed);
+  throw EraError("work of era " + std::to_string(asked) + ", but the job went back to a checkpoint and is in era " +
+                     std::to_string(own) + "; drop what is under way and ask the coordinator for work",
+                 own);
+}
 
 size_t Shard::PullAnswerBytes(const PullRequest& request) const {
   size_t bytes = kPullAnswerHead;
@@ -110,6 +126,7 @@ PullResult Shard::Pull(const PullRequest& request, uint8_t* out, FoundRows* foun
   thread_local std::vector<uint64_t> aligned, strangers;
   thread_local std::vector<uint32_t> missing, occurrences;
   thread_local Buffer<float> scratch, fresh;
+  state_->CheckEra(request.era);
   PullResult result;
   uint8_t* at = out + kPullAnswerHead;
   const bool is_noted = found != nullptr && (request.flags & kPullInserts) != 0;
@@ -136,6 +153,7 @@ PullResult Shard::Pull(const PullRequest& request, uint8_t* out, FoundRows* foun
       float* const inserted = fresh.Reserve(missing.size() * dim);
       {
         std::lock_guard lock(state_->order);
+        state_->CheckEra(request.era);
         rows.InsertRows(strangers, occurrences.data(), inserted);
         if (state_->IsWatched()) {
           result.place = state_->Log(Opcode::kInsert, InsertBody(table.number, strangers, occurrences));
@@ -284,6 +302,7 @@ ShardStats Shard::GetStats() const {
   stats.applied_before = counts.applied_before;
   stats.not_finite = counts.not_finite;
   stats.late = counts.late;
+  stats.old_era = counts.old_era;
   stats.steps = step();
   return stats;
 }

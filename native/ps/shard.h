@@ -16,6 +16,7 @@
 
 #include "ps/cursor_error.h"
 #include "ps/dense.h"
+#include "ps/era_error.h"
 #include "ps/found_rows.h"
 #include "ps/frames.h"
 #include "table/settings.h"
@@ -36,7 +37,7 @@ struct ShardSettings {
 struct ShardStats {
   uint64_t rows = 0, row_bytes = 0, table_bytes = 0, pending = 0;
   uint64_t pulls = 0, pushes = 0, pulled_rows = 0, pushed_rows = 0, inserted = 0;
-  uint64_t applied_before = 0, not_finite = 0, late = 0;
+  uint64_t applied_before = 0, not_finite = 0, late = 0, old_era = 0;
   uint64_t steps = 0, dense_version = 0, waiting = 0, group = 0, chunks = 0;
   bool has_dense = false;
 };
@@ -80,6 +81,11 @@ class Shard {
   const ShardSettings& settings() const;
   std::span<const TableShape> shapes() const;
   const Share& share() const;
+  // How often the job went back to a checkpoint, as the last load said. Pulls and pushes name the era of the work they
+  // are of: those of an earlier one are refused with EraError, of a later one with Unavailable until that is loaded.
+  uint64_t era() const;
+  // The same for what is read without changing anything: an era that has passed does not come back.
+  void CheckEra(uint64_t era);
 
   // At most this many bytes answer the pull.
   size_t PullAnswerBytes(const PullRequest& request) const;
@@ -112,9 +118,9 @@ class Shard {
   // existing directory, all of one moment. Returns what the JSON file holds.
   std::string Save(const std::string& directory) const;
   // Takes from all parts of a saved job, of any number of pservers, what this shard owns. Replaces everything.
-  void Load(const std::string& directory);
+  void Load(const std::string& directory, uint64_t era = 0);
   // As new.
-  void Reset();
+  void Reset(uint64_t era = 0);
 
   // At most one; null: none.
   void SetObserver(Observer* observer);
@@ -123,7 +129,7 @@ class Shard {
   // For a standby that begins: as Save, but of pushes that wait, too, which Save leaves out. `at_moment` is called
   // under the lock.
   void SaveForStandby(const std::string& directory, const std::function<void()>& at_moment) const;
-  void LoadFromPrimary(const std::string& directory);
+  void LoadFromPrimary(const std::string& directory, uint64_t era = 0);
   // The primary is gone: what waits for a group now waits for at most the group's time.
   void BecomePrimary();
 

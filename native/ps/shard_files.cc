@@ -197,7 +197,7 @@ void Shard::SaveForStandby(const std::string& directory, const std::function<voi
   state_->WriteFiles(directory, true, at_moment);
 }
 
-void Shard::Load(const std::string& directory) {
+void Shard::Load(const std::string& directory, uint64_t era) {
   std::vector<Finished> finished;
   std::exception_ptr failure;
   {
@@ -205,6 +205,7 @@ void Shard::Load(const std::string& directory) {
     const Loading loading(&state_->is_loading);
     state_->DropWaiting(&finished);
     state_->Clear();
+    state_->era.store(era);
     state_->is_following = false;
     try {
       state_->ReadFiles(directory, ReadSaved(directory));
@@ -217,19 +218,20 @@ void Shard::Load(const std::string& directory) {
   if (failure) std::rethrow_exception(failure);
 }
 
-void Shard::Reset() {
+void Shard::Reset(uint64_t era) {
   std::vector<Finished> finished;
   {
     std::lock_guard lock(state_->order);
     const Loading loading(&state_->is_loading);
     state_->DropWaiting(&finished);
     state_->Clear();
+    state_->era.store(era);
     state_->is_following = false;
   }
   Answer(&finished);
 }
 
-void Shard::LoadFromPrimary(const std::string& directory) {
+void Shard::LoadFromPrimary(const std::string& directory, uint64_t era) {
   std::vector<Finished> finished;
   std::exception_ptr failure;
   {
@@ -237,6 +239,7 @@ void Shard::LoadFromPrimary(const std::string& directory) {
     const Loading loading(&state_->is_loading);
     state_->DropWaiting(&finished);
     state_->Clear();
+    state_->era.store(era);
     state_->is_following = true;
     try {
       const std::string path = directory + "/" + JsonName(state_->settings.shard);

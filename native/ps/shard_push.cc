@@ -170,6 +170,7 @@ void Shard::Push(const PushRequest& request, PushDone done) {
 }
 
 void Shard::State::Arrive(const PushRequest& request, PushDone done, bool is_finite, std::vector<Finished>* finished) {
+  CheckEra(request.era);
   counts.pushes.fetch_add(1, std::memory_order_relaxed);
   const bool waits = request.group != GroupMode::kNone && !group.empty();
   if (waits && TakeOver(request, &done)) return;

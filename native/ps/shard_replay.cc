@@ -62,7 +62,8 @@ void Shard::Replay(Opcode opcode, std::span<const uint8_t> body) {
   switch (opcode) {
     case Opcode::kPush: {
       auto owned = std::make_shared<std::vector<uint8_t>>(body.begin(), body.end());
-      const PushRequest request = ReadPush(*owned, state_->shapes);
+      PushRequest request = ReadPush(*owned, state_->shapes);
+      request.era = era();  // one of another was not told: a primary that loads begins anew with its standby
       Push(request, [owned](const PushResult*, const std::exception*) {});
       return;
     }

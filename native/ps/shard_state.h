@@ -41,6 +41,7 @@ struct Shard::State {
   // shard_push.cc. All REQUIRE: order is held.
   void Arrive(const PushRequest& request, PushDone done, bool is_finite, std::vector<Finished>* finished);
   void CheckCursor(const PushRequest& request) const;
+  void CheckEra(uint64_t asked);
   void StepRows(std::span<const Contribution> contributions);
   void StepDense(DensePart* part, std::span<const Contribution> contributions) const;
   void AddDeltas(const PushRequest& request);
@@ -82,6 +83,7 @@ struct Shard::State {
   mutable std::shared_mutex dense_mutex;  // inside `order` where both are held
   DensePart dense;
   std::atomic<uint64_t> step{0};
+  std::atomic<uint64_t> era{0};  // changed under `order`, together with everything else
   bool is_following = false;
   std::atomic<bool> is_loading{false};
   std::mutex seen_mutex;
@@ -89,7 +91,7 @@ struct Shard::State {
 
   struct {
     std::atomic<uint64_t> pulls{0}, pushes{0}, pulled_rows{0}, pushed_rows{0}, inserted{0}, applied_before{0},
-        not_finite{0}, late{0};
+        not_finite{0}, late{0}, old_era{0};
   } counts;
 
   std::condition_variable deadlines;

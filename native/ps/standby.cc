@@ -73,14 +73,16 @@ std::string Service::BeginTransfer(std::atomic<uint64_t>* session) {
     }
   } remove{directory};
   Replica::Start start;
+  uint64_t era = 0;
   shard_->SaveForStandby(directory.string(), [&] {
     start = replica_->Begin();
+    era = shard_->era();
     session->store(start.session);
   });
   auto transfer = std::make_shared<Transfer>();
   transfer->session = start.session;
   std::string text = "{\"session\": " + std::to_string(start.session) + ", \"place\": " + std::to_string(start.place) +
-                     ", \"files\": {";
+                     ", \"era\": " + std::to_string(era) + ", \"files\": {";
   for (const auto& entry : std::filesystem::directory_iterator(directory)) {
     if (!transfer->files.empty()) text += ", ";
     transfer->files.push_back(File::OpenForReading(entry.path().string()));

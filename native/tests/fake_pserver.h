@@ -78,6 +78,7 @@ class FakePserver {
   std::map<uint64_t, uint32_t> cursors;
   std::map<uint64_t, uint64_t> occurrences;
   uint64_t silent = 0;
+  uint64_t era = 0;  // pulls and pushes of another are refused
 
   std::vector<float> Row(size_t table, uint64_t feasign) {
     const auto found = rows_[table].find(feasign);
@@ -133,6 +134,9 @@ class FakePserver {
       {
         std::lock_guard lock(mutex);
         if (before) before(opcode, &answer);
+        const bool is_work = opcode == Opcode::kPull || opcode == Opcode::kPush;
+        if (is_work && header.version < era) answer = {15, static_cast<uint16_t>(Detail::kOldEra), era, "over", false};
+        if (is_work && header.version > era) answer = {17, 0, 0, "not loaded yet", false};
         if (!answer.hang_up && answer.status == 0) Do(opcode, body, &answer);
         if (after) after(opcode, &answer);
       }

@@ -290,6 +290,55 @@ void CheckCursors() {
   CHECK(cluster[0].cursors[4] == 8 && cluster[1].cursors[4] == 8);
 }
 
+// Pushes keep the era they were begun in, also when they are sent again; SetEra is for what follows.
+void CheckEras() {
+  Cluster cluster(2);
+  Client client(cluster.Options());
+  const Batch batch(1);
+  auto flat = Flat(0.25f);
+  cluster[0].Stop();
+  PushOne(client, HeadOf(4, 0, 1), batch, &flat);
+  client.SetEra(2);
+  for (uint32_t s = 0; s < 2; ++s) {
+    std::lock_guard lock(cluster[s].mutex);
+    cluster[s].era = 2;
+  }
+  cluster[0].Restart();
+  for (int i = 0; i < 2; ++i) {
+    try {
+      client.WaitPushes(0, 3000);
+      CHECK(false);
+    } catch (const EraError& error) {
+      CHECK(error.code() == Code::kFailedPrecondition && error.era() == 2);
+      CHECK(std::string(error.what()).find("pserver") != std::string::npos);
+    }
+  }
+  client.Drop();
+  {
+    std::lock_guard lock(cluster[0].mutex);
+    CHECK(cluster[0].applied.empty());
+  }
+  PushOne(client, HeadOf(4, 0, 1), batch, &flat);
+  client.StartPull(batch.lookups(), true, false)->Rows(0);
+  client.SetEra(1);
+  bool is_refused = false;
+  try {
+    client.StartPull(batch.lookups(), true, false)->Rows(0);
+  } catch (const EraError& error) {
+    is_refused = error.era() == 2;
+  }
+  CHECK(is_refused);
+  // One that is ahead is asked again until the pserver is there, too.
+  client.SetEra(3);
+  const auto fetch = client.StartPull(batch.lookups(), true, false);
+  CHECK(!fetch->Wait(50));
+  for (uint32_t s = 0; s < 2; ++s) {
+    std::lock_guard lock(cluster[s].mutex);
+    cluster[s].era = 3;
+  }
+  CHECK(fetch->Rows(1).size() == batch.second.distinct() * (kDim + 1));
+}
+
 void CheckDrop() {
   Cluster cluster(2);
   Client client(cluster.Options());
@@ -469,6 +518,7 @@ int main() {
   CheckSetAddress();
   CheckNotReady();
   CheckCursors();
+  CheckEras();
   CheckDrop();
   CheckNotFinite();
   CheckRefusals();

@@ -79,6 +79,7 @@ struct Batch {
   PushKind kind = PushKind::kGradients;
   GroupMode group = GroupMode::kNone;
   Encoding encoding = Encoding::kFp32;
+  uint64_t era = 0;
   std::vector<uint64_t> feasigns;
   std::vector<float> wide, narrow;  // gradients
   std::vector<float> dense;         // kFloats, or none
@@ -156,7 +157,8 @@ struct Outcome {
 inline std::shared_ptr<Outcome> Push(Shard* shard, const Batch& batch) {
   auto body = std::make_shared<std::vector<uint8_t>>(batch.Body(*shard));
   auto outcome = std::make_shared<Outcome>();
-  const PushRequest request = ReadPush(*body, shard->shapes());
+  PushRequest request = ReadPush(*body, shard->shapes());
+  request.era = batch.era;
   shard->Push(request, [body, outcome](const PushResult* result, const std::exception* error) {
     if (result != nullptr) outcome->outcome = result->outcome;
     if (result != nullptr) outcome->place = result->place;
@@ -166,7 +168,8 @@ inline std::shared_ptr<Outcome> Push(Shard* shard, const Batch& batch) {
 }
 
 // Rows of both tables, one after the other; then the dense part if it is asked for.
-inline std::vector<float> Pull(Shard* shard, std::span<const uint64_t> feasigns, bool insert, bool with_dense = false) {
+inline std::vector<float> Pull(Shard* shard, std::span<const uint64_t> feasigns, bool insert, bool with_dense = false,
+                               uint64_t era = 0) {
   const Share& share = shard->share();
   std::vector<uint64_t> own;
   for (const uint64_t feasign : feasigns) {
@@ -175,6 +178,7 @@ inline std::vector<float> Pull(Shard* shard, std::span<const uint64_t> feasigns,
   }
   const std::vector<uint32_t> occurrences(own.size(), 1);
   PullRequest pull;
+  pull.era = era;
   pull.flags = static_cast<uint8_t>((insert ? kPullInserts : 0) | (with_dense ? kPullDense : 0));
   for (uint32_t t = 0; t < 2; ++t) {
     pull.tables.push_back({t, static_cast<uint32_t>(own.size()), own.data(), occurrences.data()});

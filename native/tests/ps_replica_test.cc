@@ -292,8 +292,8 @@ void TestRolesByOrder() {
   standby.Follow("127.0.0.1:" + std::to_string(first->ports()[0]));
   CHECK(WaitFor([&] { return standby.stats().find("\"is_caught_up\": true") != std::string::npos; }));
   first.reset();
-  standby.Load(directory);
-  CHECK(standby.is_primary() && standby.is_ready());
+  standby.Load(directory, 3);
+  CHECK(standby.is_primary() && standby.is_ready() && standby.shard().era() == 3);
   CHECK(SavedFiles(standby.shard(), "roles-standby") == expected);
 
   Service again(MakeOptions(false));
@@ -311,6 +311,7 @@ void TestRolesByOrder() {
   CHECK(is_refused && standby.is_primary());
   again.Promote();
   CHECK(SavedFiles(again.shard(), "roles-again") == expected);
+  CHECK(again.shard().era() == 3);  // it refuses what its primary refused
   // Nothing to load from: it follows whom it is told, trying on, and can be told to begin empty.
   Service lost(MakeOptions(true));
   lost.Start();

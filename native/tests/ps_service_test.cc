@@ -67,8 +67,8 @@ class Client {
     net::wire::EncodeHeader(reinterpret_cast<uint8_t*>(frame.data()), header);
     return frame.append(body);
   }
-  static std::string Frame(Opcode opcode, const std::vector<uint8_t>& body) {
-    return Frame(opcode, std::string_view(reinterpret_cast<const char*>(body.data()), body.size()));
+  static std::string Frame(Opcode opcode, const std::vector<uint8_t>& body, uint64_t version = 0) {
+    return Frame(opcode, std::string_view(reinterpret_cast<const char*>(body.data()), body.size()), version);
   }
   void SendRaw(std::string_view bytes) {
     while (!bytes.empty()) {
@@ -382,6 +382,39 @@ void TestUnderLoad() {
   service.Stop(2.0);
 }
 
+// What a load says is over is refused with the era that is; what is ahead of it may be asked again later.
+void TestEras() {
+  Service service(MakeOptions());
+  service.Start();
+  Client client(service);
+  CHECK(client.Control(R"({"op": "load", "directory": null, "era": 4})").header.status == 0);
+  CHECK(client.Control(R"({"op": "stats"})").body.find("\"era\": 4") != std::string::npos);
+  const Batch batch = Batch::Random(1);
+  const auto push = batch.Body(service.shard());
+  Batch grouped = batch;
+  grouped.group = GroupMode::kAll;
+  const std::vector<uint8_t> chunk(8), dense(8 + kFloats * sizeof(float)), none(kPullHead);
+  const std::vector<std::pair<Opcode, std::vector<uint8_t>>> asked = {{Opcode::kPush, push},
+                                                                      {Opcode::kPush, grouped.Body(service.shard())},
+                                                                      {Opcode::kPull, none},
+                                                                      {Opcode::kCursors, chunk},
+                                                                      {Opcode::kSetDense, dense}};
+  for (const auto& [opcode, body] : asked) {
+    for (const uint64_t era : {uint64_t{0}, uint64_t{3}}) {
+      const Answer old = client.Ask(Client::Frame(opcode, body, era));
+      CHECK(old.header.status == StatusOf(Code::kFailedPrecondition) && old.header.version == 4);
+      CHECK(old.header.detail == static_cast<uint16_t>(Detail::kOldEra));
+    }
+    const Answer early = client.Ask(Client::Frame(opcode, body, 5));
+    CHECK(early.header.status == StatusOf(Code::kUnavailable));
+    CHECK(early.header.detail == static_cast<uint16_t>(Detail::kNotPrimary));
+  }
+  CHECK(service.shard().GetStats().old_era == 10 && service.shard().step() == 0);
+  for (const auto& [opcode, body] : asked) CHECK(client.Ask(Client::Frame(opcode, body, 4)).header.status == 0);
+  CHECK(service.shard().step() == 1);
+  service.Stop(2.0);
+}
+
 }  // namespace
 }  // namespace elasticctr::ps
 
@@ -391,6 +424,7 @@ int main() {
   TestTokens();
   TestOrder();
   TestOrders();
+  TestEras();
   TestHostileFrames();
   TestRowsFoundByPull();
   TestUnderLoad();

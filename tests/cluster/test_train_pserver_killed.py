@@ -90,6 +90,33 @@ def test_a_pserver_hangs_for_good_whose_standby_was_given_up(training_log: Log, 
         assert training.events("appoint")[0]["name"] == "standby-0"
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("strategy", ["async", "sync"])
+def test_a_trainer_sleeps_through_a_rollback(strategy: str, training_log: Log, tmp_path: Path) -> None:
+    """It is given up, a pserver is lost and all go back to the checkpoint. What it was about to push would fit the
+    cursors again, but is of an era that is over."""
+    with Training(
+        tmp_path, training_log, seed=18, strategy=strategy, epochs=6, lease_s=1.5, checkpoint_s=0.5
+    ) as training:
+        training.start()
+        training.random_moment(0.2, 0.4)
+        asleep = training.pause("trainer-0")
+        wait_until(lambda: _is_gone(training, "trainer-0"), "a trainer given up", START_S)
+        training.kill("pserver-1")
+        wait_until(lambda: training.rollbacks and training.status()["phase"] == "training", "a rollback", START_S)
+        training.go_on(asleep)
+        wait_until(
+            lambda: any(event["name"] == "trainer-0" for event in training.events("back")), "its return", START_S
+        )
+        training.finish()
+        training.check()
+        assert training.rollbacks == 1 and training.restarts("trainer-0") == 0
+
+
+def _is_gone(training: Training, name: str) -> bool:
+    return any(event["name"] == name for event in training.events("gone"))
+
+
 def of_pserver(training: Training, name: str) -> dict[str, Any]:
     """What it said of itself last."""
     return next((role["stats"] for role in training.status()["roles"] if role["name"] == name), {})

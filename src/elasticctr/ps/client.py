@@ -7,7 +7,7 @@
     client.wait_pushes(2)
 
 Pushes are acknowledged later and sent again over a new connection until they are. Knows arrays, not torch; which
-batches to push, and what to do about a CursorError, is a strategy's business.
+batches to push is a strategy's business, what to do about a CursorError or an EraError the trainer role's.
 """
 
 from __future__ import annotations
@@ -25,10 +25,20 @@ from elasticctr._native import GroupMode, Layout, Lookup, PushHead, PushKind
 from elasticctr._native import PsFetch as Fetch
 from elasticctr._native import PsMerger as Merger
 from elasticctr.errors import Corruption
-from elasticctr.ps.errors import CursorError
+from elasticctr.ps.errors import CursorError, EraError
 from elasticctr.table import TableSettings
 
-__all__ = ["CursorError", "Fetch", "GroupMode", "Merger", "PsClient", "PushHead", "PushKind", "RowGradients"]
+__all__ = [
+    "CursorError",
+    "EraError",
+    "Fetch",
+    "GroupMode",
+    "Merger",
+    "PsClient",
+    "PushHead",
+    "PushKind",
+    "RowGradients",
+]
 
 Array = Any  # float32 on the CPU that speaks DLPack
 
@@ -59,6 +69,7 @@ class PsClient:
         dense_on_first: bool = False,
         trainer: int = 0,
         incarnation: int = 0,
+        era: int = 0,
         token: str = "",
         rows_as: str = "fp32",
         gradients_as: str = "fp32",
@@ -76,6 +87,7 @@ class PsClient:
             job=job,
             trainer=trainer,
             incarnation=incarnation,
+            era=era,
             attach=json.dumps(dict(attach)),
             tables=[
                 (table.name, dim, table.admission.count > 1 or table.admission.probability < 1.0)
@@ -140,8 +152,8 @@ class PsClient:
         return self._native.push_merged(head, merger)
 
     def wait_pushes(self, outstanding: int = 0, timeout_s: float | None = None) -> None:
-        """Waits until at most so many pushes are not acknowledged. Raises the first refusal, CursorError above all,
-        until `drop`; DeadlineExceeded leaves all queued."""
+        """Waits until at most so many pushes are not acknowledged. Raises the first refusal, CursorError or
+        EraError above all, until `drop`; DeadlineExceeded leaves all queued."""
         timeout_ms = self._timeout_ms if timeout_s is None else max(0, round(timeout_s * 1000))
         self._native.wait_pushes(outstanding, timeout_ms)
 
@@ -156,6 +168,10 @@ class PsClient:
     def drop(self) -> None:
         """Forgets pushes that are not acknowledged, refusals and cursors: after a rollback."""
         self._native.drop()
+
+    def set_era(self, era: int) -> None:
+        """What is asked and pushed from now on is of this era: the coordinator's count of rollbacks. After `drop`."""
+        self._native.set_era(era)
 
     def set_address(self, shard: int, address: str, incarnation: int) -> None:
         """Goes on with a pserver that took another's place; what is not acknowledged is sent to it again."""

@@ -113,10 +113,7 @@ class Coordinator:
             if isinstance(stats, dict):
                 member.stats = stats
                 self._note_standby(member)
-            dropped = body.get("dropped")
-            if isinstance(dropped, int):
-                member.dropped = max(member.dropped, dropped)
-            return {"order": self._order(member), "era": self.era, "rate_scale": self.course.rate_scale}
+            return {"order": self._order(member), "rate_scale": self.course.rate_scale}
 
     def _note_standby(self, member: Member) -> None:
         """A primary says whether its standby has all that was acknowledged. One it gave up must not take over."""

@@ -1,4 +1,4 @@
-"""The coordinator over HTTP: routes, and its figures for Prometheus. Every answer says incarnation and generation."""
+"""The coordinator over HTTP: routes, and figures for Prometheus. Every answer says incarnation, generation and era."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def make_coordinator_app(coordinator: Coordinator, token: str | None) -> ASGIApp
     at = coordinator
 
     def said(value: dict[str, Any]) -> dict[str, Any]:
-        return {**value, "incarnation": at.incarnation, "generation": at.generation}
+        return {**value, "incarnation": at.incarnation, "generation": at.generation, "era": at.era}
 
     def call(path: str, answer: Callable[[Body], dict[str, Any]]) -> Route:
         return post(path, lambda body: said(answer(body)), max_bytes=_MAX_BODY_BYTES)

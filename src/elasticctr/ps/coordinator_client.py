@@ -44,6 +44,7 @@ class CoordinatorClient:
         self._peer: Peer | None = None
         self.incarnation = 0  # as last heard
         self.generation = 0
+        self.era = 0
 
     def join(
         self,
@@ -60,10 +61,8 @@ class CoordinatorClient:
         about = {"role": role, "name": name, "build": build, "identity": identity, "host": host, "pid": pid}
         return self.post("/v1/join", {**about, "address": address, "shard": shard})
 
-    def beat(self, member: int, stats: dict[str, Any], dropped: int | None = None) -> dict[str, Any]:
-        """`dropped`: the era of the last reload that a trainer has followed."""
-        about = {} if dropped is None else {"dropped": dropped}
-        return self.post("/v1/beat", {"id": member, "stats": stats, **about})
+    def beat(self, member: int, stats: dict[str, Any]) -> dict[str, Any]:
+        return self.post("/v1/beat", {"id": member, "stats": stats})
 
     def pservers(self) -> list[ShardAddress]:
         answer = self.get("/v1/pservers")
@@ -123,6 +122,7 @@ class CoordinatorClient:
         with self._lock:
             self.incarnation = max(self.incarnation, _number(answer, "incarnation"))
             self.generation = max(self.generation, _number(answer, "generation"))
+            self.era = max(self.era, _number(answer, "era"))
         return answer
 
 

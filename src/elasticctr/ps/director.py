@@ -127,8 +127,7 @@ class Director:
             self._phase("loading")
             self._saving.settle()
             target = self._go_back()
-            self._upkeep.await_drops(lambda: self._tick(is_serving=False))
-            failed = self._fleet.load(primaries, target)
+            failed = self._fleet.load(primaries, target, at.era)
             with at.lock:
                 for member in primaries:
                     if member.id not in failed:

@@ -1,4 +1,4 @@
-"""A failed precondition of the parameter servers that callers act on, raised by the native client."""
+"""Failed preconditions of the parameter servers that callers act on, raised by the native client."""
 
 from __future__ import annotations
 
@@ -13,6 +13,19 @@ class CursorError(FailedPrecondition):
         self.chunk = chunk
         self.shard = shard
         self.cursor = cursor
+        super().__init__(message)
+
+    @property
+    def code(self) -> str:
+        return FailedPrecondition.__name__
+
+
+class EraError(FailedPrecondition):
+    """The job went back to a checkpoint after this work was begun: the rows it pulled and the cursors it knows are of a
+    state that is gone. Drop all that is under way and go on in `era`, the pserver's."""
+
+    def __init__(self, message: str, era: int) -> None:
+        self.era = era
         super().__init__(message)
 
     @property

@@ -66,7 +66,7 @@ class Evaluator:
             at.era += 1
             # Whoever restarts from the journal loads again.
             at.journal.append("best", {"era": at.era, "path": str(path.absolute())})
-        failed = self._fleet.load(primaries, str(path.absolute()))
+        failed = self._fleet.load(primaries, str(path.absolute()), at.era)
         for error in failed.values():
             raise error
         with at.lock:

@@ -22,9 +22,9 @@ class Fleet:
         self._client = client
         self._pool = ThreadPoolExecutor(32, thread_name_prefix="elasticctr-fleet")
 
-    def load(self, members: Sequence[Member], directory: str | None) -> dict[int, ElasticCTRError]:
-        """Everyone takes up a checkpoint, or nothing; returns who failed, by member id."""
-        order = {"op": "load", "directory": directory}
+    def load(self, members: Sequence[Member], directory: str | None, era: int) -> dict[int, ElasticCTRError]:
+        """Everyone takes up a checkpoint, or nothing, and refuses work of earlier eras; who failed, by member id."""
+        order = {"op": "load", "directory": directory, "era": era}
         return _failed(self._all(members, lambda m: self._client.control(m.address, order, FILES_TIMEOUT_S)))
 
     def save(self, members: Sequence[Member], directory: str) -> dict[int, dict[str, Any] | ElasticCTRError]:

@@ -31,7 +31,6 @@ class Member:
     stats: dict[str, Any] = field(default_factory=dict)
     era: int = 0  # rollbacks it knows of
     was_told: bool = False  # of the newest rollback
-    dropped: int = -1  # the rollback it has nothing under way from before of
     was_told_end: bool = False
     is_asking: bool = False  # for work, so that it can be counted in
     is_counted: bool = False  # in the group of sync and hybrid

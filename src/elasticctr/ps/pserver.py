@@ -119,9 +119,9 @@ class PServer:
     def stop(self, drain_s: float = DRAIN_S) -> None:
         self._native.stop(drain_s)
 
-    def load(self, directory: Path | None) -> None:
-        """Takes this shard's part of a checkpoint, or nothing; then it is ready."""
-        self._native.load("" if directory is None else str(directory))
+    def load(self, directory: Path | None, era: int = 0) -> None:
+        """Takes this shard's part of a checkpoint, or nothing; then it is ready, and refuses work of earlier eras."""
+        self._native.load("" if directory is None else str(directory), era)
 
     @property
     def address(self) -> str:
@@ -273,7 +273,7 @@ def _run_joined(
         if answer.get("shards", server.shards) != server.shards:
             raise ConfigError(f"the coordinator counts {answer['shards']} pservers, this one {server.shards}")
         if not answer.get("hold") and not options.is_standby:
-            server.load(Path(answer["load"]) if answer.get("load") else None)
+            server.load(Path(answer["load"]) if answer.get("load") else None, client.era)
         announce(server.listening)
         _beat_until_over(options, server, membership, stopped)
     finally:

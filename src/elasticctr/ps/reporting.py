@@ -52,8 +52,6 @@ class Reporter:
         self._is_hurried = False
         self.rate_scale = 1.0  # of learning rates, as the coordinator last said
         self.is_reload = False  # pservers went back to a checkpoint: all leases and all that is not applied is void
-        self._reload_era: int | None = None  # of the last reload heard of, and of the last that was followed
-        self._dropped: int | None = None
         self.is_stop = False
         self.on_beat: Callable[[], None] = lambda: None
         self.failure: ElasticCTRError | None = None  # why this trainer cannot go on
@@ -87,20 +85,14 @@ class Reporter:
                 self.rate_scale = float(scale)
             if order == "reload":
                 self.is_reload = True
-                self._reload_era = answer.get("era", self._reload_era)
             elif order == "stop":
                 self.is_stop = True
 
     def forget(self) -> None:
-        """Drops reports not sent: after a reload they are of leases that are void.
-
-        REQUIRES: no push is under way. The coordinator is told so: pservers go back only then.
-        """
+        """Drops reports not sent: after a reload they are of leases that are void."""
         with self._lock:
             self._reports.clear()
             self.is_reload = False
-            self._dropped = self._reload_era
-        self.hurry()
 
     def drain(self, wait_s: float) -> bool:
         """Whether everything was sent in time."""
@@ -136,7 +128,7 @@ class Reporter:
                 self._is_hurried = self._is_hurried and not is_due
             try:
                 if is_due:
-                    self.take_answer(self._coordinator.beat(self._member, self._stats(), self._dropped))
+                    self.take_answer(self._coordinator.beat(self._member, self._stats()))
                     heard = beaten = time.monotonic()
                     self.on_beat()
                 if report is not None:

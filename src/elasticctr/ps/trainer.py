@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 from elasticctr.errors import ConfigError, DeadlineExceeded, ElasticCTRError, Unavailable
 from elasticctr.models.model import Model
 from elasticctr.ps.addresses import find_nearest
-from elasticctr.ps.client import CursorError, PsClient
+from elasticctr.ps.client import CursorError, EraError, PsClient
 from elasticctr.ps.coordinator_client import CoordinatorClient, patiently
 from elasticctr.ps.failover import CoordinatedFailover, Interrupted
 from elasticctr.ps.identity import build, job_identity
@@ -132,8 +132,8 @@ class TrainerRole:
         while True:
             try:
                 return call()
-            except Interrupted:
-                self._reporter.forget()
+            except (Interrupted, EraError) as e:
+                self._enter_era(e)
 
     def _connect(self) -> PsClient:
         """Waits for every pserver and attaches to it."""
@@ -160,6 +160,7 @@ class TrainerRole:
                 dense_on_first=self._job.dense.clip_norm is not None,
                 trainer=self._id,
                 incarnation=self._coordinator.incarnation,
+                era=self._coordinator.era,
                 token=self._token,
                 rows_as=settings.rows_as,
                 gradients_as=settings.gradients_as,
@@ -192,11 +193,11 @@ class TrainerRole:
         held: list[Lease] = []
         while True:
             stream = WorkStream(self._source(held))
-            is_void = False
+            void: Interrupted | EraError | None = None
             try:
                 return self._follow(stream)
-            except Interrupted:
-                is_void = True
+            except (Interrupted, EraError) as e:
+                void = e
             except CursorError:
                 held = stream.unfinished  # another trainer had one of them and was faster: the cursors tell
             except Unreadable as e:
@@ -204,21 +205,28 @@ class TrainerRole:
                 raise e.error from None
             finally:
                 stream.close()
-            held = self._start_over([] if is_void else held, is_void=is_void)
+            held = self._start_over(held, void)
 
-    def _start_over(self, held: list[Lease], *, is_void: bool) -> list[Lease]:
-        """Forgets all that is not applied; after a reload, of the dense parameters and of leases too."""
+    def _start_over(self, held: list[Lease], void: Interrupted | EraError | None) -> list[Lease]:
+        """Forgets all that is not applied; where pservers went back, the dense parameters and leases too."""
         while True:
             try:
                 self._strategy.drop()
                 self._tally.forget()
-                if is_void:
-                    self._reporter.forget()
-                    self._offer_dense()
-                return held
-            except Interrupted:
-                held, is_void = [], True
-                self._reporter.forget()
+                if void is None:
+                    return held
+                self._enter_era(void)
+                self._offer_dense()
+                return []
+            except (Interrupted, EraError) as e:
+                void = e
+
+    def _enter_era(self, reason: Interrupted | EraError) -> None:
+        """Pservers went back: reports of the time before are void, and what follows is of the newest era heard of."""
+        self._reporter.forget()
+        era = max(self._coordinator.era, reason.era if isinstance(reason, EraError) else 0)
+        if self._client is not None:
+            self._client.set_era(era)
 
     def _source(self, held: list[Lease]) -> Source:
         return Source(self._job, self._lease, self._cursors, self._learner.look_up, held)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from elasticctr.errors import DeadlineExceeded, ElasticCTRError, Unavailable
@@ -44,18 +44,6 @@ class Upkeep:
         self._check_shards()
         self._follow()
         self._set_group()
-
-    def await_drops(self, tick: Callable[[], None]) -> None:
-        """Waits until no trainer has a push under way from before the last rollback: pservers would take it for one of
-        the same batch after it, and have no rows for it. One that beats and does not follow is not waited for longer
-        than one that is silent."""
-        at = self._at
-        deadline = time.monotonic() + at.cluster.lease_s
-        while time.monotonic() < deadline:
-            with at.lock:
-                if all(m.era >= at.era or m.dropped >= at.era for m in at.members.trainers()):
-                    return
-            tick()
 
     def count_all_in(self) -> None:
         """Every trainer there is belongs to the group from its first step on. REQUIRES: the lock."""

@@ -183,12 +183,9 @@ class World:
         beating = threading.Event()
 
         def beat() -> None:
-            era = None  # its pushes are done at once: it has none under way from before any
             while not beating.wait(0.1) and not self._over.is_set():
                 try:
-                    answer = client.beat(me, {"samples_per_s": 1.0}, era)
-                    era = answer["era"]
-                    if answer["order"] == "stop":
+                    if client.beat(me, {"samples_per_s": 1.0})["order"] == "stop":
                         self._dismissed.add(me)
                 except ElasticCTRError:
                     continue

@@ -22,7 +22,7 @@ from elasticctr.errors import (
     Unauthorized,
     Unavailable,
 )
-from elasticctr.ps.client import CursorError, Merger, PsClient, PushHead, PushKind, RowGradients
+from elasticctr.ps.client import CursorError, EraError, Merger, PsClient, PushHead, PushKind, RowGradients
 from elasticctr.table import (
     AdamSettings,
     AdmissionSettings,
@@ -266,6 +266,35 @@ def test_a_cursor_tells_who_has_what(pservers: LocalPservers, model: Model) -> N
     assert client.cursors([9]) == [[1], [2]]
     with pytest.raises(FailedPrecondition, match="spans the cursor of pserver 0"):
         client.push_rows(PushHead(chunk=9, from_batch=2, to_batch=5, weight=1), [])
+
+
+def test_work_begun_before_a_rollback_is_refused(pservers: LocalPservers, model: Model) -> None:
+    """After it the cursors are those of the push, but the rows that were made for it are gone."""
+    late, other = pservers.client(), pservers.client(trainer=2)
+    batch = model.batch(0)
+    late.start_pull(batch.lookups, insert=True).wait(60_000)
+    for server in pservers.servers:
+        server.load("", era=3)
+    push(late, model, batch, head(0))
+    for _ in range(2):
+        with pytest.raises(EraError, match=r"pserver \d .*work of era 0.* is in era 3") as caught:
+            late.wait_pushes()
+        assert caught.value.era == 3 and caught.value.code == "FailedPrecondition"
+    with pytest.raises(EraError):
+        late.cursors([9])
+    with pytest.raises(EraError):
+        late.set_dense(np.zeros(50, dtype=np.float32))
+    fetch = late.start_pull(batch.lookups, insert=True)
+    with pytest.raises(EraError):
+        fetch.rows(0)
+    other.set_era(3)
+    assert other.cursors([9]) == [[0], [0]] and not other.start_pull(batch.lookups, insert=False).rows(0).any()
+    late.drop()
+    late.set_era(3)
+    late.start_pull(batch.lookups, insert=True).wait(60_000)
+    push(late, model, batch, head(0))
+    late.wait_pushes()
+    assert late.cursors([9]) == [[1], [1]]
 
 
 def test_dense_parts_make_one_vector(pservers: LocalPservers, model: Model) -> None:

@@ -23,12 +23,12 @@ def coordinator() -> Iterator[Scripted]:
 
 
 def test_calls_carry_id_and_token_and_remember_incarnation(coordinator: Scripted) -> None:
-    coordinator.answers["/v1/beat"] = (200, {"order": "go", "incarnation": 3, "generation": 7})
+    coordinator.answers["/v1/beat"] = (200, {"order": "go", "incarnation": 3, "generation": 7, "era": 2})
     coordinator.answers["/v1/leave"] = (200, {"incarnation": 2})
     client = CoordinatorClient(coordinator.url, "secret")
     assert client.beat(5, {"rows": 1})["order"] == "go"
     client.leave(5, "over")
-    assert (client.incarnation, client.generation) == (3, 7)
+    assert (client.incarnation, client.generation, client.era) == (3, 7, 2)
     assert coordinator.told[0] == ("/v1/beat", {"id": 5, "stats": {"rows": 1}}, "Bearer secret")
     client.close()
 
