@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from elasticctr.train.checkpoint import open_checkpoint
+from elasticctr.train.learner import Learner
 from tests.cluster.harness import wait_until
 from tests.cluster.training import START_S, Log, Training
 
@@ -59,6 +61,24 @@ def test_every_pserver_is_killed_before_the_first_checkpoint(training_log: Log, 
 
 
 @pytest.mark.slow
+def test_one_pserver_is_killed_before_the_first_checkpoint(training_log: Log, tmp_path: Path) -> None:
+    """Both begin anew: the one that lived, too, is given its first dense parameters once more, and learns them."""
+    with Training(tmp_path, training_log, seed=19, checkpoint_s=600) as training:
+        training.start()
+        training.random_moment(0.05, 0.2)
+        training.kill("pserver-1")
+        training.finish()
+        training.check()
+        assert training.rollbacks == 1
+        learner = Learner(training.job)
+        first = learner.flat_dense().numpy().copy()
+        learner.load(open_checkpoint(training.run_dir))
+        moved = learner.flat_dense().numpy() != first
+        half = len(moved) // 2
+        assert moved[:half].mean() > 0.5 and moved[half:].mean() > 0.5, "a pserver's part was never stepped"
+
+
+@pytest.mark.slow
 def test_pserver_and_standby_of_a_shard_are_killed_at_once(training_log: Log, tmp_path: Path) -> None:
     """Nobody has the shard's state any more: back to the last checkpoint, and whoever is up first serves it."""
     with Training(tmp_path, training_log, seed=16, standby=True, epochs=4, checkpoint_s=0.5) as training:
@@ -87,7 +107,8 @@ def test_a_pserver_hangs_for_good_whose_standby_was_given_up(training_log: Log, 
         training.finish()
         training.check()
         assert training.rollbacks == 1 and not training.journal("promote")
-        assert training.events("appoint")[0]["name"] == "standby-0"
+        names = {line["member"]["id"]: line["member"]["name"] for line in training.journal("join")}
+        assert [names[line["id"]] for line in training.journal("appoint")] == ["standby-0"]
 
 
 @pytest.mark.slow
