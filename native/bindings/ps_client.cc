@@ -243,6 +243,9 @@ void BindPsClient(nb::module_& m) {
             options.row_encoding = ToEncoding(rows_as);
             options.gradient_encoding = ToEncoding(gradients_as);
             options.dense_gradient_encoding = ToEncoding(dense_gradients_as);
+            if (options.dense_gradient_encoding == ps::Encoding::kInt8) {
+              throw Error(Code::kConfig, "dense gradients go as fp32, fp16 or bf16, not int8");
+            }
             options.timeout_ms = timeout_ms;
             nb::gil_scoped_release release;
             new (self) Client(options);

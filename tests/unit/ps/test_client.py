@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from tests.unit.ps.pservers import LocalPservers
 
 from elasticctr.errors import (
+    ConfigError,
     DeadlineExceeded,
     ElasticCTRError,
     FailedPrecondition,
@@ -325,6 +326,11 @@ def test_deltas_are_added(pservers: LocalPservers, model: Model) -> None:
     client.push_rows(head(0, kind=PushKind.deltas), [RowGradients(feasigns, ones, ones, delta), empty])
     client.wait_pushes()
     np.testing.assert_array_equal(client.start_pull(batch.lookups, insert=False).rows(0), before + delta)
+
+
+def test_dense_gradients_do_not_go_as_int8(pservers: LocalPservers) -> None:
+    with pytest.raises(ConfigError, match="not int8"):
+        pservers.client(dense_gradients_as="int8")
 
 
 def test_dense_gradients_step_as_they_are_rounded(pservers: LocalPservers, model: Model) -> None:
