@@ -196,6 +196,27 @@ def test_ctrl_c_writes_a_checkpoint_and_says_how_to_go_on(tmp_path: Path, number
     assert not any(is_alive(pid) for pid in pids)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_second_signal_ends_a_job_that_is_stopping_at_once(tmp_path: Path, number: signal.Signals) -> None:
+    run = tmp_path / "run"
+    (tmp_path / "job.yaml").write_text(json.dumps(make_job(run).model_dump(mode="json", by_alias=True)))
+    command = [sys.executable, "-c", COMMAND, *FAKE, "train", str(tmp_path / "job.yaml"), "--on", "local", "--json"]
+    # Its coordinator is stopping for as long as this test may run.
+    environment = {**os.environ, "STEPS": "100000", "LINGER_S": "900"}
+    process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    pids = [read_pid(run / f"{name}.pid") for name in ("trainer-0", "pserver-1")]
+    until((run / "count").exists)
+    process.send_signal(number)
+    until((run / "over").exists)
+    process.send_signal(number)
+    _, err = process.communicate(timeout=100)
+    assert process.returncode == (130 if number == signal.SIGINT else -number), err
+    coordinator = json.loads((run / "cluster" / "roles.json").read_text())["roles"][0]
+    assert coordinator["name"] == "coordinator-0"
+    until(lambda: not any(is_alive(pid) for pid in [*pids, coordinator["pid"]]))
+
+
 def test_the_status_wants_the_secret(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("STEPS", "100000")
     launch = begin(make_job(tmp_path / "run"), resume=False)
