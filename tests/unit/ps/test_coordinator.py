@@ -153,6 +153,30 @@ def test_a_damaged_newest_checkpoint_is_said_and_the_one_before_taken(tmp_path: 
     assert events(run, "end")[-1]["samples"] == LINES
 
 
+@pytest.mark.slow
+def test_without_any_good_checkpoint_the_run_starts_over(tmp_path: Path, world: Any) -> None:
+    w = world(make_job(tmp_path, train={"checkpoint_every": 4}))
+    w.allow(10)
+    w.start()
+    first, second = w.add_pserver(0), w.add_pserver(1)
+    w.add_trainer("a")
+    w.add_trainer("b")
+    run = tmp_path / "run"
+    w.wait_for(lambda: list_checkpoints(run / "checkpoints"))
+    w.kill(second)
+    w.wait_for(lambda: w.status()["phase"] == "waiting for pservers")
+    for path in list_checkpoints(run / "checkpoints"):
+        (path / "metrics.bin").write_bytes(b"x")
+    w.allow()
+    w.add_pserver(1)
+    assert w.result() is True
+    (back,) = events(run, "rollback")
+    assert back["path"] is None and back["step"] == 0
+    assert [o["directory"] for o in first.orders if o["op"] == "load"] == [None, None]
+    assert "cannot be used" in " ".join(e["text"] for e in events(run, "warning"))
+    assert events(run, "end")[-1]["samples"] == LINES
+
+
 def test_a_pserver_that_was_only_slow_goes_on_without_going_back(tmp_path: Path, world: Any) -> None:
     w = world(make_job(tmp_path, cluster={"pserver_wait_s": 1}))
     w.allow(12)
