@@ -95,6 +95,7 @@ LOGS = {
 SYNTH_SETTINGS: dict[str, Any] = {
     "sparse.optimizer.learning_rate": 0.003,
     "sparse.optimizer.l2": 0.001,
+    "sparse.optimizer.catch_up": 0,
     "sparse.linear_optimizer": {"name": "adam", "learning_rate": 0.003, "l2": 0.0001},
     "model.fs1_context": [],
     "model.fs2_context": [],

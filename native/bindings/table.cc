@@ -84,7 +84,8 @@ void BindSettings(nb::module_& m) {
       .def_rw("l1", &OptimizerSettings::l1)
       .def_rw("l2", &OptimizerSettings::l2)
       .def_rw("gradient_clip", &OptimizerSettings::gradient_clip)
-      .def_rw("weight_bound", &OptimizerSettings::weight_bound);
+      .def_rw("weight_bound", &OptimizerSettings::weight_bound)
+      .def_rw("catch_up", &OptimizerSettings::catch_up);
   nb::enum_<InitializerKind>(m, "InitializerKind")
       .value("zeros", InitializerKind::kZeros)
       .value("constant", InitializerKind::kConstant)

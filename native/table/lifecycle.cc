@@ -30,7 +30,7 @@ void Table::Get(std::span<const uint64_t> feasigns, float* weights, bool* found,
     for (size_t i = 0; i < count; ++i) {
       const std::byte* row = Row(rows[i]);
       if (weights != nullptr) {
-        std::memcpy(weights + (begin + i) * dim, RowLayout::Floats(row, layout_.weights_offset()), dim * sizeof(float));
+        CopyWeights(rows[i], weights + (begin + i) * dim);
       }
       if (found != nullptr) found[begin + i] = rows[i] != 0;
       if (counters != nullptr) {
@@ -57,9 +57,9 @@ uint64_t Table::Export(uint32_t first, uint32_t last, size_t limit, uint64_t cur
       const uint32_t bucket = BucketOf(feasign);
       if (bucket < first || bucket >= last) continue;
       if (limit-- == 0) return uint64_t{s} << 32 | local;
-      const float* from = RowLayout::Floats(row, layout_.weights_offset());
       feasigns->push_back(feasign);
-      weights->insert(weights->end(), from, from + layout_.weights_dim());
+      weights->resize(weights->size() + layout_.weights_dim());
+      CopyWeights(number, weights->data() + weights->size() - layout_.weights_dim());
       counters->push_back(layout_.has_counters() ? RowLayout::GetCounters(row) : Counters{});
     }
   }

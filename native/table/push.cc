@@ -27,7 +27,7 @@ void Table::Push(const Lookup& lookup, const Layout& layout, const std::vector<T
   CheckFound(lookup, layout);
   layout.CheckTargets(gradients, lookup.samples());
   CheckNow(samples.now);
-  ++steps_;
+  BeginStep(samples.rate_scale);
   if (lookup.distinct() == 0) return;
   const size_t width = layout_.weights_dim();
   const Work work = MakeWork(lookup, layout, layout_.segments(), width, gradients, samples);

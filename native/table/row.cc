@@ -35,7 +35,8 @@ RowLayout::RowLayout(const TableSettings& settings) : has_counters_(settings.cou
     weights_dim_ += segment.dim;
     if (segments_.size() > 1) description_ += ",";
     description_ += "{\"name\":" + Quote(segment.name) + ",\"dim\":" + std::to_string(segment.dim) +
-                    ",\"optimizer\":\"" + OptimizerName(segment.optimizer.kind) + "\"}";
+                    ",\"optimizer\":\"" + OptimizerName(segment.optimizer.kind) +
+                    (segment.optimizer.catch_up > 0 ? "\",\"catch_up\":true}" : "\"}");
   }
   description_ += "]}";
   for (size_t i = 0; i < segments_.size(); ++i) {

@@ -50,8 +50,7 @@ uint64_t Table::PullRows(std::span<const uint64_t> feasigns, float* weights, std
   ForFound(feasigns, nullptr, [&](size_t first, size_t count, const uint32_t* rows) {
     if (found != nullptr) std::memcpy(found + first, rows, count * sizeof(uint32_t));
     for (size_t i = 0; i < count; ++i) {
-      const float* from = RowLayout::Floats(Row(rows[i]), layout_.weights_offset());
-      std::memcpy(weights + (first + i) * dim, from, dim * sizeof(float));
+      CopyWeights(rows[i], weights + (first + i) * dim);
       if (rows[i] == 0) without[first / kTaskRows].push_back(static_cast<uint32_t>(first + i));
     }
   });
@@ -72,14 +71,14 @@ void Table::InsertRows(std::span<const uint64_t> feasigns, const uint32_t* occur
       row = AddRow(shard, feasign);
     }
     if (weights == nullptr) continue;
-    std::memcpy(weights + i * dim, RowLayout::Floats(Row(row), layout_.weights_offset()), dim * sizeof(float));
+    CopyWeights(row, weights + i * dim);
   }
 }
 
 void Table::PushRows(const RowGradients& push) {
   CheckNow(push.now);
   std::unique_lock writing(mutex_);
-  ++steps_;
+  BeginStep(push.rate_scale);
   is_touched_ |= marks_.is_on();
   const uint32_t seen = push.now | (marks_.is_on() ? RowLayout::kTouched : 0);
   const uint32_t* const known = push.generation == generation_ ? push.rows : nullptr;
@@ -105,6 +104,7 @@ void Table::AddRows(const RowGradients& push) {
     push.fill(first, count, deltas);
     for (size_t i = 0; i < count; ++i) {
       if (rows[i] == 0) continue;
+      if (catches_up_) CatchUp(Row(rows[i]));
       float* weights = RowLayout::Floats(Row(rows[i]), layout_.weights_offset());
       for (size_t j = 0; j < dim; ++j) weights[j] += deltas[i * dim + j];
     }

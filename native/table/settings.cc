@@ -9,6 +9,7 @@ namespace {
 
 constexpr uint32_t kMaxDim = 65536;
 constexpr uint32_t kMaxCount = 65535;
+constexpr uint32_t kMaxCatchUp = 1u << 16;
 
 [[noreturn]] void Refuse(const TableSettings& table, const std::string& what) {
   throw Error(Code::kConfig, "table '" + table.name + "': " + what);
@@ -29,6 +30,10 @@ void CheckOptimizer(const TableSettings& table, const SegmentSettings& segment) 
   if (!is_valid(o.gradient_clip) || !is_valid(o.weight_bound)) {
     Refuse(table, where + "gradient_clip and weight_bound must be 0 (none) or above");
   }
+  if (o.catch_up == 0) return;
+  if (o.kind != OptimizerKind::kAdam) Refuse(table, where + "only adam has catch_up");
+  if (o.catch_up > kMaxCatchUp) Refuse(table, where + "catch_up must be 0 (none) to 65536");
+  if (o.epsilon == 0.0f) Refuse(table, where + "catch_up needs an epsilon above 0");
 }
 
 }  // namespace

@@ -30,12 +30,30 @@ void Table::LoadPart(const std::string& path, uint32_t first_bucket, uint32_t la
   marks_.Clear();
   is_touched_ = false;
   for (Shard& shard : shards_) shard.gone.clear();
+  ForRowsThatCatchUp([this](std::byte* row) { CatchUp(row); });
   try {
     reader.ReadPart(first_bucket, last_bucket);
   } catch (...) {
     Clear();
     steps_ = finds_ = 0;
     throw;
+  }
+  ForRowsThatCatchUp([this](std::byte* row) { SetSteps(row); });
+}
+
+template <typename Act>
+void Table::ForRowsThatCatchUp(Act&& act) const {
+  if (!catches_up_) return;
+  ThreadPool::Default().Run(kShards, [&](size_t s) {
+    for (uint32_t local = 1; local <= shards_[s].rows.count(); ++local) act(Row(shards_[s], local));
+  });
+}
+
+// Parts may have been saved at different steps: no row missed the difference.
+void Table::SetSteps(std::byte* row) const {
+  for (size_t s = 0; s < optimizers_.size(); ++s) {
+    const SegmentLayout& segment = layout_.segments()[s];
+    optimizers_[s]->SetStep(RowLayout::Floats(row, segment.state), segment.dim, steps_);
   }
 }
 

@@ -98,6 +98,7 @@ void SnapshotWriter::WriteShard(size_t s, Region* region) const {
   const size_t row_bytes = table_.layout_.used_bytes();
   write_blocks(BlockKind::kRows, shard.rows.count(), row_bytes, [&](size_t i, std::byte* to) {
     std::memcpy(to, table_.Row(shard, static_cast<uint32_t>(i + 1)), row_bytes);
+    if (table_.catches_up_) table_.CatchUp(to);
     if (table_.marks_.is_on() && table_.layout_.has_counters()) RowLayout::ClearTouched(to);
   });
   // Sorted, so that the same table always gives the same bytes.

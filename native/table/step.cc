@@ -52,6 +52,35 @@ void Table::CheckNow(uint32_t now) const {
   }
 }
 
+void Table::BeginStep(float rate_scale) {
+  ++steps_;
+  for (const auto& optimizer : optimizers_) optimizer->Begin(steps_, rate_scale);
+}
+
+void Table::CatchUp(size_t s, std::byte* row, uint64_t step) const {
+  const SegmentLayout& segment = layout_.segments()[s];
+  float* weights = RowLayout::Floats(row, segment.weights);
+  float* state = RowLayout::Floats(row, segment.state);
+  optimizers_[s]->CatchUp(weights, state, segment.dim, step, weights, state);
+}
+
+void Table::CatchUp(std::byte* row) const {
+  const TinyIsZero tiny_is_zero;
+  for (size_t s = 0; s < optimizers_.size(); ++s) {
+    if (optimizers_[s]->CatchesUp()) CatchUp(s, row, steps_);
+  }
+}
+
+void Table::CopyCaughtUp(const std::byte* row, float* to) const {
+  const TinyIsZero tiny_is_zero;
+  for (size_t s = 0; s < optimizers_.size(); ++s) {
+    if (!optimizers_[s]->CatchesUp()) continue;
+    const SegmentLayout& segment = layout_.segments()[s];
+    optimizers_[s]->CatchUp(RowLayout::Floats(row, segment.weights), RowLayout::Floats(row, segment.state), segment.dim,
+                            steps_, to + segment.column, nullptr);
+  }
+}
+
 // REQUIRES: at most kMaxStepRows rows.
 void Table::StepRows(const RowsStep& rows) {
   const TinyIsZero tiny_is_zero;
@@ -69,6 +98,9 @@ void Table::StepRows(const RowsStep& rows) {
     const StepBlock step{active, segment.dim, segment.weights, segment.state,  segment.column,
                          places, gradients,   steps_,          rows.rate_scale};
     const OptimizerSettings& optimizer = settings_.segments[s].optimizer;
+    if (optimizers_[s]->CatchesUp()) {
+      for (size_t i = 0; i < active; ++i) CatchUp(s, places[i], steps_ - 1);
+    }
     PrepareGradients(step, optimizer, rows.gradient_scale);
     optimizers_[s]->Step(step);
     if (optimizer.kind != OptimizerKind::kFtrl) {

@@ -26,6 +26,7 @@ Table::Table(TableSettings settings)
     : settings_(Checked(std::move(settings))), layout_(settings_), arena_(layout_.stride()) {
   for (const SegmentSettings& segment : settings_.segments) {
     optimizers_.push_back(MakeOptimizer(segment.optimizer));
+    catches_up_ |= optimizers_.back()->CatchesUp();
     initializers_.emplace_back(segment.initializer, settings_.name, segment.name, settings_.seed);
   }
   Clear();
@@ -86,18 +87,21 @@ void Table::FindKnown(const uint64_t* feasigns, const uint32_t* known, size_t co
 void Table::Find(Lookup* lookup, bool insert) {
   std::unique_lock writing(mutex_, std::defer_lock);
   std::shared_lock reading(mutex_, std::defer_lock);
-  if (insert) {
+  if (insert || catches_up_) {
     writing.lock();
-    ++finds_;
   } else {
     reading.lock();
   }
+  if (insert) ++finds_;
   const size_t blocks = (lookup->distinct() + kFindBlock - 1) / kFindBlock;
   std::vector<std::vector<uint32_t>> missing(insert ? blocks : 0);
   ThreadPool::Default().Run(blocks, [&](size_t block) {
     const size_t begin = block * kFindBlock;
     const size_t end = std::min(begin + kFindBlock, lookup->distinct());
     FindRange(lookup->feasigns() + begin, end - begin, lookup->rows() + begin);
+    for (size_t i = begin; catches_up_ && i < end; ++i) {
+      if (lookup->rows()[i] != 0) CatchUp(Row(lookup->rows()[i]));
+    }
     if (!insert) return;
     for (size_t i = begin; i < end; ++i) {
       if (lookup->rows()[i] == 0) missing[block].push_back(static_cast<uint32_t>(i));
@@ -156,7 +160,7 @@ uint32_t Table::AddRow(Shard& shard, uint64_t feasign) {
     const SegmentLayout& segment = layout_.segments()[i];
     float* weights = RowLayout::Floats(row, segment.weights);
     initializers_[i].Fill(feasign, weights, segment.dim);
-    optimizers_[i]->Start(weights, RowLayout::Floats(row, segment.state), segment.dim);
+    optimizers_[i]->Start(weights, RowLayout::Floats(row, segment.state), segment.dim, steps_);
   }
   shard.index.Add(local, KeysOf(shard));
   if (marks_.is_on()) {

@@ -4,9 +4,13 @@
 // of Mix64; work is split by shard, sample or feasign over ThreadPool::Default(), and results do not depend on
 // the number of threads.
 //
+// Where a segment's optimizer catches up (optimizer/optimizer.h), whatever reads weights reads them as of the table's
+// last step: Find brings the rows it finds there, the others work it out beside the row.
+//
 // Threads: every function may be called from any thread. Those that only read rows (Pull, Get, Export, Find without
-// insert, GetStats) run side by side; those that change the table wait for them and for each other. Rows found
-// stay valid until Evict, Erase or Load; a Lookup found before those is refused with FailedPrecondition.
+// insert, GetStats) run side by side; those that change the table wait for them and for each other, and so does every
+// Find where rows catch up. Rows found stay valid until Evict, Erase or Load; a Lookup found before those is refused
+// with FailedPrecondition.
 #pragma once
 
 #include <array>
@@ -143,8 +147,8 @@ class Table {
 
   TableStats GetStats() const;
 
-  // Writes the whole table to a file that appears complete or not at all; docs/formats/table.md. `note` is kept
-  // in the file for people.
+  // Writes the whole table, rows caught up, to a file that appears complete or not at all; docs/formats/table.md.
+  // `note` is kept in the file for people.
   void Save(const std::string& path, const std::string& note) const;
   // The same into an open file, which the caller syncs and closes.
   void Write(const File& file, const std::string& note) const;
@@ -187,8 +191,20 @@ class Table {
     float gradient_scale;
     uint32_t seen;  // last-seen with the touched bit
   };
+  void BeginStep(float rate_scale);
   void StepRows(const RowsStep& step);
   void CountRows(const RowsStep& step);
+  // Brings one segment of a row, or all that do, to a step; that of the table.
+  void CatchUp(size_t segment, std::byte* row, uint64_t step) const;
+  void CatchUp(std::byte* row) const;
+  void CopyWeights(uint32_t row, float* to) const {
+    std::memcpy(to, RowLayout::Floats(Row(row), layout_.weights_offset()), layout_.weights_dim() * sizeof(float));
+    if (catches_up_ && row != 0) CopyCaughtUp(Row(row), to);
+  }
+  void CopyCaughtUp(const std::byte* row, float* to) const;
+  template <typename Act>
+  void ForRowsThatCatchUp(Act&& act) const;
+  void SetSteps(std::byte* row) const;
   void CheckNow(uint32_t now) const;
   // Calls act(first, count, rows) for blocks of feasigns, rows found and on their way into the cache. `known`: numbers
   // of rows that may be theirs, of this generation; null: none.
@@ -218,6 +234,7 @@ class Table {
   const RowLayout layout_;
   std::vector<std::unique_ptr<Optimizer>> optimizers_;
   std::vector<Initializer> initializers_;
+  bool catches_up_ = false;  // some optimizer does
   RowArena arena_;
   std::array<Shard, kShards> shards_;
   Marks marks_;

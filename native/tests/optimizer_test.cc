@@ -14,7 +14,7 @@ namespace {
 struct OneRow {
   OneRow(const Optimizer& optimizer, uint32_t dim) : dim(dim), row((dim + optimizer.StateFloats(dim) + 4) * 4) {
     for (uint32_t i = 0; i < dim; ++i) weights()[i] = 0.1f * static_cast<float>(i % 5) - 0.2f;
-    optimizer.Start(weights(), state(), dim);
+    optimizer.Start(weights(), state(), dim, 0);
     for (int i = 0; i < 4; ++i) Guard()[i] = 12345.0f;
   }
   float* weights() { return reinterpret_cast<float*>(row.data()); }
@@ -42,7 +42,7 @@ void CheckElementwise(OptimizerKind kind) {
     for (uint32_t i = 0; i < dim; ++i) {
       narrow.emplace_back(*optimizer, 1);
       narrow[i].weights()[0] = wide.weights()[i];
-      optimizer->Start(narrow[i].weights(), narrow[i].state(), 1);
+      optimizer->Start(narrow[i].weights(), narrow[i].state(), 1, 0);
     }
     for (uint64_t step = 1; step < 5; ++step) {
       std::vector<float> gradient(dim);

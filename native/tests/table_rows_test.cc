@@ -256,6 +256,10 @@ int main() {
   TableSettings rare = MakeSettings();
   rare.admission.count = 3;
   TestStepsEqualLookups(rare, true);
+  TableSettings caught_up = MakeSettings();
+  caught_up.segments[1].optimizer.catch_up = 100;
+  TestStepsEqualLookups(caught_up, true);
+  TestStepsEqualLookups(caught_up, false);
   TestRowsOfThePast();
   TestDeltas();
   TestAdmission();

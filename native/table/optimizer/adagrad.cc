@@ -22,7 +22,7 @@ ELASTICCTR_CLONES void StepRows(const StepBlock& block, float rate, float epsilo
 
 size_t Adagrad::StateFloats(size_t dim) const { return dim; }
 
-void Adagrad::Start(const float*, float* state, size_t dim) const {
+void Adagrad::Start(const float*, float* state, size_t dim, uint64_t) const {
   std::fill_n(state, dim, settings_.initial_accumulator);
 }
 

@@ -33,7 +33,7 @@ ELASTICCTR_CLONES void StepRows(const StepBlock& block, float alpha, float beta,
 
 size_t Ftrl::StateFloats(size_t dim) const { return 2 * dim; }
 
-void Ftrl::Start(const float* weights, float* state, size_t dim) const {
+void Ftrl::Start(const float* weights, float* state, size_t dim, uint64_t) const {
   const float n = settings_.initial_accumulator;
   const float denominator = (settings_.beta + std::sqrt(n)) / settings_.learning_rate + settings_.l2;
   for (size_t i = 0; i < dim; ++i) {

@@ -22,7 +22,9 @@ ELASTICCTR_CLONES void StepRows(const StepBlock& block, float rate, float epsilo
 
 size_t RowwiseAdagrad::StateFloats(size_t) const { return 1; }
 
-void RowwiseAdagrad::Start(const float*, float* state, size_t) const { state[0] = settings_.initial_accumulator; }
+void RowwiseAdagrad::Start(const float*, float* state, size_t, uint64_t) const {
+  state[0] = settings_.initial_accumulator;
+}
 
 void RowwiseAdagrad::Step(const StepBlock& block) const {
   StepRows(block, settings_.learning_rate * block.rate_scale, settings_.epsilon);

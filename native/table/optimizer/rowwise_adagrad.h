@@ -10,7 +10,7 @@ class RowwiseAdagrad : public Optimizer {
   explicit RowwiseAdagrad(const OptimizerSettings& settings) : settings_(settings) {}
 
   size_t StateFloats(size_t dim) const override;
-  void Start(const float* weights, float* state, size_t dim) const override;
+  void Start(const float* weights, float* state, size_t dim, uint64_t step) const override;
   void Step(const StepBlock& block) const override;
 
  private:

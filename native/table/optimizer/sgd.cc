@@ -15,7 +15,7 @@ ELASTICCTR_CLONES void StepRows(const StepBlock& block, float rate) {
 
 size_t Sgd::StateFloats(size_t) const { return 0; }
 
-void Sgd::Start(const float*, float*, size_t) const {}
+void Sgd::Start(const float*, float*, size_t, uint64_t) const {}
 
 void Sgd::Step(const StepBlock& block) const { StepRows(block, settings_.learning_rate * block.rate_scale); }
 

@@ -49,13 +49,26 @@ class RowwiseAdagradSettings(_Optimizer):
 
 
 class AdamSettings(_Optimizer):
-    """Adam whose moments change only in the rows a batch touches, as torch.optim.SparseAdam"""
+    """Adam of the rows a batch touches, as torch.optim.SparseAdam, or with catch_up of all rows, as torch.optim.Adam"""
 
     name: Literal["adam"] = "adam"
     learning_rate: Rate = Field(0.001, description="step size")
     beta1: Fraction = Field(0.9, description="memory of the mean gradient")
     beta2: Fraction = Field(0.999, description="memory of the mean squared gradient")
     epsilon: NotNegative = Field(1e-8, description="keeps the division finite")
+    catch_up: int = Field(
+        0,
+        ge=0,
+        le=65536,
+        description="steps that a row no batch touched makes up for when it is next read, momentum, l1 and l2 acting "
+        "as on the others; 0: such rows stay as they are",
+    )
+
+    @model_validator(mode="after")
+    def _check_catch_up(self) -> AdamSettings:
+        if self.catch_up > 0 and self.epsilon == 0:
+            raise ValueError("catch_up needs an epsilon above 0")
+        return self
 
 
 class FtrlSettings(_Optimizer):
