@@ -69,6 +69,11 @@ def test_hybrid_that_fetches_nothing_ahead_is_sync(tmp_path: Path) -> None:
     assert train_in_step(tmp_path, 2, 2, 50, "hybrid", cluster={"prefetch": False}) <= 1e-5
 
 
+def test_sync_is_one_process_where_rows_catch_up(tmp_path: Path) -> None:
+    sparse = {"optimizer": {"name": "adam", "l2": 0.05, "catch_up": 20}}
+    assert train_in_step(tmp_path, 2, 2, 50, sparse=sparse) <= 1e-5
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("pservers", [1, 2, 3])
 @pytest.mark.parametrize("trainers", [1, 2, 3])

@@ -1,4 +1,5 @@
-"""Tables spread over ranks against one table, with everything that makes rows differ: masks, admission, counters."""
+"""Tables spread over ranks against one table, with everything that makes rows differ: masks, admission, counters, steps
+that do not touch them."""
 
 from __future__ import annotations
 
@@ -27,7 +28,7 @@ from elasticctr.table.remote import pool_rows, sum_gradients
 
 SEGMENTS = (
     SegmentSettings(name="linear", dim=1, optimizer=AdagradSettings()),
-    SegmentSettings(name="embedding", dim=3, optimizer=AdamSettings()),
+    SegmentSettings(name="embedding", dim=3, optimizer=AdamSettings(l2=0.05, catch_up=50)),
 )
 POOLED = [SlotTarget(0, {"linear": 0, "embedding": 2}), SlotTarget(1, {"linear": 1, "embedding": 5}, "mean")]
 WITH_SEQUENCE = [POOLED[0], SlotTarget(1, {"embedding": 0}, "last", target=1, length=2)]
