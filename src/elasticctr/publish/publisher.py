@@ -157,6 +157,12 @@ class Publisher:
         if kind == "base":
             return None
         where = f"{self.repository.url}/{self.model}"
+        moving = [t.settings.name for t in learner.sparse.tables if t.settings.moves_untouched_rows]
+        if moving and kind == "delta":
+            raise FailedPrecondition(
+                f"{where}: a delta holds the rows that steps touched, and with catch_up the others of table "
+                f"{', '.join(moving)} moved, too; publish a base"
+            )
         for manifest in itertools.islice(self.repository.newest(self.model), _LOOK_BACK):
             if not self._stands_on(learner, run, manifest):
                 continue
@@ -164,6 +170,8 @@ class Publisher:
                 raise AlreadyExists(
                     f"{where}: this very state is version {manifest.version} already; train on, or publish it as a base"
                 )
+            if moving:
+                return None
             if len(manifest.chain) + 1 <= self._max_chain and self._is_whole(manifest):
                 return manifest
             if kind == "delta":

@@ -166,6 +166,11 @@ class TableSettings(Settings):
     counters: bool = Field(True, description="keep show, click and last-seen per row (12 bytes); eviction needs them")
     admission: AdmissionSettings = Field(AdmissionSettings(), description="who gets a row")
 
+    @property
+    def moves_untouched_rows(self) -> bool:
+        """Whether a step changes rows besides those it touches."""
+        return any(isinstance(s.optimizer, AdamSettings) and s.optimizer.catch_up > 0 for s in self.segments)
+
     @model_validator(mode="after")
     def _check_names(self) -> TableSettings:
         names = [segment.name for segment in self.segments]

@@ -119,6 +119,26 @@ def test_a_delta_holds_only_what_changed(story: Story):
     assert 0 < delta.rows < base.rows / 2
 
 
+def test_rows_that_catch_up_are_published_as_bases(story: Story, tmp_path: Path):
+    """Rows that no step touched moved: a delta would not be all that changed."""
+    optimizer = {"name": "adam", "learning_rate": 0.01, "l2": 0.1, "catch_up": 50}
+    story.job = make_job(tmp_path, sparse={"optimizer": optimizer})
+    story.learner = Learner(story.job)
+    story.learn(20)
+    assert story.publish().kind == "base"
+    before = story.trained()
+    story.learn(1)
+    with pytest.raises(FailedPrecondition, match=r"catch_up.*publish a base"):
+        story.publish("delta")
+    manifest = story.publish()
+    assert (manifest.version, manifest.kind, manifest.chain) == (2, "base", ())
+    assert story.published(1) == before
+    assert story.published(2) == story.trained()
+    assert all(story.trained()[name][f] != row for name, rows in before.items() for f, row in rows.items())
+    for version in (1, 2):
+        assert verify_version(story.repository, "ctr", version).worst <= 1e-6
+
+
 def test_the_same_state_is_published_once(story: Story):
     story.learn()
     marks = story.learner.sparse.mark()
