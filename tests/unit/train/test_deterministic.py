@@ -41,7 +41,7 @@ def write_log(path: Path, samples: int, labels: int = 1) -> None:
     lines = []
     for _ in range(samples):
         tags = " ".join(f"tags:t{t}" for t in random.integers(0, 200, random.integers(0, 5)))
-        history = " ".join(f"clicked:{t}" for t in random.integers(1, 200, random.integers(0, 3)))
+        history = " ".join(f"history:{t}" for t in random.integers(1, 200, random.integers(0, 3)))
         clicks = " ".join(f"{name}:{random.integers(0, 2)}" for name in label_names(labels))
         x = " ".join(f"x:{v:.4f}" for v in random.normal(size=2))
         lines.append(f"{clicks} user:u{random.integers(0, 900)} ad:a{random.integers(0, 90)} {tags} {history} {x}")
@@ -58,7 +58,7 @@ def run(
     log, directory = tmp_path / "log.txt", tmp_path / name
     if not log.exists():
         write_log(log, 2000, labels)
-    slots = [*SLOTS, SEQUENCE] if history else SLOTS
+    slots = [*SLOTS, {**SEQUENCE, "name": "history"}] if history else SLOTS  # as in the cases of conformance
     job = make_job(tmp_path).model_dump(mode="json", by_alias=True)
     job |= {
         "run_dir": str(directory),
