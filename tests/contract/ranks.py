@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -100,11 +101,13 @@ def ending(*processes: subprocess.Popen[str]) -> Iterator[None]:
     finally:
         for process in processes:
             if process.poll() is None:
+                for rank in rank_pids(process):  # torchrun that is killed leaves its ranks behind
+                    os.kill(rank, signal.SIGKILL)
                 process.kill()
                 process.wait()
 
 
-def finish(processes: list[subprocess.Popen[str]], timeout_s: float = 120) -> list[tuple[int, str]]:
+def finish(processes: list[subprocess.Popen[str]], timeout_s: float = 300) -> list[tuple[int, str]]:
     """Exit status and output of each. None is left behind."""
     with ending(*processes):
         return [(process.wait(timeout_s), process.communicate()[0]) for process in processes]

@@ -18,6 +18,7 @@ import torch
 import torch.distributed as dist
 from numpy.typing import NDArray
 from torch import Tensor
+from torch.distributed.rendezvous import rendezvous
 
 from elasticctr.errors import ConfigError, ElasticCTRError, Unavailable
 
@@ -36,13 +37,18 @@ class Group:
                 f"{', '.join(missing)}: not set, so this process is no rank of a group; start collective training with "
                 "elasticctr train JOB --on torchrun, or with torchrun"
             )
+        self._restarts = int(environ.get("TORCHELASTIC_RESTART_COUNT", "0"))
+        timeout = timedelta(seconds=timeout_s)
         try:
-            dist.init_process_group(_backend(), timeout=timedelta(seconds=timeout_s))
+            store, rank, size = next(rendezvous("env://", timeout=timeout))
+            # torchrun on one machine keeps its store over restarts, and with it the addresses of ranks that are dead.
+            if environ.get("GROUP_WORLD_SIZE") == "1":
+                store = dist.PrefixStore(f"restart-{self._restarts}", store)  # type: ignore[attr-defined]
+            dist.init_process_group(_backend(), store=store, rank=rank, world_size=size, timeout=timeout)
         except (RuntimeError, ValueError) as e:
             raise Unavailable(f"the ranks did not come together within {timeout_s:g} s: {_short(e)}") from e
         self.rank = dist.get_rank()
         self.size = dist.get_world_size()
-        self._restarts = int(environ.get("TORCHELASTIC_RESTART_COUNT", "0"))
 
     @property
     def is_first(self) -> bool:
