@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 
+#include "bindings/addresses.h"
 #include "bindings/bindings.h"
 #include "dense/adam.h"
 #include "dense/bce.h"
@@ -22,17 +23,6 @@ using namespace nb::literals;
 
 namespace elasticctr {
 namespace {
-
-// Tensors come as addresses of their float32 memory: wrapping each of a tower's tensors would cost more than a small
-// tower's work. src/elasticctr/models/layers/native_tower.py is the one caller and checks shapes and types.
-using Address = uintptr_t;
-
-float* At(Address address) { return reinterpret_cast<float*>(address); }
-std::vector<float*> AllAt(const std::vector<Address>& addresses) {
-  std::vector<float*> pointers;
-  for (const Address address : addresses) pointers.push_back(At(address));
-  return pointers;
-}
 
 dense::Precision PrecisionOf(const std::string& name) {
   if (name == "fp32") return dense::Precision::kFloat32;

@@ -1,5 +1,6 @@
 #include <nanobind/nanobind.h>
 
+#include "bindings/addresses.h"
 #include "bindings/bindings.h"
 #include "dense/field_attention.h"
 #include "dense/product_mix.h"
@@ -8,13 +9,6 @@ namespace nb = nanobind;
 using namespace nb::literals;
 
 namespace elasticctr {
-namespace {
-
-// As in dense.cc: addresses of contiguous float32 memory, whose callers checked shapes and types.
-using Address = uintptr_t;
-float* At(Address address) { return reinterpret_cast<float*>(address); }
-
-}  // namespace
 
 void BindFieldLayers(nb::module_& m) {
   nb::class_<dense::FieldAttention>(m, "FieldAttention",

@@ -32,7 +32,7 @@ _MIXED_CARDINALITY = 10_000
 
 def synth(
     out: Annotated[Path, typer.Argument(help="Folder to write into.")],
-    rows: Annotated[int, typer.Option(help="Samples to make.", min=0)] = 100_000,
+    rows: Annotated[int, typer.Option(help="Samples to make.", min=1)] = 100_000,
     shape: Annotated[
         str, typer.Option(help="criteo, avazu, history, conversions, or a schema.yaml of your own.")
     ] = "criteo",

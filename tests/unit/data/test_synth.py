@@ -199,10 +199,16 @@ def test_date_tree(tmp_path: Path) -> None:
     assert _read(tmp_path).count(b"\n") == 1_000
 
 
-def test_no_rows_make_an_empty_file(tmp_path: Path) -> None:
-    report = write_log(criteo_spec(Format.SLOT), tmp_path, 0)
-    assert report.rows == 0 and report.auc is None
-    assert (tmp_path / "part-00000.txt").read_bytes() == b""
+def test_a_log_without_rows_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="at least one sample and one file, not 0 and 1; raise --rows"):
+        write_log(criteo_spec(Format.SLOT), tmp_path / "log", 0)
+    assert not (tmp_path / "log").exists()
+
+
+def test_one_row_has_no_auc(tmp_path: Path) -> None:
+    report = write_log(criteo_spec(Format.SLOT), tmp_path, 1)
+    assert report.rows == 1 and report.auc is None
+    assert (tmp_path / "part-00000.txt").read_bytes().count(b"\n") == 1
 
 
 def test_a_log_is_not_overwritten_unasked(tmp_path: Path) -> None:

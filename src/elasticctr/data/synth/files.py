@@ -161,8 +161,9 @@ def _folders(dates: tuple[date, date] | None, hours: bool) -> Iterator[str]:
 
 
 def _check(schema: Schema, out: Path, rows: int, files: int, overwrite: bool) -> None:
-    if rows < 0 or files < 1:
-        raise ConfigError("a log needs a row count of 0 or more and at least one file")
+    if rows < 1 or files < 1:
+        given = f"{rows:,} and {files:,}"
+        raise ConfigError(f"a log has at least one sample and one file, not {given}; raise --rows or --files")
     if out.is_file():
         raise ConfigError(f"{out}: is a file; give a folder to write into")
     if not overwrite and any((out / name).exists() for name in ("schema.yaml", "truth.json")):

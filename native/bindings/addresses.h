@@ -1,0 +1,21 @@
+// Tensors that come as addresses of their contiguous float32 memory: wrapping each of a tower's tensors would cost more
+// than a small tower's work. Shapes and types are checked by the callers, in src/elasticctr: models/layers/native_*.py
+// and train/dense_optimizer.py.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+namespace elasticctr {
+
+using Address = uintptr_t;
+
+inline float* At(Address address) { return reinterpret_cast<float*>(address); }
+
+inline std::vector<float*> AllAt(const std::vector<Address>& addresses) {
+  std::vector<float*> pointers;
+  for (const Address address : addresses) pointers.push_back(At(address));
+  return pointers;
+}
+
+}  // namespace elasticctr
