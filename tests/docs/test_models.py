@@ -81,8 +81,12 @@ def test_every_configuration_makes_its_model(name, monkeypatch):
 @pytest.mark.parametrize("shape", ["history", "conversions"])
 def test_schemas_of_made_up_logs_are_those_that_are_written(shape, tmp_path):
     spec = {"history": history_spec, "conversions": conversions_spec}[shape](Format.SLOT)
-    write_log(spec, tmp_path, 0)
-    assert (tmp_path / "schema.yaml").read_text() == read(f"examples/zoo/{shape}.yaml")
+    write_log(spec, tmp_path, 1)
+    configured = yaml.safe_load(read(f"examples/zoo/{shape}.yaml"))
+    for slot in configured["slots"]:
+        if slot["kind"] == "sparse":
+            slot.pop("dim", None)  # of embeddings: the log knows nothing of them
+    assert yaml.safe_load((tmp_path / "schema.yaml").read_text()) == configured
 
 
 def test_every_knob_of_the_loss_is_on_its_page():

@@ -12,6 +12,8 @@ from elasticctr.models.layers.mlp import MLP
 from elasticctr.models.layers.wukong import WukongLayer
 from elasticctr.models.model import Model, TowerSettings, Widths
 
+_DENSE_START = 0.1  # of the size other layers start with
+
 
 class WukongSettings(TowerSettings):
     hidden: Widths = Field((256, 128), description="widths of the hidden layers of the tower over the last embeddings")
@@ -36,6 +38,9 @@ class Wukong(Model):
             fields += s.dense_embeddings
             width = s.dense_embeddings * self.dim
             self.dense = MLP(spec.dense_dim, (width,), width)
+            # They start as small as the slots' embeddings: among products of large vectors the norm of a factorization
+            # machine makes those of small ones vanish.
+            nn.init.normal_(self.dense.layers()[-1].weight, std=_DENSE_START / width**0.5)
         out = s.fm_embeddings + s.linear_embeddings
         self.layers = nn.ModuleList(
             WukongLayer(n, self.dim, s.fm_embeddings, s.linear_embeddings, s.rank, s.fm_hidden, s.dropout)

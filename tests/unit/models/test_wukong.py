@@ -36,6 +36,13 @@ def test_forward_equals_explicit_loops(kit):
     assert kit.check_gradients(model, inputs)
 
 
+def test_embeddings_of_dense_floats_start_small(kit):
+    spec = kit.spec_for("wukong", {"dim": 16})
+    model = create("wukong", spec, {"dim": 16})
+    first, last = (layer.weight.std().item() * layer.in_features**0.5 for layer in model.dense.layers())
+    assert 0.7 < first < 1.3 and 0.08 < last < 0.12
+
+
 def test_without_dense_floats_nothing_is_made_of_them(kit):
     spec = kit.spec_for("wukong", SMALL, dense_dim=0)
     model = create("wukong", spec, SMALL)
