@@ -94,18 +94,8 @@ ELASTICCTR_CLONES bool AreFloatsFinite(const uint8_t* bytes, size_t count) {
   return bad == 0;
 }
 
-ELASTICCTR_CLONES bool AreHalvesFinite(const uint8_t* bytes, size_t count) {
-  uint32_t bad = 0;
-  for (size_t i = 0; i < count; ++i) {
-    uint16_t bits;
-    std::memcpy(&bits, bytes + 2 * i, sizeof bits);
-    bad |= static_cast<uint32_t>((bits & 0x7C00u) == 0x7C00u);
-  }
-  return bad == 0;
-}
-
-ELASTICCTR_CLONES bool AreUpperHalvesFinite(const uint8_t* bytes, size_t count) {
-  const uint32_t largest = std::bit_cast<uint32_t>(kLargest) >> 16;
+// Of fp16 or bf16: their magnitudes order as their bits do, what is not finite above all that is.
+ELASTICCTR_CLONES bool IsNoneAbove(const uint8_t* bytes, size_t count, uint32_t largest) {
   uint32_t bad = 0;
   for (size_t i = 0; i < count; ++i) {
     uint16_t bits;
@@ -149,8 +139,8 @@ void DecodeRows(Encoding encoding, const uint8_t* bytes, size_t count, size_t di
 
 bool AreFinite(Encoding encoding, const uint8_t* bytes, size_t count, size_t dim) {
   if (encoding == Encoding::kFp32) return AreFloatsFinite(bytes, count * dim);
-  if (encoding == Encoding::kFp16) return AreHalvesFinite(bytes, count * dim);
-  if (encoding == Encoding::kBf16) return AreUpperHalvesFinite(bytes, count * dim);
+  if (encoding == Encoding::kFp16) return IsNoneAbove(bytes, count * dim, kLargestHalf);
+  if (encoding == Encoding::kBf16) return IsNoneAbove(bytes, count * dim, std::bit_cast<uint32_t>(kLargest) >> 16);
   const size_t stride = EncodedBytes(encoding, dim);
   for (size_t i = 0; i < count; ++i) {
     float scale;

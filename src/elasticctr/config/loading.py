@@ -125,15 +125,16 @@ def _explain(cls: type[BaseModel], error: Any) -> str:
 
 
 def _valid_keys(cls: type[BaseModel], path: Sequence[Any]) -> list[str]:
-    """The field names of the settings class found at `path` below `cls`; unions contribute all their members."""
+    """The field names of the settings class found at `path` below `cls`; of unions without a tag those of all members."""
     classes: list[type[BaseModel]] = [cls]
     for part in path:
         found: list[type[BaseModel]] = []
         for current in classes:
             if isinstance(part, str) and part in current.model_fields:
                 found += _classes_in(current.model_fields[part].annotation)
-        # Positions in lists, tags of unions and keys of mappings stay within the same candidates.
-        classes = found or classes
+        tagged = [c for c in classes if any(field.default == part for field in c.model_fields.values())]
+        # Positions in lists and keys of mappings stay within the same candidates.
+        classes = found or tagged or classes
     return sorted({name for current in classes for name in current.model_fields})
 
 

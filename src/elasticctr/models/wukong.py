@@ -38,7 +38,7 @@ class Wukong(Model):
             fields += s.dense_embeddings
             width = s.dense_embeddings * self.dim
             self.dense = MLP(spec.dense_dim, (width,), width)
-            # They start as small as the slots' embeddings: among products of large vectors the norm of a factorization
+            # They start small: among products of large vectors the norm of a factorization
             # machine makes those of small ones vanish.
             nn.init.normal_(self.dense.layers()[-1].weight, std=_DENSE_START / width**0.5)
         out = s.fm_embeddings + s.linear_embeddings

@@ -1,6 +1,8 @@
 from pathlib import Path
+from typing import Annotated, Literal
 
 import pytest
+from pydantic import Field
 
 from elasticctr.config import Settings, apply_overrides, load_yaml, parse_settings
 from elasticctr.data.schema import Schema
@@ -75,3 +77,22 @@ def test_a_misspelt_kind_is_answered_with_the_nearest_and_a_missing_one_is_the_d
     with pytest.raises(ConfigError, match=r"'spars' is none of 'sparse', .*; did you mean 'sparse'\?"):
         parse_settings(Schema, {"slots": [{"name": "1", "kind": "spars"}]}, "schema.yaml")
     assert parse_settings(Schema, {"slots": [{"name": "1"}]}, "schema.yaml").sparse[0].name == "1"
+
+
+class Plain(Settings):
+    name: Literal["plain"] = "plain"
+    rate: float = 1.0
+
+
+class Fancy(Settings):
+    name: Literal["fancy"] = "fancy"
+    memory: float = 0.9
+
+
+class Choice(Settings):
+    way: Annotated[Plain | Fancy, Field(discriminator="name")] = Plain()
+
+
+def test_a_key_of_another_member_of_a_union_is_not_suggested() -> None:
+    with pytest.raises(ConfigError, match=r"unknown key 'way.plain.memory'; valid keys: name, rate"):
+        parse_settings(Choice, {"way": {"name": "plain", "memory": 0.5}}, "job.yaml")
