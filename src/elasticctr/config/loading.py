@@ -125,7 +125,7 @@ def _explain(cls: type[BaseModel], error: Any) -> str:
 
 
 def _valid_keys(cls: type[BaseModel], path: Sequence[Any]) -> list[str]:
-    """The field names of the settings class found at `path` below `cls`; of unions without a tag those of all members."""
+    """The field names of the settings class at `path` below `cls`; of unions without a tag those of all members."""
     classes: list[type[BaseModel]] = [cls]
     for part in path:
         found: list[type[BaseModel]] = []
