@@ -112,7 +112,7 @@ SHALLOW: dict[str, Any] = {
     "sparse.optimizer.learning_rate": 0.01,
     "sparse.optimizer.l2": 0.00005,
     "sparse.linear_optimizer": {"name": "adam", "learning_rate": 0.01, "l2": 0.00002},
-    "dense.learning_rate": 0.003,
+    "dense.learning_rate": 0.03,
     "train.epochs": 8,
     "train.plateau": {"metric": "auc", "factor": 0.1, "patience": 1, "min_delta": 0.002, "min_scale": 0.001},
     "train.early_stopping": {"metric": "auc", "patience": 2, "min_delta": 0.0002},
@@ -129,11 +129,11 @@ SYNTH_SETTINGS_OF: dict[str, dict[str, Any]] = {
         **{key: value for key, value in SHALLOW.items() if key.startswith("sparse.")},
         "model.hidden": [64, 32],
     },
-    "edcn": {"model.batch_norm": True},  # its products grow without: docs/models/edcn.md
+    "edcn": {"model.batch_norm": True, "model.layers": 1},  # pairs are all there is: more layers only add noise
     "fibinet": {"model.dropout": 0.5},
     "finalmlp": NORMED,
     "finalnet": {**NORMED, "model.batch_norm": True},
-    "masknet": {"model.dropout": 0.2},
+    "masknet": {"model.dropout": 0.2, "model.hidden": [64, 32]},
     "xdeepfm": {"model.dropout": 0.2},
     "lr": SHALLOW,
     "fm": SHALLOW,

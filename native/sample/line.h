@@ -130,7 +130,7 @@ class Line {
   ELASTICCTR_INLINE void PutCount(const Dense& dense, uint32_t index, uint64_t count, bool is_there) {
     float result = static_cast<float>(static_cast<int64_t>(count));
     if (dense.transform == Transform::kLog1p && count < log1p_table_.size()) {
-      result = log1p_table_[count];
+      result = ScaleLog(*dense.spec, index, log1p_table_[count]);
     } else if (dense.transform != Transform::kNone) {
       result = TransformDense(*dense.spec, index, static_cast<double>(count));
     }

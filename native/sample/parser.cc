@@ -53,8 +53,8 @@ void CheckSpec(const ParserSpec& spec) {
     if (!spec.weight.empty()) throw Error(Code::kConfig, "format " + format + " has no weights; leave out 'weight'");
   }
   for (const auto& slot : spec.dense) {
-    if (slot.transform == Transform::kScale && (slot.min.size() != slot.dim || slot.diff.size() != slot.dim)) {
-      throw Error(Code::kConfig, "slot '" + slot.name + "': transform scale needs one min and one diff per dimension");
+    if (!slot.is_whole()) {
+      throw Error(Code::kConfig, "slot '" + slot.name + "': its transform needs one min and one diff per dimension");
     }
   }
 }

@@ -25,10 +25,15 @@ struct DenseSpec {
   std::string name;
   uint32_t dim = 1;
   Transform transform = Transform::kNone;
-  std::vector<double> min, diff;  // dim values each for kScale
+  std::vector<double> min, diff;  // dim values each for kScale; kLog1p: no min, and no diff or dim values
   bool marks_missing = false;     // a missing value is -0.0, which a model reads as 0 and a bucket as missing
 
   float missing() const { return marks_missing ? -0.0f : 0.0f; }
+  // Whether min and diff are as long as the transform reads them.
+  bool is_whole() const {
+    if (transform == Transform::kScale) return min.size() == dim && diff.size() == dim;
+    return diff.empty() || diff.size() == dim;
+  }
 };
 
 struct ParserSpec {

@@ -10,12 +10,17 @@ namespace elasticctr {
 
 inline float Log1p(double value) { return static_cast<float>(std::log1p(value > 0 ? value : 0)); }
 
+// The logarithm that slots of kLog1p hold, of the one they would hold without a diff. REQUIRES: index < slot.dim.
+inline float ScaleLog(const DenseSpec& slot, uint32_t index, float log) {
+  return slot.diff.empty() ? log : static_cast<float>(log / slot.diff[index]);
+}
+
 // -0.0 stays what it is where it means: missing. REQUIRES: index < slot.dim.
 inline float TransformDense(const DenseSpec& slot, uint32_t index, double value) {
   if (value == 0 && slot.marks_missing && std::signbit(value)) return -0.0f;
   switch (slot.transform) {
     case Transform::kNone: break;
-    case Transform::kLog1p: return Log1p(value);
+    case Transform::kLog1p: return ScaleLog(slot, index, Log1p(value));
     case Transform::kScale: return static_cast<float>((value - slot.min[index]) / slot.diff[index]);
   }
   return static_cast<float>(value);

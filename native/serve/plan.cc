@@ -56,7 +56,7 @@ void Plan::Seal() {
     if (dense_width > 0 && !Fits(dense_columns[i], slot.dim, dense_width)) {
       Refuse("dense slot '" + slot.name + "' is wider than the input 'dense'");
     }
-    if (slot.transform == Transform::kScale && (slot.min.size() != slot.dim || slot.diff.size() != slot.dim)) {
+    if (!slot.is_whole()) {
       Refuse("dense slot '" + slot.name + "' needs one min and one diff per dimension");
     }
     if (!names.emplace(slot.name, SlotName{true, i}).second) Refuse("slot '" + slot.name + "' is there twice");

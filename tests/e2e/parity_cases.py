@@ -33,7 +33,7 @@ VOCABULARY = 2000
 LEARNED = 0.5  # of the log; the rest meets feasigns without a row
 DENSE = [
     {"kind": "dense", "name": "x", "dim": 2, "transform": "scale", "min": [-1.0, 0.5], "diff": [2.0, 3.0]},
-    {"kind": "dense", "name": "y", "transform": "log1p"},
+    {"kind": "dense", "name": "y", "transform": "log1p", "diff": [3.0]},
 ]
 SPARSE = [
     {"name": "user"},

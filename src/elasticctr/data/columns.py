@@ -134,12 +134,13 @@ def _transform(
 ) -> NDArray[np.float32]:
     if np.signbit(missing):  # -0.0 is missing, written out too
         present = present & ~((values == 0) & np.signbit(values))
+    at = np.minimum(dimension, slot.dim - 1)  # cells past the slot's width belong to rows that are bad already
     with np.errstate(over="ignore", invalid="ignore"):
         if slot.transform == "log1p":
             values = np.log1p(np.maximum(values, 0.0))
+            if slot.diff:
+                values = values.astype(np.float32) / np.asarray(slot.diff)[at]  # rounded as the native parser does
         elif slot.transform == "scale":
-            # Cells past the slot's width belong to rows that are bad already.
-            at = np.minimum(dimension, slot.dim - 1)
             values = (values - np.asarray(slot.min)[at]) / np.asarray(slot.diff)[at]
         return np.where(present, values, missing).astype(np.float32)
 

@@ -74,20 +74,24 @@ class DenseSlot(Settings):
     dim: int = Field(1, ge=1, le=65536, description="floats per sample")
     separator: str = Field("|", min_length=1, description="splits a CSV cell into its dim numbers")
     transform: Literal["none", "log1p", "scale"] = Field(
-        "none", description="log1p: ln(1 + max(x, 0)); scale: (x - min) / diff; a missing value is 0 after it"
+        "none", description="log1p: ln(1 + max(x, 0)) / diff; scale: (x - min) / diff; a missing value is 0 after it"
     )
     min: tuple[float, ...] = Field((), description="one per dimension, for transform: scale")
-    diff: tuple[float, ...] = Field((), description="one per dimension, for transform: scale")
+    diff: tuple[float, ...] = Field((), description="one per dimension, for scale and log1p; default of log1p: all 1")
 
     @model_validator(mode="after")
     def _check_scale(self) -> DenseSlot:
         if self.transform == "scale":
             if len(self.min) != self.dim or len(self.diff) != self.dim:
                 raise ValueError(f"slot {self.name!r}: transform scale needs {self.dim} values in min and in diff")
-            if any(d == 0 for d in self.diff):
-                raise ValueError(f"slot {self.name!r}: diff must not hold a 0")
-        elif self.min or self.diff:
-            raise ValueError(f"slot {self.name!r}: min and diff go with transform: scale")
+        elif self.min:
+            raise ValueError(f"slot {self.name!r}: min goes with transform: scale")
+        elif self.diff and self.transform == "none":
+            raise ValueError(f"slot {self.name!r}: diff goes with transform: scale or log1p")
+        elif len(self.diff) not in (0, self.dim):
+            raise ValueError(f"slot {self.name!r}: has {len(self.diff)} values in diff, not {self.dim}")
+        if not all(map(isfinite, (*self.min, *self.diff))) or 0 in self.diff:
+            raise ValueError(f"slot {self.name!r}: min and diff hold finite numbers, diff no 0")
         return self
 
 
@@ -224,7 +228,7 @@ class Schema(Settings):
                 raise ValueError(
                     f"slot {slot.name!r}: {slot.of!r} has {number.dim} numbers, none with index {slot.index}"
                 )
-            if number.transform == "scale" and number.diff[slot.index] < 0:
+            if number.diff and number.diff[slot.index] < 0:
                 raise ValueError(f"slot {slot.name!r}: buckets need a positive diff in {slot.of!r}")
             known.add(slot.name)
 

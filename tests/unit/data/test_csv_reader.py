@@ -27,7 +27,7 @@ SCHEMA = Schema.model_validate(
             {"kind": "sparse", "name": "user", "column": "user_id", "values": "id"},
             {"kind": "sparse", "name": "tags", "separator": "|", "max_values": 3},
             {"kind": "sparse", "name": "clicks", "separator": ";", "values": "id", "pooling": "none", "max_values": 2},
-            {"kind": "dense", "name": "price", "transform": "log1p"},
+            {"kind": "dense", "name": "price", "transform": "log1p", "diff": [10]},
             {"kind": "dense", "name": "vector", "dim": 2, "transform": "scale", "min": [1, 2], "diff": [2, 4]},
         ],
     }
@@ -69,7 +69,7 @@ def test_columns_become_slots(tmp_path: Path):
         [2, 3],
     ]
     assert slots(batch, 1) == [[hashed("city", "Köln")], [], [], []]
-    assert batch.dense[0].tolist() == [np.float32(math.log(11)), (3 - 1) / 2, (10 - 2) / 4]
+    assert batch.dense[0].tolist() == [np.float32(np.float32(math.log(11)) / 10.0), (3 - 1) / 2, (10 - 2) / 4]
     assert batch.dense[1].tolist() == [0.0, 0.0, 0.0]
 
 

@@ -174,13 +174,18 @@ def test_transforms() -> None:
         [math.log1p(1), math.log1p(4095), math.log1p(4096), 0, 0],
     ]
     assert dense.tolist() == np.array(expected, np.float32).tolist()
+    divided = parse(text, log.model_copy(update={"diff": (2.0, 1.0, -4.0)}), scale).batch.dense
+    assert divided[:, :3].tolist() == (dense[:, :3] / np.float32([2, 1, -4])).tolist()
+    assert divided[:, 3:].tolist() == dense[:, 3:].tolist()
 
 
 def test_log1p_of_every_small_count() -> None:
     counts = np.arange(10000)
     text = "".join(f"0\t{c}" + "\t" * 38 + "\n" for c in counts).encode()
-    batch = parse(text, DenseSlot(name="I1", transform="log1p"), format="criteo").batch
-    np.testing.assert_allclose(batch.dense[:, 0], np.log1p(counts.astype(float)), rtol=1e-7)
+    logs = parse(text, DenseSlot(name="I1", transform="log1p"), format="criteo").batch.dense[:, 0]
+    np.testing.assert_allclose(logs, np.log1p(counts.astype(float)), rtol=1e-7)
+    divided = parse(text, DenseSlot(name="I1", transform="log1p", diff=(10.0,)), format="criteo").batch.dense[:, 0]
+    assert divided.tolist() == (logs / np.float64(10)).astype(np.float32).tolist()
 
 
 def criteo_row(numbers: list[str], strings: list[str], label: str = "0") -> bytes:

@@ -1,4 +1,4 @@
-"""What a schema refuses to say about sequences and their targets."""
+"""What a schema refuses to say about sequences and their targets, and about transforms."""
 
 from __future__ import annotations
 
@@ -29,6 +29,31 @@ PAST: dict[str, Any] = {"name": "past", "pooling": "none", "target": "item"}
 def test_a_target_must_fit(slots: list[dict[str, Any]], message: str):
     with pytest.raises(ConfigError, match=message):
         parse_settings(Schema, {"slots": slots}, "schema")
+
+
+@pytest.mark.parametrize(
+    ("transform", "message"),
+    [
+        ({"transform": "scale", "diff": [1, 2]}, "needs 2 values in min and in diff"),
+        ({"transform": "scale", "min": [0, 0], "diff": [1]}, "needs 2 values in min and in diff"),
+        ({"transform": "log1p", "diff": [10]}, "has 1 values in diff, not 2"),
+        ({"transform": "log1p", "min": [0, 0], "diff": [1, 1]}, "min goes with transform: scale"),
+        ({"diff": [1, 1]}, "diff goes with transform: scale or log1p"),
+        ({"transform": "log1p", "diff": [1, 0]}, "diff no 0"),
+        ({"transform": "log1p", "diff": [1, float("nan")]}, "finite numbers"),
+        ({"transform": "scale", "min": [0, float("inf")], "diff": [1, 1]}, "finite numbers"),
+    ],
+)
+def test_a_transform_must_fit(transform: dict[str, Any], message: str):
+    with pytest.raises(ConfigError, match=message):
+        parse_settings(Schema, {"slots": [ITEM, {"kind": "dense", "name": "x", "dim": 2, **transform}]}, "schema")
+
+
+def test_buckets_need_a_positive_diff():
+    price = {"kind": "dense", "name": "price", "transform": "log1p", "diff": [-1]}
+    bucket = {"kind": "bucket", "name": "price_bucket", "of": "price", "by": "log2"}
+    with pytest.raises(ConfigError, match="positive diff in 'price'"):
+        parse_settings(Schema, {"slots": [price, bucket]}, "schema")
 
 
 def test_a_target_changes_the_fingerprint():
