@@ -23,7 +23,7 @@ from measure import ROOT, WORK, parse_arguments, stamp
 
 THRESHOLDS = (1, 2, 5, 10)
 # Bytes of state per weight differ: two floats, one per row, none. Rates that suit each on this log.
-OPTIMIZERS = {"adam": 0.005, "rowwise_adagrad": 0.05, "sgd": 1.0}
+OPTIMIZERS = {"adam": 0.0003, "rowwise_adagrad": 0.01, "sgd": 1.0}
 DIM = 8
 PLOT = ROOT / "benchmarks" / "plots" / "admission.png"
 

@@ -139,7 +139,7 @@ def conversions_spec(format: Format) -> SynthSpec:
     """Eight slots, four numbers and two labels: a click, and a conversion after it."""
     _refuse(Shape.CONVERSIONS, format, Format.CRITEO, Format.FEASIGN, Format.LIBSVM, Format.LIBFFM)
     slots = tuple(_sparse(f"C{i + 1}", format) for i in range(len(_CONVERSION_CARDINALITIES)))
-    dense = tuple(count_slot(f"I{i + 1}") for i in range(4))
+    dense = tuple(DenseSlot(name=f"I{i + 1}", transform="log1p") for i in range(4))
     schema = Schema(format=format, label=("click", "conversion"), slots=(*dense, *slots))
     multi = (False,) * len(slots)
     return SynthSpec(
