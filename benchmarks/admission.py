@@ -85,7 +85,7 @@ def train(folder: Path, count: int, optimizer: str, *, is_encoded: bool) -> dict
 
 
 def draw(by_count: dict[int, dict[str, Any]], by_optimizer: dict[str, dict[str, Any]], best: float) -> None:
-    figure = Figure(figsize=(9, 3.6), dpi=100, layout="constrained")
+    figure = Figure(figsize=(10.5, 3.6), dpi=100, layout="constrained")
     FigureCanvasAgg(figure)
     left, right = figure.subplots(1, 2)
     counts, ids = [str(c) for c in by_count], by_count[1]["rows"]
@@ -94,12 +94,12 @@ def draw(by_count: dict[int, dict[str, Any]], by_optimizer: dict[str, dict[str, 
     line = left.twinx()
     line.plot(counts, [r["auc"] for r in by_count.values()], "o-", color="#d9622b")
     line.set_ylabel("validation AUC (line)")
-    for name, result in by_optimizer.items():
-        right.plot(result["table_bytes"] / 2**30, result["auc"], "o", label=f"{name}, rows from the 1st occurrence")
-    for count, result in list(by_count.items())[1:]:
-        right.plot(result["table_bytes"] / 2**30, result["auc"], "^", label=f"adam, from the {count}.")
+    points = {f"{name} n = 1": result for name, result in by_optimizer.items()}
+    points |= {f"adam n = {count}": result for count, result in list(by_count.items())[1:]}
+    for name, result in points.items():
+        right.plot(result["table_bytes"] / 2**30, result["auc"], "o", label=name)
+    right.legend(fontsize=8, frameon=False, loc="upper left", bbox_to_anchor=(1.02, 1.0))
     right.set(xlabel="table, GiB", ylabel="validation AUC", title=f"AUC by memory (attainable {best:.3f})")
-    right.legend(fontsize=7, frameon=False)
     PLOT.parent.mkdir(exist_ok=True)
     figure.savefig(PLOT)
     print(f"\n{PLOT.relative_to(ROOT)}")

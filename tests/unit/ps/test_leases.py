@@ -95,11 +95,17 @@ def test_a_chunk_starts_at_the_smallest_cursor(log: Path) -> None:
 
 def test_a_lost_lease_is_left_and_not_claimed_again(log: Path) -> None:
     script = Script(make_answer(log, 0), make_answer(log, 1))
-    job = make_job(log)
-    with WorkStream(make_source(job, script)) as stream:
+    lost = threading.Event()
+
+    def cursors(chunk: int) -> list[int]:
+        assert chunk == 0 or lost.wait(10)  # the next lease is asked for after this
+        return [0, 0]
+
+    with WorkStream(make_source(make_job(log), script, cursors)) as stream:
         first = stream.get(10)
         assert isinstance(first, Work)
         first.lease.is_lost = True
+        lost.set()
         assert stream.unfinished == [] or stream.unfinished[0].id == 1
         read_all(stream)
     assert script.have[-1] == ["1"]
