@@ -80,12 +80,14 @@ class Log:
 
     rows: int
     options: tuple[str, ...] = ()
+    dense_diff: float = 1.0  # dense floats are divided by it
 
 
 # Slots of criteo and avazu have 10 values at most, and there are 50 items to be found in histories: what is asked is
-# whether a model finds the truth in rows that tell it, not how many rows that takes.
+# whether a model finds the truth in rows that tell it, not how many rows that takes. Criteo's numbers are logarithms of
+# up to 7, which drown embeddings here: a tenth of them is read.
 LOGS = {
-    "criteo": Log(800_000, ("--max-cardinality", "10")),
+    "criteo": Log(800_000, ("--max-cardinality", "10"), 10.0),
     "avazu": Log(800_000, ("--max-cardinality", "10")),
     "history": Log(1_000_000, ("--max-cardinality", "50")),
     "conversions": Log(1_000_000),
@@ -234,13 +236,15 @@ def make_synth(shape: str, quick: bool) -> tuple[dict[str, Any], float, dict[str
     """Settings, and what can be attained: of the first label, and of each."""
     rows = LOGS[shape].rows // (10 if quick else 1)
     files = LOGS[shape].rows // 100_000
-    log = WORK / f"{shape}-{rows}{''.join(LOGS[shape].options)}"
+    log = WORK / f"{shape}-{rows}{''.join(LOGS[shape].options)}-{LOGS[shape].dense_diff:g}"
     # The configurations of families are for their sets, and say how wide embeddings are.
     schema = ZOO / f"{shape}.yaml" if shape in FAMILIES else log / "schema.yaml"
     if not (log / "valid").exists():
         shutil.rmtree(log, ignore_errors=True)
         options = ["--shape", shape, "--rows", str(rows), "--files", str(files), *LOGS[shape].options]
         call("data", "synth", str(log), *options)
+        if LOGS[shape].dense_diff != 1.0:
+            divide_dense(schema, LOGS[shape].dense_diff)
         for part, pattern in (("train", f"part-0000[0-{files - 2}]*"), ("valid", f"part-{files - 1:05d}*")):
             call("data", "cache", str(log / pattern), str(log / part), "--schema", str(schema))
     held_out = json.loads((log / "truth.json").read_text())["files"][-1]
@@ -252,6 +256,15 @@ def make_synth(shape: str, quick: bool) -> tuple[dict[str, Any], float, dict[str
     if shape not in FAMILIES:
         settings |= SYNTH_SETTINGS
     return settings, float(held_out["auc"]), {name: float(of["auc"]) for name, of in held_out["labels"].items()}
+
+
+def divide_dense(path: Path, diff: float) -> None:
+    """Rewrites a schema whose dense slots have no transform."""
+    schema = yaml.safe_load(path.read_text())
+    for slot in schema["slots"]:
+        if slot["kind"] == "dense":
+            slot |= {"transform": "scale", "min": [0.0] * slot["dim"], "diff": [diff] * slot["dim"]}
+    path.write_text(yaml.safe_dump(schema))
 
 
 def call(*arguments: str) -> None:

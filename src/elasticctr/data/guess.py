@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from elasticctr.data.guess_columns import LABEL_NAMES, Column, column_slots, count_slot, find_label, most
+from elasticctr.data.guess_columns import LABEL_NAMES, Column, column_slots, find_label, most
 from elasticctr.data.schema import DenseSlot, Format, Schema, Slot, SparseSlot
 from elasticctr.errors import DataError
 
@@ -19,8 +19,9 @@ _MAX_LINES = 2000
 _NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?\Z")
 _FRACTION = re.compile(r"[-+]?(\d+\.\d*|\.\d+|\d+[eE])|-")
 _HEX = re.compile(r"[0-9a-fA-F]{8}\Z")
+# The scaling published with the Criteo data sets of PaddlePaddle is one choice; the log transform suits unknown data.
 _CRITEO_SLOTS: tuple[Slot, ...] = (
-    count_slot("dense_feature", 13),
+    DenseSlot(name="dense_feature", dim=13, transform="log1p"),
     *(SparseSlot(name=str(i)) for i in range(1, 27)),
 )
 

@@ -41,11 +41,6 @@ def find_label(columns: Sequence[Column]) -> str | None:
     return named[0] if named else binary[0] if binary else None
 
 
-def count_slot(name: str, dim: int = 1) -> DenseSlot:
-    """Numbers of unknown size, made comparable with embeddings: larger ones drown these (docs/data.md)."""
-    return DenseSlot(name=name, dim=dim, transform="log1p", diff=(10.0,) * dim)
-
-
 def column_slots(columns: Sequence[Column]) -> list[Slot]:
     return [_column_slot(column) for column in columns]
 
@@ -54,7 +49,7 @@ def _column_slot(column: Column) -> Slot:
     present = column.present
     if most(map(_INTEGER.match, present)):
         if _COUNT_NAME.match(column.name) or any(cell.startswith("-") for cell in present):
-            return count_slot(column.name)
+            return DenseSlot(name=column.name, transform="log1p")
         return SparseSlot(name=column.name, values="id")
     if most(map(_NUMBER.match, present)):
         return DenseSlot(name=column.name)
@@ -108,7 +103,7 @@ def _arrow_slot(name: str, column: pa.ChunkedArray) -> Slot | None:
         return DenseSlot(name=name)
     if pa.types.is_integer(kind):
         if _COUNT_NAME.match(name):
-            return count_slot(name)
+            return DenseSlot(name=name, transform="log1p")
         return SparseSlot(name=name, values="id")
     if (
         pa.types.is_string(kind)

@@ -64,7 +64,7 @@ def test_csv_columns() -> None:
     assert (schema.delimiter, schema.header, schema.label) == (";", True, ("click",))
     assert schema.slots == (
         SparseSlot(name="id", values="id"),
-        DenseSlot(name="I1", transform="log1p", diff=(10.0,)),
+        DenseSlot(name="I1", transform="log1p"),
         DenseSlot(name="score"),
         SparseSlot(name="tags", values="string", separator="|"),
         SparseSlot(name="city", values="string"),

@@ -142,8 +142,7 @@ def _written(spec: SynthSpec, rows: Rows) -> Batch:
         schema.format is Format.CSV and all(slot.dim == 1 for slot in schema.dense)
     )
     if spec.transformed:
-        diffs = [diff for slot in spec.schema_.dense for diff in slot.diff or (1.0,) * slot.dim]
-        dense = (np.round(np.log1p(np.nan_to_num(dense, nan=0.0)), 4) / np.asarray(diffs)).astype(np.float32)
+        dense = np.round(np.log1p(np.nan_to_num(dense, nan=0.0)), 4).astype(np.float32)
     elif not has_gaps:
         neutral = [m for slot in schema.dense for m in (slot.min or (0.0,) * slot.dim)]
         dense = np.where(np.isnan(dense), np.asarray(neutral, dtype=np.float32), dense)

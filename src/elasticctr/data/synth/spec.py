@@ -7,7 +7,6 @@ from enum import StrEnum
 from pydantic import Field, model_validator
 
 from elasticctr.config import Settings
-from elasticctr.data.guess_columns import count_slot
 from elasticctr.data.schema import DenseSlot, Format, Pooling, Schema, SparseSlot
 from elasticctr.errors import ConfigError
 
@@ -101,9 +100,9 @@ def criteo_spec(format: Format, slots: int = 26, dense: int = 13, cardinalities:
     given = cardinalities or CRITEO_CARDINALITIES
     names = [str(i + 1) for i in range(slots)]
     if format in (Format.CSV, Format.PARQUET):
-        dense_slots = [count_slot(f"I{i + 1}") for i in range(dense)]
+        dense_slots = [DenseSlot(name=f"I{i + 1}", transform="log1p") for i in range(dense)]
     else:
-        dense_slots = [count_slot("dense_feature", dense)] if dense else []
+        dense_slots = [DenseSlot(name="dense_feature", dim=dense, transform="log1p")] if dense else []
     schema = Schema(format=format, slots=(*dense_slots, *(_sparse(name, format) for name in names)))
     return SynthSpec(
         schema_=schema,
