@@ -244,7 +244,7 @@ def make_synth(shape: str, quick: bool) -> tuple[dict[str, Any], float, dict[str
         options = ["--shape", shape, "--rows", str(rows), "--files", str(files), *LOGS[shape].options]
         call("data", "synth", str(log), *options)
         if LOGS[shape].dense_diff != 1.0:
-            divide_dense(schema, LOGS[shape].dense_diff)
+            divide_dense(log / "schema.yaml", LOGS[shape].dense_diff)
         for part, pattern in (("train", f"part-0000[0-{files - 2}]*"), ("valid", f"part-{files - 1:05d}*")):
             call("data", "cache", str(log / pattern), str(log / part), "--schema", str(schema))
     held_out = json.loads((log / "truth.json").read_text())["files"][-1]

@@ -1,4 +1,5 @@
-"""Writes docs/cli.md and docs/config.md from the commands and settings themselves; --check only compares.
+"""Writes docs/cli.md and docs/config.md from the commands and settings themselves, and the table of docs/security.md
+from the tests; --check only compares.
 
 python tools/docs.py [--check]
 """
@@ -16,6 +17,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Any
 
+import promises
 import typer.main
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
@@ -31,7 +33,7 @@ NOT_IN_FILES = {"elasticctr.data.cache.manifest", "elasticctr.data.synth.spec"}
 
 
 def main() -> int:
-    pages = {"cli.md": cli_page(), "config.md": config_page()}
+    pages = {"cli.md": cli_page(), "config.md": config_page(), "security.md": security_page()}
     stale = [name for name, text in pages.items() if not _is_current(DOCS / name, text)]
     if "--check" in sys.argv[1:]:
         for name in stale:
@@ -44,6 +46,10 @@ def main() -> int:
 
 def _is_current(path: Path, text: str) -> bool:
     return path.exists() and path.read_text(encoding="utf-8") == text
+
+
+def security_page() -> str:
+    return promises.fill((DOCS / "security.md").read_text(encoding="utf-8"))
 
 
 def commands() -> list[tuple[str, Any]]:

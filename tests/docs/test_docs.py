@@ -20,6 +20,7 @@ def tool() -> ModuleType:
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules["tools_docs"] = module
+    sys.path.insert(0, str(ROOT / "tools"))
     spec.loader.exec_module(module)
     return module
 
@@ -27,6 +28,7 @@ def tool() -> ModuleType:
 def test_generated_pages_are_current(tool: ModuleType) -> None:
     assert (ROOT / "docs" / "cli.md").read_text() == tool.cli_page(), "run `make docs`"
     assert (ROOT / "docs" / "config.md").read_text() == tool.config_page(), "run `make docs`"
+    assert (ROOT / "docs" / "security.md").read_text() == tool.security_page(), "run `make docs`"
 
 
 def test_every_command_and_option_has_help_and_every_command_an_example(tool: ModuleType) -> None:
