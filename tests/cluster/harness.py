@@ -24,6 +24,7 @@ from typing import Any, TypeVar
 import yaml
 
 from elasticctr.cluster.launch import find_free_port
+from elasticctr.control.access import write_token
 from elasticctr.control.peer import Peer
 from elasticctr.errors import ElasticCTRError
 
@@ -180,7 +181,7 @@ class Cluster:
         for folder in (self.repository, self.logs):
             folder.mkdir(parents=True, exist_ok=True)
         self.token_file = root / "token"
-        self.token_file.write_text(TOKEN + "\n")
+        write_token(self.token_file, TOKEN, overwrite=True)
         self.instances = [Instance(self, s, r) for s in range(shards) for r in range(replicas)]
         self.transfer_port = free_port()
         self.transfer: Process | None = None

@@ -22,7 +22,7 @@ from tests.cluster.single import check_rows
 from tests.cluster.truth import MODEL, TABLE, Truth, publish
 from tests.unit.cube.serving import HEADER, HELLO, LOOKUP, MAGIC, PING, ServerProcess, Wire
 
-TOKEN = "the right one"
+TOKEN = "the one right token"
 
 
 def frame(opcode: int, body: bytes, table: str = "") -> bytes:

@@ -12,6 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 from elasticctr.cli.app import app
+from elasticctr.control.access import write_token
 from elasticctr.control.peer import Peer
 from elasticctr.errors import Unauthorized
 from elasticctr.publish.repository import Repository
@@ -32,7 +33,7 @@ def _cli(predictor: Predictor, *arguments: str) -> dict[str, Any]:
 
 
 def test_canary_sticky_shadow_promote(tmp_path: Path) -> None:
-    (tmp_path / "token").write_text(TOKEN + "\n")
+    write_token(tmp_path / "token", TOKEN)
     scored = Scored(Repository(str(tmp_path / "repo")))
     other = Scored(Repository(str(tmp_path / "other")), model="wide", seed=3)
     scored.base()

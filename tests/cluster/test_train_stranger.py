@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from elasticctr.control.access import write_token
 from elasticctr.errors import FailedPrecondition, Unauthorized
 from tests.cluster.harness import wait_until
 from tests.cluster.training import START_S, Log, Training
@@ -51,7 +52,7 @@ def test_strangers_are_turned_away(training_log: Log, tmp_path: Path) -> None:
         other = yaml.safe_load(Path(own).read_text())
         other["schema"]["slots"] = [slot for slot in other["schema"]["slots"] if slot["name"] != "3"]
         (tmp_path / "other.yaml").write_text(yaml.safe_dump(other))
-        (tmp_path / "wrong").write_text("not the secret\n")
+        write_token(tmp_path / "wrong", "this is not the secret")
         strangers = [
             start_stranger(training, "--job", own, "--token-file", token, code=_OTHER_BUILD),
             start_stranger(training, "--job", str(tmp_path / "other.yaml"), "--token-file", token),

@@ -16,6 +16,7 @@ from elasticctr.cli.output import CommandGroup
 from elasticctr.cli.pserver import pserver
 from elasticctr.cli.serve import serve
 from elasticctr.cli.status import checkpoint, logs, status, stop
+from elasticctr.cli.token import token
 from elasticctr.cli.trainer import trainer
 from elasticctr.cli.tune import tune
 
@@ -66,6 +67,7 @@ app.command()(serve)
 app.command()(trainer)
 app.add_typer(variants.app)
 app.command()(call)
+app.command()(token)
 app.command()(demo)
 app.command()(doctor)
 

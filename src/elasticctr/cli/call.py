@@ -113,7 +113,7 @@ def _read_settings(
     ca_file: Path | None,
 ) -> ClientSettings:
     """`patience` is for endpoints; predictors have their own."""
-    from elasticctr.cube.server import read_token
+    from elasticctr.control.access import read_token
     from elasticctr.serve.client.settings import make_settings
 
     path, name = predictors

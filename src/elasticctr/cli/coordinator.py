@@ -36,7 +36,7 @@ def coordinator(
 
     Example: `elasticctr coordinator --job job.yaml --port 8300`
     """
-    from elasticctr.control.web import read_token
+    from elasticctr.control.access import read_optional_token
     from elasticctr.ps.coordinator_process import run_coordinator
     from elasticctr.train.job import load_job
 
@@ -58,7 +58,7 @@ def coordinator(
         job,
         host=host or (settings.host if settings is not None else "127.0.0.1"),
         port=port,
-        token=read_token(token_file),
+        token=read_optional_token(token_file),
         resume=resume,
         on_listening=tell,
     )

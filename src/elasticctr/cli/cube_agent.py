@@ -49,7 +49,7 @@ def agent(
 
     Example: `elasticctr cube agent --server http://127.0.0.1:8000 --data /srv/cube --port 8001 --token-file token`
     """
-    from elasticctr.control.web import read_token
+    from elasticctr.control.access import read_optional_token
     from elasticctr.cube.agent.process import AgentOptions, AgentProcess
 
     process = AgentProcess(
@@ -58,7 +58,7 @@ def agent(
             data=data,
             host=host,
             port=port,
-            token=read_token(token_file),
+            token=read_optional_token(token_file),
             shard=_parse_shard(shard),
             allow_sources=tuple(allow_source or ()),
             rate_limit_bytes_s=_parse_rate(rate_limit),

@@ -11,7 +11,8 @@ from typing import Annotated, Literal
 import typer
 
 from elasticctr.cli.output import JsonOption, print_json
-from elasticctr.cube.server import Listening, ServerOptions, parse_shard, read_token, run
+from elasticctr.control.access import read_token
+from elasticctr.cube.server import Listening, ServerOptions, parse_shard, run
 
 
 def server(

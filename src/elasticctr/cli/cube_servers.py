@@ -8,9 +8,9 @@ from typing import Annotated
 
 import typer
 
+from elasticctr.control.access import read_token
 from elasticctr.cube.client import Client
 from elasticctr.cube.conf import ClusterSettings, load_conf, parse_addresses
-from elasticctr.cube.server import read_token
 from elasticctr.errors import ConfigError
 
 ConfOption = Annotated[Path | None, typer.Option(help="Client settings: cube.yaml, or an older cube.conf.")]

@@ -21,10 +21,10 @@ def status(
 
     Example: `elasticctr cube status --transfer http://127.0.0.1:8099 --token-file token`
     """
+    from elasticctr.control.access import read_optional_token
     from elasticctr.control.peer import Peer
-    from elasticctr.control.web import read_token
 
-    with Peer(transfer, read_token(token_file), tls_ca=tls_ca) as peer:
+    with Peer(transfer, read_optional_token(token_file), tls_ca=tls_ca) as peer:
         found = peer.get("/v1/status")
         instances = peer.get("/v1/instances")["instances"]
     is_whole = all(one["state"] == "live" for one in instances)

@@ -12,7 +12,7 @@ import typer
 
 from elasticctr.cli.output import JsonOption, print_json
 from elasticctr.cluster.environment import read_environment
-from elasticctr.control.web import read_token
+from elasticctr.control.access import read_optional_token
 from elasticctr.errors import ConfigError
 from elasticctr.ps.pserver import Listening, PServerOptions, run
 from elasticctr.train.job import load_job
@@ -70,7 +70,7 @@ def pserver(
     if load is not None and coordinator is not None:
         raise ConfigError("--load is for a pserver by itself; the coordinator says what to load")
     host = host or (settings.cluster.host if settings.cluster is not None else "127.0.0.1")
-    token = read_token(token_file) or ""
+    token = read_optional_token(token_file) or ""
     if not token and host not in ("127.0.0.1", "::1", "localhost"):
         typer.echo(f"pserver: no --token-file: whoever reaches {host} may read and change everything", err=True)
     options = PServerOptions(

@@ -14,8 +14,8 @@ from elasticctr.cluster.engine import RoleState
 from elasticctr.cluster.feed import ask_status
 from elasticctr.cluster.logs import Follower, find_logs
 from elasticctr.cluster.view import COLUMNS, headline, make_rows
+from elasticctr.control.access import read_optional_token
 from elasticctr.control.peer import Peer
-from elasticctr.control.web import read_token
 from elasticctr.errors import ElasticCTRError, NotFound, Unauthorized, Unavailable
 from elasticctr.ps.addresses import find_coordinator
 from elasticctr.train.run_directory import RunDirectory
@@ -114,7 +114,9 @@ def checkpoint(run: RunArgument, token_file: TokenOption = None, as_json: JsonOp
 
 def _post(run: Path, token_file: Path | None, path: str) -> None:
     directory = _open(run)
-    with Peer(find_coordinator(directory.path), read_token(_token_file(directory, token_file)), timeout_s=600) as peer:
+    with Peer(
+        find_coordinator(directory.path), read_optional_token(_token_file(directory, token_file)), timeout_s=600
+    ) as peer:
         try:
             peer.post(path, {})
         except Unavailable as e:
@@ -143,7 +145,7 @@ def _token_file(directory: RunDirectory, given: Path | None) -> Path | None:
 def _ask(directory: RunDirectory, token_file: Path | None) -> tuple[dict[str, Any], str]:
     """The coordinator's status, or why there is none."""
     try:
-        return ask_status(directory.path, read_token(_token_file(directory, token_file))), ""
+        return ask_status(directory.path, read_optional_token(_token_file(directory, token_file))), ""
     except Unauthorized:
         raise
     except ElasticCTRError as e:

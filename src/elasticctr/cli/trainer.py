@@ -49,11 +49,11 @@ def trainer(
         return
     if coordinator is None:
         raise ConfigError("which coordinator? Give --coordinator URL, or set ELASTICCTR_COORDINATOR")
-    from elasticctr.control.web import read_token
+    from elasticctr.control.access import read_optional_token
     from elasticctr.ps.trainer import TrainerRole
     from elasticctr.train.interrupt import Interrupt
 
-    token = read_token(token_file) or ""
+    token = read_optional_token(token_file) or ""
     with Interrupt() as interrupt:
         role = TrainerRole(job, coordinator, token=token, name=name, is_interrupted=lambda: interrupt.is_set)
         summary = role.run()

@@ -30,8 +30,8 @@ class _Remote:
     """A server and the model that is commanded."""
 
     def __init__(self, endpoint: str, model: str | None, token_file: Path | None, tls_ca: Path | None) -> None:
+        from elasticctr.control.access import read_token
         from elasticctr.control.peer import Peer
-        from elasticctr.cube.server import read_token
 
         token = None if token_file is None else read_token(token_file)
         self._peer = Peer(endpoint, token, timeout_s=30.0, tls_ca=tls_ca)

@@ -20,7 +20,7 @@ from elasticctr.cluster.local import LocalEngine
 from elasticctr.cluster.run import run_job
 from elasticctr.cluster.summary import Summary
 from elasticctr.cluster.supervised import ELASTICCTR
-from elasticctr.control.web import read_token
+from elasticctr.control.access import read_token
 from elasticctr.errors import ConfigError, InternalError
 from elasticctr.train.job import Job
 from elasticctr.train.run_directory import RunDirectory, write_text

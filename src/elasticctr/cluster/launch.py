@@ -9,7 +9,6 @@ from __future__ import annotations
 import fcntl
 import os
 import random
-import secrets
 import socket
 from collections.abc import Sequence
 from contextlib import suppress
@@ -18,7 +17,7 @@ from pathlib import Path
 from typing import IO
 
 from elasticctr.cluster.engine import RoleSpec
-from elasticctr.control.web import read_token
+from elasticctr.control.access import make_token, read_token, write_token
 from elasticctr.errors import ConfigError, FailedPrecondition, InternalError, NotFound, Unavailable
 from elasticctr.ps.addresses import FILE as COORDINATOR_FILE
 from elasticctr.train.cluster_settings import ClusterSettings
@@ -203,10 +202,8 @@ def _make_token(run: Path) -> Path:
     path = run / "cluster" / "token"
     try:
         path.parent.mkdir(exist_ok=True)
-        if not path.exists():
-            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-            with os.fdopen(descriptor, "w") as file:
-                file.write(secrets.token_urlsafe(24) + "\n")
     except OSError as e:
         raise InternalError(f"{path}: cannot be written: {e.strerror or e}") from e
+    if not path.exists():
+        write_token(path, make_token())
     return path

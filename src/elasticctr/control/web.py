@@ -223,17 +223,3 @@ def _listen(host: str, port: int) -> socket.socket:
     except (OverflowError, UnicodeError):
         raise ConfigError(f"cannot listen at {host!r}, port {port}: ports go from 0 to 65535") from None
     return listener
-
-
-def read_token(path: Path | None) -> str | None:
-    """The secret in a token file: its first line."""
-    if path is None:
-        return None
-    try:
-        lines = path.read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as e:
-        raise ConfigError(f"{path}: cannot be read as a token file: {e}") from None
-    token = lines[0].strip() if lines else ""
-    if len(token) < 8 or not token.isascii() or not token.isprintable():
-        raise ConfigError(f"{path}: the first line must be a secret of at least 8 plain characters")
-    return token

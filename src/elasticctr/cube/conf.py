@@ -15,7 +15,7 @@ from typing import Any, Literal
 from pydantic import Field, field_validator
 
 from elasticctr.config import Settings, apply_overrides, load_yaml, parse_settings
-from elasticctr.cube.server import read_token
+from elasticctr.control.access import read_token
 from elasticctr.errors import ConfigError, NotFound
 from elasticctr.obs import console
 

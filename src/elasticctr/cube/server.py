@@ -14,11 +14,10 @@ from pathlib import Path
 from typing import Literal
 
 from elasticctr import _native
-from elasticctr.errors import ConfigError, NotFound
+from elasticctr.errors import ConfigError
 from elasticctr.obs.signals import Signals
 
 DRAIN_S = 5.0
-MAX_TOKEN_BYTES = 4096
 _POLL_S = 0.5
 _WAIT_S = 3600.0
 
@@ -119,20 +118,6 @@ class Server:
 
     def __exit__(self, *_: object) -> None:
         self.stop()
-
-
-def read_token(path: Path) -> str:
-    """The secret in a file, without the line end."""
-    try:
-        text = path.read_text(encoding="utf-8")
-    except FileNotFoundError:
-        raise NotFound(f"{path}: no such token file") from None
-    except (OSError, UnicodeDecodeError) as e:
-        raise ConfigError(f"{path}: cannot be read as a token file: {e}") from None
-    token = text.strip()
-    if not token or len(token.encode()) > MAX_TOKEN_BYTES or not token.isprintable():
-        raise ConfigError(f"{path}: a token is one line of 1 to {MAX_TOKEN_BYTES} printable characters")
-    return token
 
 
 def parse_shard(text: str) -> tuple[int, int]:

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from elasticctr.cube.server import read_token
+from elasticctr.control.access import read_token
 from elasticctr.errors import ConfigError
 from elasticctr.obs import console
 from elasticctr.obs.signals import Signals

@@ -17,6 +17,7 @@ from elasticctr.cluster.launch import begin
 from elasticctr.cluster.local import LocalEngine
 from elasticctr.cluster.logs import Follower
 from elasticctr.cluster.run import run_job
+from elasticctr.control.access import write_token
 
 
 def run_command(*arguments: str | Path) -> tuple[int, str, str]:
@@ -38,7 +39,7 @@ def test_status_and_logs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
         assert json.loads(out)["coordinator"]["phase"] == "training"
         code, out, _ = run_command("status", run)
         assert out.startswith("training  step") and "trainer-0" in out
-        (tmp_path / "other").write_text("another-secret\n")
+        write_token(tmp_path / "other", "another-secret-of-16")
         assert run_command("status", run, "--token-file", tmp_path / "other")[0] == 16
         code, out, _ = run_command("stop", run)
         assert code == 0 and "--resume" in out

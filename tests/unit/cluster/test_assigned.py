@@ -16,6 +16,7 @@ from tests.unit.cluster.test_environment import PSERVER, TRAINER
 from elasticctr.cluster.assigned import fit_job
 from elasticctr.cluster.environment import read_environment
 from elasticctr.cluster.launch import find_free_port
+from elasticctr.control.access import write_token
 from elasticctr.errors import ConfigError
 
 COMMAND = """
@@ -43,7 +44,7 @@ def test_four_processes_find_their_roles(tmp_path: Path) -> None:
     settings: dict[str, Any] = make_job(run).model_dump(mode="json", by_alias=True)
     settings["cluster"] = None
     (tmp_path / "job.yaml").write_text(json.dumps(settings))
-    (tmp_path / "secret").write_text("a-long-secret\n")
+    write_token(tmp_path / "secret", "a-long-long-secret")
     ports = [find_free_port("127.0.0.1"), find_free_port("127.0.0.1")]
     shared = {
         "PADDLE_PSERVERS_IP_PORT_LIST": ",".join(f"127.0.0.1:{port}" for port in ports),

@@ -115,7 +115,7 @@ def test_refusals_touch_nothing(tmp_path: Path) -> None:
     run = tmp_path / "run"
     with pytest.raises(ConfigError, match="more than 256"):
         begin(make_job(run, trainers=300), resume=False)
-    with pytest.raises(ConfigError, match="token file"):
+    with pytest.raises(NotFound, match="token file"):
         begin(make_job(run, token_file=str(tmp_path / "none")), resume=False)
     with pytest.raises(NotFound, match="no checkpoint to go on from"):
         begin(make_job(run), resume=True)

@@ -9,7 +9,7 @@ from tests.cluster.certificate import make_certificate
 from tests.cluster.fakes import TOKEN, Serving
 
 from elasticctr.control.peer import Peer
-from elasticctr.control.web import WebServer, get, make_app, read_token
+from elasticctr.control.web import WebServer, get, make_app
 from elasticctr.errors import ConfigError, Unavailable
 
 
@@ -42,19 +42,6 @@ def test_bad_certificates_are_told(certificate: tuple[Path, Path], tmp_path: Pat
     (tmp_path / "empty").write_text("")
     with pytest.raises(ConfigError, match="certificates of an authority"):
         Peer("https://127.0.0.1", tls_ca=tmp_path / "empty")
-
-
-def test_a_token_file_must_hold_a_secret(tmp_path: Path) -> None:
-    path = tmp_path / "token"
-    with pytest.raises(ConfigError):
-        read_token(path)
-    for text in ("", "\n", "short\n", "schlüssel-ist-lang\n"):
-        path.write_text(text)
-        with pytest.raises(ConfigError):
-            read_token(path)
-    path.write_text("long enough secret\nsecond line\n")
-    assert read_token(path) == "long enough secret"
-    assert read_token(None) is None
 
 
 def test_an_address_that_cannot_be_listened_at_is_told() -> None:

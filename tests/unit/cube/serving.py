@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from elasticctr import _native
+from elasticctr.control.access import write_token
 
 MAGIC = bytes([0xEC, 0x57, 0x43, 0x01])
 HEADER = struct.Struct("<4sIQQQIBBH")
@@ -159,7 +160,7 @@ class ServerProcess:
         self.token = token
         command = [sys.executable, "-m", "elasticctr", "cube", "server", "--port", "0", "--data", str(data), "--json"]
         if token is not None:
-            (data.parent / "token").write_text(token + "\n")
+            write_token(data.parent / "token", token, overwrite=True)
             command += ["--token-file", str(data.parent / "token")]
         self.process = subprocess.Popen([*command, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         assert self.process.stdout is not None

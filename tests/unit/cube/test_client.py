@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from tests.unit.cube.fake_server import RETRY_AFTER_MS, FakeServer, expected_found, expected_rows
 
+from elasticctr.control.access import write_token
 from elasticctr.cube.client import AsyncClient, Client, as_feasigns
 from elasticctr.cube.conf import ClusterSettings
 from elasticctr.cube.lookup import Lookup
@@ -357,11 +358,11 @@ def test_shards_with_rows_of_different_widths_are_refused(make: MakeServer) -> N
 
 
 def test_tokens(make: MakeServer, tmp_path: Path) -> None:
-    server = make(token="secret")
-    check(connect([server], token="secret").get(TABLE, KEYS))
-    (tmp_path / "token").write_text("secret\n")
+    server = make(token="an open secret 1")
+    check(connect([server], token="an open secret 1").get(TABLE, KEYS))
+    write_token(tmp_path / "token", "an open secret 1")
     check(connect([server], token_file=str(tmp_path / "token")).get(TABLE, KEYS))
-    for wrong in ("", "Secret", "secret2"):
+    for wrong in ("", "An open secret 1", "an open secret 12"):
         with pytest.raises(Unauthorized, match=server.address):
             connect([server], token=wrong).get(TABLE, KEYS)
     with pytest.raises(NotFound, match="token file"):

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from elasticctr.control.access import write_token
 from elasticctr.cube.client import Client
 from elasticctr.cube.conf import ClusterSettings, load_conf, parse_addresses, parse_cube_conf
 from elasticctr.errors import ConfigError, FailedPrecondition, NotFound
@@ -113,8 +114,8 @@ def test_yaml(tmp_path: Path) -> None:
     path.write_text("model: ctr\nshards:\n  - [a:1, b:2]\n  - [unix:/run/cube.sock]\ntoken_file: token\nretries: 2\n")
     (cluster,) = load_conf(path)
     assert cluster.shards == (("a:1", "b:2"), ("unix:/run/cube.sock",))
-    (tmp_path / "token").write_text(" s3cret\n")
-    assert cluster.token() == "s3cret"
+    write_token(tmp_path / "token", " s3cret of sixteen")
+    assert cluster.token() == "s3cret of sixteen"
     path.write_text("shard: [[a:1]]\n")
     with pytest.raises(ConfigError, match="did you mean 'shards'"):
         load_conf(path)

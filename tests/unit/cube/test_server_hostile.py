@@ -184,7 +184,7 @@ def test_deadline_that_passed(server: ServerProcess) -> None:
 def test_wrong_token(tmp_path_factory: pytest.TempPathFactory) -> None:
     data = tmp_path_factory.mktemp("token") / "data"
     write_version(data, 1, FEASIGNS[:100])
-    with ServerProcess(data, "--activate", "newest", token="secret") as server:
+    with ServerProcess(data, "--activate", "newest", token="a secret of sixteen") as server:
         for opcode, body in [(LOOKUP, FEASIGNS[:1].tobytes()), (PING, b""), (4, b""), (1, b"secreT"), (1, b"")]:
             wire = Wire(server.port)
             answer = wire.ask(opcode, body)

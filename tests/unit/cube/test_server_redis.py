@@ -16,7 +16,7 @@ redis = pytest.importorskip("redis")
 
 FEASIGNS = feasigns_of(5_000)
 SMALL = np.arange(1, 1001, dtype=np.uint64)
-TOKEN = "open sesame"
+TOKEN = "open sesame, please"
 
 
 def value(version: int, feasign: int) -> bytes:

@@ -16,7 +16,7 @@ import yaml
 from elasticctr.cli.demo.shell import Shell
 from elasticctr.cluster.feed import ask_status
 from elasticctr.cluster.summary import read_summary
-from elasticctr.control.web import read_token
+from elasticctr.control.access import read_token
 from elasticctr.errors import ElasticCTRError, InternalError
 from elasticctr.train.events import read_events
 

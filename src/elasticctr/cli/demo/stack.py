@@ -6,7 +6,6 @@ however it ends.
 
 from __future__ import annotations
 
-import secrets
 import signal
 import socket
 import subprocess
@@ -20,6 +19,7 @@ from typing import Any, TypeVar
 
 import yaml
 
+from elasticctr.control.access import make_token, write_token
 from elasticctr.control.peer import Peer
 from elasticctr.errors import DeadlineExceeded, ElasticCTRError, InternalError
 
@@ -34,10 +34,9 @@ class Stack:
         self._directory = directory
         self._logs = directory / "logs"
         self._logs.mkdir(parents=True, exist_ok=True)
-        self.token = secrets.token_urlsafe(24)
+        self.token = make_token()
         self._token_file = directory / "token"
-        self._token_file.touch(mode=0o600)
-        self._token_file.write_text(self.token + "\n", encoding="utf-8")
+        write_token(self._token_file, self.token, overwrite=True)
         self._repository = repository
         ports = _free_ports(2 * SHARDS * REPLICAS + 1)
         self.servers = [[f"127.0.0.1:{ports.pop()}" for _ in range(REPLICAS)] for _ in range(SHARDS)]

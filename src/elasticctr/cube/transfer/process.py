@@ -7,7 +7,8 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from elasticctr.control.web import WebServer, read_token
+from elasticctr.control.access import read_optional_token
+from elasticctr.control.web import WebServer
 from elasticctr.cube.transfer.app import make_transfer_app
 from elasticctr.cube.transfer.builds import Builder, Builds
 from elasticctr.cube.transfer.context import Context
@@ -37,7 +38,7 @@ class TransferProcess:
         settings = options.settings
         self.settings = settings
         self.started_s = time.time()
-        token = read_token(settings.token_file)
+        token = read_optional_token(settings.token_file)
         self._state = StateDirectory(settings.state)
         self._stop = threading.Event()
         self._told: dict[str, str] = {}

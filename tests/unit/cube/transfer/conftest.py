@@ -12,6 +12,7 @@ import pytest
 from tests.cluster.fakes import TOKEN, FakeServer, make_build
 
 from elasticctr.config import parse_settings
+from elasticctr.control.access import write_token
 from elasticctr.control.peer import Peer
 from elasticctr.cube.agent.process import AgentOptions, AgentProcess
 from elasticctr.cube.transfer import process as process_module
@@ -81,7 +82,7 @@ class Bed:
         self, root: Path, monkeypatch: pytest.MonkeyPatch, shards: int = 2, replicas: int = 2, **tls: Path
     ) -> None:
         self.root, self.shards, self.replicas, self.tls = root, shards, replicas, tls
-        (root / "token").write_text(TOKEN)
+        write_token(root / "token", TOKEN)
         self.servers: list[FakeServer] = []
         self.agents: list[AgentProcess] = []
         for number in range(shards * replicas):
