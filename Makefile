@@ -14,7 +14,7 @@ unexport PYTHONDONTWRITEBYTECODE
 QUALITY := admission quality quality_peers
 
 .DEFAULT_GOAL := help
-.PHONY: help build check check-types check-style format test test-all test-native bench bench-quality demo stubs docs clean
+.PHONY: help build check check-types check-style format test test-all test-native test-stories bench bench-quality demo stubs docs clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort | expand -t 14
@@ -51,17 +51,20 @@ stubs: build  ## write src/elasticctr/_native.pyi anew from the binary
 docs: build  ## write the generated pages (CLI and configuration reference) anew
 	$(BIN)/python tools/docs.py
 
-# Many tests have real processes in them, which a busy machine can hold up. Those that fail, if they are few, are run
-# once more, alone: a fault that is there fails again, and what passed only then is named.
-test: check  ## check, then every test that is quick enough for each commit
+test: check  ## check, the native tests, and every test that is quick enough for each commit
+	tools/native_tests.sh
 	tools/run_tests.sh -m 'not slow'
 
-test-native: build  ## native tests and fuzzers under ASan+UBSan, then TSan
+test-native: build  ## the native tests under ASan+UBSan, then under TSan where threads meet
 	tools/native_tests.sh address,undefined
 	tools/native_tests.sh thread
 
-test-all: check test-native  ## everything, the slow suites too
-	$(BIN)/pytest -q
+test-stories: build  ## faults, engines, examples and other slow tests, and the native tests under sanitizers
+	tools/test_stories.sh
+
+test-all:  ## everything: test, then test-stories
+	@$(MAKE) --no-print-directory test
+	@$(MAKE) --no-print-directory test-stories
 
 bench: build  ## every benchmark against its peers (an hour); BENCH=--quick for a minute each
 	mkdir -p .bench/results

@@ -153,7 +153,9 @@ class Run:
         start_s = self._first_s + plan.baseline_s
         end_s = start_s + plan.window_s
         line = self._line
-        pace = line.samples(self._first_s, start_s) / line.trainer_seconds(self._first_s, start_s)
+        pace = line.samples(self._first_s, start_s) / max(line.trainer_seconds(self._first_s, start_s), 1e-9)
+        if pace <= 0:
+            raise SystemExit(f"nothing was learned in the first {plan.baseline_s:.0f} s; the machine is too busy")
         begins = [(start_s + at_s, f"{at_s:.0f} s {what} {role}") for at_s, what, role in self._done]
         begins = [(start_s, "nothing yet"), *begins, (end_s, "")]
         costs = [line.cost(what, pace, at_s, next_s) for (at_s, what), (next_s, _) in pairwise(begins)]

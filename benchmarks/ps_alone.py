@@ -25,7 +25,7 @@ from elasticctr.ps.client import PsClient, PushHead
 from elasticctr.table import AdamSettings, Layout, Lookup, SegmentSettings, SlotTarget, Table, TableSettings
 from elasticctr.table.table import to_native
 from elasticctr.train.cluster_settings import ClusterSettings
-from ps_runs import cpu_s
+from ps_runs import TICK_S, cpu_s
 
 SLOTS, DIM = 26, 9
 JOB = 5
@@ -163,7 +163,7 @@ class Load:
 def _rate(rows: int, clock: Callable[[], float], work: Callable[[], None]) -> float:
     began = clock()
     work()
-    return rows / 1e6 / (clock() - began)
+    return rows / 1e6 / max(clock() - began, TICK_S)  # less than a tick is seen as nothing
 
 
 def measure(ids: NDArray[np.int64], size: int, dense_floats: int, rounds: int, *, uses_unix: bool) -> Alone:

@@ -109,6 +109,8 @@ def _measure(python: Path, folder: Path, batch_size: int, servers: int, trainers
         answers = [json.loads(worker.expect("{", seconds + 60)) for worker in workers]
         used_s = sum(role.cpu_s() for role in roles) - before
     samples = sum(answer["samples"] for answer in answers)
+    if samples == 0 or used_s <= 0:
+        raise PeerError(f"nothing was trained within {seconds:.0f} s")
     return Speed(used_s / samples * 1e6, sum(answer["samples"] / answer["seconds"] for answer in answers))
 
 

@@ -24,9 +24,10 @@ from ps_count import PushCounter
 
 DENSE, SLOTS, DIM, LAYERS = 13, 26, 9, (512, 256, 128, 32)
 POLL_S = 0.02
+ATTEMPTS = 3  # a busy machine can hold the watcher up for a whole run
 COUNT_S = 0.2  # between two looks at how far pservers are
 WARM_UP, WIND_DOWN = 0.4, 0.9  # measured is what lies between these shares of a run
-_TICKS = os.sysconf("SC_CLK_TCK")
+TICK_S = 1 / os.sysconf("SC_CLK_TCK")  # CPU time of processes is counted in these
 
 
 @dataclass(frozen=True)
@@ -47,7 +48,7 @@ class Moment:
 def cpu_s(pid: int) -> float:
     """CPU time of a running process so far, its threads that ended included."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / _TICKS
+    return (int(fields[11]) + int(fields[12])) * TICK_S
 
 
 def tree_cpu_s(root: int) -> float:
@@ -119,19 +120,32 @@ def measure(job: Path, pservers: int, trainers: int) -> Speed:
 
 def _measure(job: Path, name: str, options: list[str]) -> Speed:
     directory = job.parent / name
-    shutil.rmtree(directory, ignore_errors=True)
     command = [sys.executable, "-m", "elasticctr", "train", str(job), "--run-dir", str(directory), "--json", *options]
     events = directory / "events.jsonl"
-    counter = PushCounter(directory) if options else None
-    moments = _watch(command, events, counter, json.loads(job.read_text())["train"]["batch_size"])
-    shutil.rmtree(directory, ignore_errors=True)
-    total = moments[-1].samples
+    for _ in range(ATTEMPTS):
+        shutil.rmtree(directory, ignore_errors=True)
+        counter = PushCounter(directory) if options else None
+        moments = _watch(command, events, counter, json.loads(job.read_text())["train"]["batch_size"])
+        shutil.rmtree(directory, ignore_errors=True)
+        speed = speed_between(moments)
+        if speed is not None:
+            return speed
+    raise SystemExit(f"{' '.join(command)}: too short to be measured; run it on a machine that is less busy")
+
+
+def speed_between(moments: list[Moment]) -> Speed | None:
+    """In the middle of the run, or in all of it where a busy machine let too few looks fall into the middle. None where
+    samples, time or CPU time did not move between two looks."""
+    total = moments[-1].samples if moments else 0
     inside = [m for m in moments if WARM_UP * total <= m.samples <= WIND_DOWN * total]
-    if len(inside) < 3:
-        raise SystemExit(f"{' '.join(command)}: too short to be measured")
-    first, last = inside[0], inside[-1]
-    samples = last.samples - first.samples
-    return Speed((last.cpu_s - first.cpu_s) / samples * 1e6, samples / (last.time - first.time))
+    for looks in (inside, moments):
+        if len(looks) < 3:
+            continue
+        first, last = looks[0], looks[-1]
+        samples, seconds, used_s = last.samples - first.samples, last.time - first.time, last.cpu_s - first.cpu_s
+        if samples > 0 and seconds > 0 and used_s > 0:
+            return Speed(used_s / samples * 1e6, samples / seconds)
+    return None
 
 
 def _watch(command: list[str], events: Path, counter: PushCounter | None, batch_size: int) -> list[Moment]:
@@ -143,10 +157,10 @@ def _watch(command: list[str], events: Path, counter: PushCounter | None, batch_
         while process.poll() is None:
             text = events.read_bytes() if events.exists() else b""
             whole = text[: text.rfind(b"\n") + 1]
-            for line in whole[seen:].splitlines() if counter is None else ():
-                event = json.loads(line)
-                if event["event"] == "train":
-                    moments.append(Moment(event["time"], tree_cpu_s(process.pid), event["samples"]))
+            lines = map(json.loads, whole[seen:].splitlines() if counter is None else ())
+            trained = [event for event in lines if event["event"] == "train"]
+            if trained:  # CPU time is of now, so only the last line goes with it
+                moments.append(Moment(trained[-1]["time"], tree_cpu_s(process.pid), trained[-1]["samples"]))
             seen = len(whole)
             if counter is not None and whole and time.monotonic() >= next_s:
                 next_s = time.monotonic() + COUNT_S

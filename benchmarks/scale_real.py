@@ -156,6 +156,8 @@ class _Watch:
         start = next((s for s in self._seen if s.time_s > self._seen[0].time_s + _SETTLE_S), self._seen[0])
         # Towards the end of the log trainers run out of work one by one.
         end = next((s for s in self._seen if s.pushes >= 0.9 * self._seen[-1].pushes), self._seen[-1])
+        if end.time_s <= start.time_s or end.pushes <= start.pushes:
+            raise SystemExit(f"{self._run}: went too fast at its end to be measured; more rows are needed")
         batches = end.pushes - start.pushes
         samples = batches * BATCH
         seconds = end.time_s - start.time_s

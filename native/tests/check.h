@@ -1,13 +1,9 @@
 // The whole test framework: CHECK says where and what, and ends the program with status 1.
 #pragma once
 
-#include <cstdio>
-#include <cstdlib>
+[[noreturn]] void FailCheck(const char* file, int line, const char* condition);
 
-#define CHECK(condition)                                                           \
-  do {                                                                             \
-    if (!(condition)) {                                                            \
-      std::fprintf(stderr, "%s:%d: failed: %s\n", __FILE__, __LINE__, #condition); \
-      std::exit(1);                                                                \
-    }                                                                              \
+#define CHECK(condition)                                         \
+  do {                                                           \
+    if (!(condition)) FailCheck(__FILE__, __LINE__, #condition); \
   } while (false)

@@ -132,6 +132,7 @@ def damage(path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.story
 def test_a_killed_rank_ends_the_others_and_fewer_go_on_exactly_once(log: Path, tmp_path: Path) -> None:
     path = write_job(tmp_path / "job.yaml", log, tmp_path / "run", train__epochs=EPOCHS, train__checkpoint_every=25)
     ranks = start_ranks(path, 3)
@@ -149,6 +150,7 @@ def test_a_killed_rank_ends_the_others_and_fewer_go_on_exactly_once(log: Path, t
 
 
 @pytest.mark.slow
+@pytest.mark.story
 def test_a_rank_killed_under_torchrun_costs_nothing(log: Path, tmp_path: Path) -> None:
     path = write_job(tmp_path / "job.yaml", log, tmp_path / "run", train__epochs=EPOCHS, train__checkpoint_every=20)
     group = start_group(path, 2)
