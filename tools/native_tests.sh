@@ -2,7 +2,7 @@
 # usage: tools/native_tests.sh [address,undefined | thread]
 # Builds the native test programs and runs them. Without a sanitizer they are linked with the core that `make build` has
 # built; each sanitizer has a build of its own. With `thread`, only programs where threads meet.
-# JOBS (default: a job per core) and TESTS (a ctest -R pattern) narrow it.
+# JOBS (default: a job per core) and TESTS (a ctest -R pattern) narrow it; BUILD_ONLY=1 runs nothing.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 sanitize=${1:-}
@@ -21,4 +21,5 @@ else
 fi
 if [ "$sanitize" = thread ]; then target=threaded_tests only=(--label-regex threads); else target=native_tests only=(); fi
 ninja -C "$build" -j "$jobs" --quiet "$target"
+[ -z "${BUILD_ONLY:-}" ] || exit 0
 ctest --test-dir "$build" --parallel "$jobs" --output-on-failure --no-tests=error "${only[@]}" ${TESTS:+-R "$TESTS"}

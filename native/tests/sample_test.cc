@@ -140,7 +140,7 @@ void TestShortNumbers() {
     const std::string whole = text + std::string(kLookahead, '\n');
     const char* end = whole.data() + size;
     text += "8.8" + std::string(kLookahead, '\n');  // must not be looked at
-    uint64_t id, long_id;
+    uint64_t id = 0, long_id = 0;
     const bool is_id = size <= 8 && ReadU64(whole.data(), &long_id) == end;
     CHECK(ReadShortU64(text.data(), size, &id) == is_id);
     if (is_id) CHECK(id == long_id);

@@ -29,7 +29,7 @@ Plan MakePlan() {
   plan.sparse.resize(3);
   plan.sparse[0].pieces = {{0, 4, 0}};
   plan.sparse[1].pieces = {{0, 4, 4}};
-  plan.sparse[2] = {0, Pooling::kNone, {}, 0, 4, 4, "seq", "len"};
+  plan.sparse[2] = {0, Pooling::kNone, {}, 0, 4, 4, "seq", "len", {}};
   plan.dense_columns = {0, 1, 3};
   plan.labels = {"label"};
   plan.pooled_width = 8;
