@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 SHELL  := /bin/bash
 SOURCES := $(shell find native CMakeLists.txt pyproject.toml constraints.txt -type f)
-BENCHMARKS := parse table tower train ps strategies elastic scale_model cube cube_build cube_swap predict predict_swap predict_overload predict_parity
+BENCHMARKS := parse table tower train ps strategies elastic scale_model cube cube_build cube_swap predict predict_swap predict_overload predict_parity abuse
 CPP     := $(shell find native -name '*.h' -o -name '*.cc')
 # Bytecode is kept of what is imported: making it of every package at once takes a minute of a first build.
 PIP     := $(BIN)/pip install --quiet --no-compile --constraint constraints.txt
@@ -14,7 +14,7 @@ unexport PYTHONDONTWRITEBYTECODE
 QUALITY := admission quality quality_peers
 
 .DEFAULT_GOAL := help
-.PHONY: help build check check-types check-style format test test-all test-native test-stories bench bench-quality demo stubs docs clean
+.PHONY: help build check check-types check-style format test test-all test-native test-stories bench bench-quality chaos demo stubs docs clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort | expand -t 14
@@ -76,6 +76,9 @@ bench-quality: build  ## the zoo over five seeds, beside peers and published tab
 	mkdir -p .bench/results
 	set -o pipefail; for name in $(QUALITY); do \
 	    $(BIN)/python benchmarks/$$name.py $(BENCH) | tee .bench/results/$$name.txt || exit 1; done
+
+chaos: build  ## the whole stack under kill -9 and SIGSTOP, every answer checked (an hour; CHAOS=--quick: minutes)
+	$(BIN)/python benchmarks/chaos.py $(CHAOS)
 
 demo: build  ## a log, two models, a published version, 2 x 2 cube servers, a prediction server, deltas under load
 	$(BIN)/elasticctr demo

@@ -20,10 +20,14 @@ ROOT = Path(__file__).resolve().parents[1]
 WORK = ROOT / ".bench"  # data and peers' environments; ignored by git, kept between runs
 
 
-def parse_arguments(description: str) -> argparse.Namespace:
+def make_parser(description: str) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=description)
-    parser.add_argument("--quick", action="store_true", help="less data and fewer rounds: ends within a minute")
-    return parser.parse_args()
+    parser.add_argument("--quick", action="store_true", help="less data and fewer rounds: ends within a minute or two")
+    return parser
+
+
+def parse_arguments(description: str) -> argparse.Namespace:
+    return make_parser(description).parse_args()
 
 
 def seconds(work: Callable[[], object]) -> float:
@@ -104,6 +108,6 @@ def stamp() -> dict[str, str]:
     }
 
 
-def print_result(result: Mapping[str, float]) -> None:
+def print_result(result: Mapping[str, float], **details: Any) -> None:
     """The last line of a benchmark."""
-    print(json.dumps({**{k: float(f"{v:.4g}") for k, v in result.items()}, **stamp()}))
+    print(json.dumps({**{k: float(f"{v:.4g}") for k, v in result.items()}, **details, **stamp()}))
