@@ -16,8 +16,8 @@ void BindCubeServer(nb::module_& m) {
           "__init__",
           [](Service* self, const std::string& data, const std::string& host, std::vector<uint16_t> ports,
              const std::string& unix_path, bool in_memory, bool check_all, size_t threads, const std::string& token,
-             uint32_t shard, uint32_t shards, bool activate_newest, size_t max_connections, uint64_t max_buffered_bytes,
-             uint32_t request_timeout_s, uint32_t busy_poll_us) {
+             const std::string& read_token, uint32_t shard, uint32_t shards, bool activate_newest,
+             size_t max_connections, uint64_t max_buffered_bytes, uint32_t request_timeout_s, uint32_t busy_poll_us) {
             cube::ServiceOptions options;
             options.net.host = host;
             options.net.ports = std::move(ports);
@@ -31,14 +31,15 @@ void BindCubeServer(nb::module_& m) {
             options.residence = in_memory ? cube::Residence::kMemory : cube::Residence::kMapped;
             options.check = check_all ? cube::Check::kAll : cube::Check::kHeader;
             options.token = token;
+            options.read_token = read_token;
             options.shard = shard;
             options.shards = shards;
             options.activates_newest = activate_newest;
             new (self) Service(options);
           },
-          "data"_a, "host"_a, "ports"_a, "unix_path"_a, "in_memory"_a, "check_all"_a, "threads"_a, "token"_a, "shard"_a,
-          "shards"_a, "activate_newest"_a, "max_connections"_a, "max_buffered_bytes"_a, "request_timeout_s"_a,
-          "busy_poll_us"_a)
+          "data"_a, "host"_a, "ports"_a, "unix_path"_a, "in_memory"_a, "check_all"_a, "threads"_a, "token"_a,
+          "read_token"_a, "shard"_a, "shards"_a, "activate_newest"_a, "max_connections"_a, "max_buffered_bytes"_a,
+          "request_timeout_s"_a, "busy_poll_us"_a)
       .def("start", &Service::Start, nb::call_guard<nb::gil_scoped_release>())
       .def("wait_started", &Service::WaitStarted, "timeout_s"_a, nb::call_guard<nb::gil_scoped_release>())
       .def("stop", &Service::Stop, "drain_s"_a, nb::call_guard<nb::gil_scoped_release>())

@@ -1,4 +1,5 @@
 #include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/string_view.h>
@@ -6,6 +7,7 @@
 #include <nanobind/stl/vector.h>
 
 #include "bindings/bindings.h"
+#include "net/http_site.h"
 #include "serve/codec_kserve_grpc.h"
 #include "serve/http_status.h"
 #include "serve/service.h"
@@ -88,9 +90,9 @@ serve::RequestLogOptions RequestLogOptionsOf(const nb::dict& given) {
 }
 
 void Make(Service* self, const std::string& host, std::vector<uint16_t> ports, const std::string& unix_path,
-          size_t loops, size_t workers, const std::string& token, size_t batch_samples, uint32_t batch_wait_us,
-          size_t queue_requests, uint32_t queue_ms, uint32_t timeout_ms, size_t body_bytes, size_t samples,
-          size_t values, uint32_t json_depth, size_t max_connections, uint64_t max_buffered_bytes,
+          size_t loops, size_t workers, const std::string& token, const std::string& read_token, size_t batch_samples,
+          uint32_t batch_wait_us, size_t queue_requests, uint32_t queue_ms, uint32_t timeout_ms, size_t body_bytes,
+          size_t samples, size_t values, uint32_t json_depth, size_t max_connections, uint64_t max_buffered_bytes,
           uint32_t request_timeout_s, uint32_t busy_poll_us, size_t control_requests, double control_timeout_s,
           const std::string& access_log, uint64_t access_log_max_bytes, uint32_t access_log_keep,
           const std::string& tls_cert, const std::string& tls_key, const std::string& tls_client_ca,
@@ -115,6 +117,7 @@ void Make(Service* self, const std::string& host, std::vector<uint16_t> ports, c
   options.engine.limits.values = values;
   options.engine.limits.json_depth = json_depth;
   options.token = token;
+  options.read_token = read_token;
   options.control.requests = control_requests;
   options.control.timeout_s = control_timeout_s;
   options.access_log = {access_log, access_log_max_bytes, access_log_keep};
@@ -133,12 +136,28 @@ void BindServeServer(nb::module_& m) {
   m.def(
       "http_status", [](int code) { return serve::HttpStatusOf(static_cast<Code>(code)); }, "code"_a,
       "The HTTP status of an error code (ElasticCTRError.exit_status).");
+  m.def(
+      "check_site",
+      [](std::string method, std::string host, std::string origin, std::string content_type,
+         const std::string& own_host) -> std::optional<std::pair<int, std::string>> {
+        net::HttpRequest request;
+        request.method = std::move(method);
+        request.host = std::move(host);
+        request.origin = std::move(origin);
+        request.content_type = std::move(content_type);
+        auto refusal = net::CheckSite(request, own_host);
+        if (!refusal) return std::nullopt;
+        return std::pair(refusal->status, refusal->why);
+      },
+      nb::kw_only(), "method"_a, "host"_a, "origin"_a, "content_type"_a, "own_host"_a,
+      "Why a server without a token must not answer this: HTTP status and sentence. None: it may.");
   nb::class_<Service>(m, "PredictServer")
       .def("__init__", &Make, nb::kw_only(), "host"_a, "ports"_a, "unix_path"_a, "loops"_a, "workers"_a, "token"_a,
-           "batch_samples"_a, "batch_wait_us"_a, "queue_requests"_a, "queue_ms"_a, "timeout_ms"_a, "body_bytes"_a,
-           "samples"_a, "values"_a, "json_depth"_a, "max_connections"_a, "max_buffered_bytes"_a, "request_timeout_s"_a,
-           "busy_poll_us"_a, "control_requests"_a, "control_timeout_s"_a, "access_log"_a, "access_log_max_bytes"_a,
-           "access_log_keep"_a, "tls_cert"_a, "tls_key"_a, "tls_client_ca"_a, "request_log"_a.none())
+           "read_token"_a, "batch_samples"_a, "batch_wait_us"_a, "queue_requests"_a, "queue_ms"_a, "timeout_ms"_a,
+           "body_bytes"_a, "samples"_a, "values"_a, "json_depth"_a, "max_connections"_a, "max_buffered_bytes"_a,
+           "request_timeout_s"_a, "busy_poll_us"_a, "control_requests"_a, "control_timeout_s"_a, "access_log"_a,
+           "access_log_max_bytes"_a, "access_log_keep"_a, "tls_cert"_a, "tls_key"_a, "tls_client_ca"_a,
+           "request_log"_a.none())
       .def("start", &Service::Start, nb::call_guard<nb::gil_scoped_release>())
       .def("stop", &Service::Stop, "drain_s"_a, nb::call_guard<nb::gil_scoped_release>())
       .def("set_models", &SetModels, "models"_a)

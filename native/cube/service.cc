@@ -6,7 +6,7 @@ namespace elasticctr::cube {
 
 Service::Service(const ServiceOptions& options)
     : options_(options),
-      secret_(options.token),
+      secret_(options.token, options.read_token),
       store_(Store::Make(options.residence, options.check)),
       metrics_(options.net.threads),
       control_(Directory(options.data, options.shard, options.shards), store_.get(), options.activates_newest,
@@ -16,6 +16,7 @@ Service::Service(const ServiceOptions& options)
   wire_ = {&secret_, [this] { return StatusJson(facts_); }};
   resp_ = {&secret_, facts_.started_ns, server_->ports().empty() ? uint16_t{0} : server_->ports()[0]};
   http_.secret = &secret_;
+  http_.host = options.net.host;
   http_.control = &control_;
   http_.facts = facts_;
   for (size_t i = 0; i < options.net.threads; ++i) {

@@ -22,7 +22,8 @@ struct ServiceOptions {
   std::string data;
   Residence residence = Residence::kMemory;
   Check check = Check::kAll;
-  std::string token;  // empty: anybody may ask
+  std::string token;       // empty: anybody may ask
+  std::string read_token;  // may look up and see status, but not command; empty: there is none
   uint32_t shard = 0;
   uint32_t shards = 0;  // 0: not named in the paths
   bool activates_newest = false;

@@ -2,6 +2,8 @@
 
 #include <boost/json.hpp>
 
+#include "net/http_site.h"
+
 namespace elasticctr::cube {
 
 namespace json = boost::json;
@@ -17,10 +19,12 @@ std::string Render(const HttpReply& reply, bool keep_alive, bool head_only) {
   return net::HttpAnswer(reply.status, reply.type, reply.body, keep_alive, extra, head_only);
 }
 
-bool IsPost(const std::string& path) {
-  return path == "/v1/load" || path == "/v1/activate" || path == "/v1/retire" || path == "/DictService/seek" ||
-         path == "/ControlService/cmd";
+// What a token that may only read does not allow.
+bool IsCommand(const std::string& path) {
+  return path == "/v1/load" || path == "/v1/activate" || path == "/v1/retire" || path == "/ControlService/cmd";
 }
+
+bool IsPost(const std::string& path) { return IsCommand(path) || path == "/DictService/seek"; }
 
 bool IsGet(const std::string& path) {
   return path == "/healthz" || path == "/readyz" || path == "/v1/status" || path == "/metrics";
@@ -70,19 +74,34 @@ net::Step HttpSession::Consume(const uint8_t* data, size_t size, uint64_t, net::
 bool HttpSession::CheckHead(net::Buffer* out) {
   is_checked_ = true;
   const net::HttpRequest& request = reader_.request();
-  bool is_open = request.path == "/healthz" || request.path == "/readyz";
-  std::string_view given = request.authorization;
-  bool is_bearer = given.starts_with(kBearer);
-  if (!is_open && context_->secret->is_set() &&
-      !(is_bearer && context_->secret->Matches(given.substr(kBearer.size())))) {
+  if (auto refusal = CheckAccess(request)) {
     worker_->cells().unauthorized.Add(1);
-    out->Append(Render(ErrorReply(Code::kUnauthorized, "no or a wrong token; send 'Authorization: Bearer TOKEN'"),
-                       false, false));
+    out->Append(Render(*refusal, false, false));
     return false;
   }
   if (request.wants_continue && reader_.state() != net::HttpReader::State::kDone)
     out->Append("HTTP/1.1 100 Continue\r\n\r\n");
   return true;
+}
+
+std::optional<HttpReply> HttpSession::CheckAccess(const net::HttpRequest& request) const {
+  if (!context_->secret->is_set()) {
+    auto refusal = net::CheckSite(request, context_->host);
+    if (!refusal) return std::nullopt;
+    HttpReply reply = ErrorReply(Code::kUnauthorized, refusal->why);
+    reply.status = refusal->status;
+    return reply;
+  }
+  if (request.path == "/healthz" || request.path == "/readyz") return std::nullopt;
+  std::string_view given = request.authorization;
+  const TokenScope scope =
+      given.starts_with(kBearer) ? context_->secret->ScopeOf(given.substr(kBearer.size())) : TokenScope::kNone;
+  if (scope == TokenScope::kAdmin || (scope == TokenScope::kRead && !IsCommand(request.path))) return std::nullopt;
+  if (scope == TokenScope::kNone)
+    return ErrorReply(Code::kUnauthorized, "no or a wrong token; send 'Authorization: Bearer TOKEN'");
+  HttpReply reply = ErrorReply(Code::kUnauthorized, kReadOnly);
+  reply.status = 403;
+  return reply;
 }
 
 bool HttpSession::Serve(net::Buffer* out) {

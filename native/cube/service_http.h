@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <functional>
+#include <optional>
 #include <string>
 
 #include "cube/service_control.h"
@@ -17,6 +18,7 @@ namespace elasticctr::cube {
 
 struct HttpContext {
   const Secret* secret;
+  std::string host;  // it listens at
   Control* control;
   ServiceFacts facts;
   std::atomic<bool> is_commanded{false};  // a command of ControlService is under way
@@ -39,6 +41,8 @@ class HttpSession : public net::Session {
  private:
   // False: the connection closes after the answer.
   bool CheckHead(net::Buffer* out);
+  // Why whoever asks may not; nothing: it may.
+  std::optional<HttpReply> CheckAccess(const net::HttpRequest& request) const;
   // True: the answer comes later.
   bool Serve(net::Buffer* out);
   bool ServeLater(std::function<HttpReply()> work, bool is_load, net::Buffer* out);

@@ -198,6 +198,11 @@ bool HttpReader::ParseHeader(std::string_view name, std::string_view value) {
     if (ContainsToken(value, "keep-alive")) request_.keep_alive = true;
   } else if (EqualsIgnoringCase(name, "authorization")) {
     request_.authorization = value;
+  } else if (EqualsIgnoringCase(name, "host")) {
+    if (!request_.host.empty()) return Refuse(400, "two Host headers");
+    request_.host = value;
+  } else if (EqualsIgnoringCase(name, "origin")) {
+    request_.origin = value;
   } else if (EqualsIgnoringCase(name, "content-type")) {
     request_.content_type = value;
   } else if (EqualsIgnoringCase(name, "content-encoding")) {

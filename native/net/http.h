@@ -17,6 +17,8 @@ struct HttpRequest {
   std::string path;   // without the query, not decoded
   std::string query;  // after '?'
   std::string authorization;
+  std::string host;
+  std::string origin;
   std::string content_type;
   std::string content_encoding;
   std::string request_id;                // X-Request-Id

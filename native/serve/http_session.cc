@@ -4,6 +4,7 @@
 
 #include <random>
 
+#include "net/http_site.h"
 #include "serve/http_status.h"
 #include "util/gunzip.h"
 #include "util/hash.h"
@@ -12,6 +13,7 @@ namespace elasticctr::serve {
 namespace {
 
 constexpr std::string_view kBearer = "Bearer ";
+constexpr std::string_view kRepositoryIndex = "/v2/repository/index";  // KServe asks for it by POST
 constexpr size_t kHeadBytes = 16 * 1024;
 constexpr size_t kControlBodyBytes = 1u << 20;
 constexpr size_t kMaxIdBytes = 256;
@@ -90,13 +92,7 @@ void HttpSession::CheckHead(net::Buffer* out) {
   is_checked_ = true;
   const net::HttpRequest& request = reader_.request();
   route_ = FindRoute(request.path);  // first: refusals are in its protocol's shape
-  std::string_view given = request.authorization;
-  bool is_bearer = given.starts_with(kBearer);
-  if (!IsOpen(request.path) && context_->secret->is_set() &&
-      !(is_bearer && context_->secret->Matches(given.substr(kBearer.size())))) {
-    context_->stats->unauthorized.fetch_add(1, std::memory_order_relaxed);
-    throw Error(Code::kUnauthorized, "no or a wrong token; send 'Authorization: Bearer TOKEN'");
-  }
+  CheckAccess(request);
   is_gzip_ = route_.codec != nullptr && IsGzip(request.content_encoding);
   if (!request.content_encoding.empty() && !is_gzip_) {
     const bool may_be = route_.codec != nullptr;
@@ -112,6 +108,30 @@ void HttpSession::CheckHead(net::Buffer* out) {
   if (request.wants_continue && reader_.state() != net::HttpReader::State::kDone) {
     out->Append("HTTP/1.1 100 Continue\r\n\r\n");
   }
+}
+
+void HttpSession::CheckAccess(const net::HttpRequest& request) {
+  if (!context_->secret->is_set()) {
+    if (auto refusal = net::CheckSite(request, context_->host)) {
+      context_->stats->unauthorized.fetch_add(1, std::memory_order_relaxed);
+      throw HttpError(refusal->status, Code::kUnauthorized, refusal->why);
+    }
+    return;
+  }
+  if (IsOpen(request.path)) return;
+  std::string_view given = request.authorization;
+  const TokenScope scope =
+      given.starts_with(kBearer) ? context_->secret->ScopeOf(given.substr(kBearer.size())) : TokenScope::kNone;
+  if (scope == TokenScope::kAdmin || (scope == TokenScope::kRead && IsReading(request))) return;
+  context_->stats->unauthorized.fetch_add(1, std::memory_order_relaxed);
+  if (scope == TokenScope::kRead) throw HttpError(403, Code::kUnauthorized, std::string(kReadOnly));
+  throw Error(Code::kUnauthorized, "no or a wrong token; send 'Authorization: Bearer TOKEN'");
+}
+
+// Predictions, and what changes nothing.
+bool HttpSession::IsReading(const net::HttpRequest& request) const {
+  return route_.codec != nullptr || request.method == "GET" || request.method == "HEAD" ||
+         request.path == kRepositoryIndex;
 }
 
 void HttpSession::CheckBody() {

@@ -30,6 +30,7 @@ struct HttpContext {
   net::Server* server = nullptr;
   ControlQueue* control = nullptr;
   const Secret* secret = nullptr;
+  std::string host;  // it listens at
   SessionStats* stats = nullptr;
   const std::atomic<bool>* is_draining = nullptr;  // answers end their connections
   std::function<std::string()> not_ready;          // why; empty: ready
@@ -51,6 +52,8 @@ class HttpSession : public net::Session {
  private:
   // What can be refused before the body comes; throws.
   void CheckHead(net::Buffer* out);
+  void CheckAccess(const net::HttpRequest& request);
+  bool IsReading(const net::HttpRequest& request) const;
   void CheckBody();
   // True: the answer comes later.
   bool Serve(net::Buffer* out);

@@ -31,7 +31,7 @@ std::shared_ptr<VariantStats> FindStats(const Models& models, const std::string&
 
 Service::Service(const ServiceOptions& options)
     : options_(options),
-      secret_(options.token),
+      secret_(options.token, options.read_token),
       started_ns_(net::NowNs()),
       refusals_seen_(std::max<size_t>(options.net.threads, 1)),
       server_(std::make_unique<net::Server>(options.net, this)),
@@ -43,6 +43,7 @@ Service::Service(const ServiceOptions& options)
   http_.server = server_.get();
   http_.control = &control_;
   http_.secret = &secret_;
+  http_.host = options.net.host;
   http_.stats = &session_stats_;
   http_.is_draining = &is_draining_;
   http_.not_ready = [this] { return NotReady(); };

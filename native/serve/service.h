@@ -28,6 +28,7 @@ struct ServiceOptions {
   EngineOptions engine;
   ControlOptions control;
   std::string token;              // empty: anybody may ask
+  std::string read_token;         // may predict and see status, but not command; empty: there is none
   AccessLogOptions access_log;    // no path: none
   RequestLogOptions request_log;  // no directory: none
 };

@@ -1,28 +1,45 @@
-// The shared secret of a server.
+// The shared secrets of a server: one that may do everything, and one that may only read.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <string_view>
+#include <utility>
 
 namespace elasticctr {
 
+// In order: what allows more is greater.
+enum class TokenScope : uint8_t { kNone, kRead, kAdmin };
+
+inline constexpr std::string_view kReadOnly = "this token may only read; use the token of --token-file";
+
 class Secret {
  public:
-  explicit Secret(std::string token) : token_(std::move(token)) {}
-  bool is_set() const { return !token_.empty(); }
-  // Takes as long for a wrong first byte as for a wrong last one.
-  bool Matches(std::string_view given) const {
-    size_t n = token_.size();
-    if (n == 0) return true;
+  // No `admin`: whoever asks may do everything. REQUIRES: no `read` without `admin`.
+  explicit Secret(std::string admin, std::string read = {}) : admin_(std::move(admin)), read_(std::move(read)) {}
+  bool is_set() const { return !admin_.empty(); }
+  // What whoever shows this may do.
+  TokenScope ScopeOf(std::string_view given) const {
+    if (!is_set()) return TokenScope::kAdmin;
+    const bool is_admin = Equals(admin_, given);
+    const bool is_read = !read_.empty() && Equals(read_, given);
+    return is_admin ? TokenScope::kAdmin : is_read ? TokenScope::kRead : TokenScope::kNone;
+  }
+  bool Matches(std::string_view given) const { return ScopeOf(given) != TokenScope::kNone; }
+
+ private:
+  // Takes as long for a wrong first byte as for a wrong last one. REQUIRES: a token that is not empty.
+  static bool Equals(const std::string& token, std::string_view given) {
+    const size_t n = token.size();
     unsigned char difference = given.size() == n ? 0 : 1;
     for (size_t i = 0; i < given.size(); ++i) {
-      difference |= static_cast<unsigned char>(given[i]) ^ static_cast<unsigned char>(token_[i % n]);
+      difference |= static_cast<unsigned char>(given[i]) ^ static_cast<unsigned char>(token[i % n]);
     }
     return difference == 0;
   }
 
- private:
-  const std::string token_;
+  const std::string admin_;
+  const std::string read_;
 };
 
 }  // namespace elasticctr

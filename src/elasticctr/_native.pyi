@@ -1112,6 +1112,7 @@ class CubeServer:
         check_all: bool,
         threads: int,
         token: str,
+        read_token: str,
         shard: int,
         shards: int,
         activate_newest: bool,
@@ -1384,6 +1385,11 @@ def grpc_status(code: int) -> int:
 def http_status(code: int) -> int:
     """The HTTP status of an error code (ElasticCTRError.exit_status)."""
 
+def check_site(*, method: str, host: str, origin: str, content_type: str, own_host: str) -> tuple[int, str] | None:
+    """
+    Why a server without a token must not answer this: HTTP status and sentence. None: it may.
+    """
+
 class PredictServer:
     def __init__(
         self,
@@ -1394,6 +1400,7 @@ class PredictServer:
         loops: int,
         workers: int,
         token: str,
+        read_token: str,
         batch_samples: int,
         batch_wait_us: int,
         queue_requests: int,

@@ -16,6 +16,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
+from elasticctr.control.access import Tokens
 from elasticctr.control.files import write_json
 from elasticctr.control.web import WebServer, accepted, get, make_app, post
 from elasticctr.cube.control.names import shard_directory
@@ -59,7 +60,7 @@ class FakeServer:
             post("/v1/activate", self._activate),
             post("/v1/retire", self._retire),
         ]
-        self._serving = Serving(make_app(routes, token))
+        self._serving = Serving(make_app(routes, Tokens(token)))
         self.url = self._serving.url
 
     def restart_empty(self) -> None:
@@ -152,7 +153,7 @@ class FileHost:
         self.ignore_range = False
         self.cut_after: int | None = None
         route = Route("/{path:path}", self._answer, methods=["GET"])
-        self._serving = Serving(make_app([route], TOKEN))
+        self._serving = Serving(make_app([route], Tokens(TOKEN)))
         self.url = self._serving.url
 
     def stop(self, *, wait: bool = False) -> None:

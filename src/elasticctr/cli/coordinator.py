@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from elasticctr.cli.access import Insecure, ReadToken
 from elasticctr.cli.output import JsonOption, print_json
 from elasticctr.obs import console
 
@@ -19,8 +20,11 @@ def coordinator(
         int, typer.Option(min=0, max=65535, help="Port to listen on; 0 takes a free one and prints it.")
     ] = 8300,
     token_file: Annotated[
-        Path | None, typer.Option(help="File whose first line is the job's secret; default: cluster.token_file.")
+        Path | None,
+        typer.Option(help="File with the job's secret; default: cluster.token_file.", envvar="ELASTICCTR_TOKEN_FILE"),
     ] = None,
+    read_token_file: ReadToken = None,
+    insecure: Insecure = False,
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on with a run that has ended, from its newest checkpoint.")
     ] = False,
@@ -36,7 +40,7 @@ def coordinator(
 
     Example: `elasticctr coordinator --job job.yaml --port 8300`
     """
-    from elasticctr.control.access import read_optional_token
+    from elasticctr.control.access import load_tokens
     from elasticctr.ps.coordinator_process import run_coordinator
     from elasticctr.train.job import load_job
 
@@ -58,7 +62,8 @@ def coordinator(
         job,
         host=host or (settings.host if settings is not None else "127.0.0.1"),
         port=port,
-        token=read_optional_token(token_file),
+        tokens=load_tokens(token_file, read_token_file),
+        insecure=insecure or (settings is not None and settings.insecure),
         resume=resume,
         on_listening=tell,
     )

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from elasticctr.cli.access import Insecure, ReadToken
 from elasticctr.cli.output import JsonOption, print_json
 from elasticctr.errors import ConfigError
 from elasticctr.obs import console
@@ -24,8 +25,11 @@ def agent(
     ] = 8001,
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
     token_file: Annotated[
-        Path | None, typer.Option(help="File whose first line is the secret shared by transfer, agents and servers.")
+        Path | None,
+        typer.Option(help="File with the secret shared by transfer, agents and servers. See elasticctr token."),
     ] = None,
+    read_token_file: ReadToken = None,
+    insecure: Insecure = False,
     shard: Annotated[str | None, typer.Option(help="Take this shard only, such as 0/2; any other is refused.")] = None,
     allow_source: Annotated[
         list[str] | None,
@@ -49,7 +53,7 @@ def agent(
 
     Example: `elasticctr cube agent --server http://127.0.0.1:8000 --data /srv/cube --port 8001 --token-file token`
     """
-    from elasticctr.control.access import read_optional_token
+    from elasticctr.control.access import load_tokens
     from elasticctr.cube.agent.process import AgentOptions, AgentProcess
 
     process = AgentProcess(
@@ -58,7 +62,8 @@ def agent(
             data=data,
             host=host,
             port=port,
-            token=read_optional_token(token_file),
+            tokens=load_tokens(token_file, read_token_file),
+            insecure=insecure,
             shard=_parse_shard(shard),
             allow_sources=tuple(allow_source or ()),
             rate_limit_bytes_s=_parse_rate(rate_limit),

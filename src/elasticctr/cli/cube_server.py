@@ -10,8 +10,9 @@ from typing import Annotated, Literal
 
 import typer
 
+from elasticctr.cli.access import Insecure, ReadToken, ServerToken
 from elasticctr.cli.output import JsonOption, print_json
-from elasticctr.control.access import read_token
+from elasticctr.control.access import load_tokens
 from elasticctr.cube.server import Listening, ServerOptions, parse_shard, run
 
 
@@ -29,7 +30,9 @@ def server(
         bool, typer.Option("--in-mem/--mmap", help="Copy files into memory, or map them and let the system page.")
     ] = True,
     threads: Annotated[int, typer.Option(help="Event loops; one core each.", min=1, max=256)] = 1,
-    token_file: Annotated[Path | None, typer.Option(help="File with the secret that clients must show.")] = None,
+    token_file: ServerToken = None,
+    read_token_file: ReadToken = None,
+    insecure: Insecure = False,
     shard: Annotated[
         str | None, typer.Option(help="Serve this shard of a built directory: 0/2 is the first of two.")
     ] = None,
@@ -69,7 +72,8 @@ def server(
         in_memory=in_mem,
         check=check,
         threads=threads,
-        token="" if token_file is None else read_token(token_file),
+        tokens=load_tokens(token_file, read_token_file),
+        insecure=insecure,
         shard=None if shard is None else parse_shard(shard),
         activate_newest=activate == "newest",
         max_connections=max_connections,
@@ -77,9 +81,6 @@ def server(
         request_timeout_s=request_timeout,
         busy_poll_us=busy_poll,
     )
-
-    if token_file is None and host not in ("127.0.0.1", "::1", "localhost"):
-        typer.echo(f"cube server: no --token-file: whoever reaches {host} may ask and command", err=True)
 
     def announce(listening: Listening) -> None:
         if json:

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from elasticctr.cli.access import Insecure, ReadToken
 from elasticctr.cli.output import JsonOption, print_json
 from elasticctr.obs import console
 
@@ -22,8 +23,11 @@ def transfer(
         str | None, typer.Option(help="How agents reach this transfer, if not at --host: http://10.0.0.1:8099.")
     ] = None,
     token_file: Annotated[
-        Path | None, typer.Option(help="File whose first line is the secret shared by transfer, agents and servers.")
+        Path | None,
+        typer.Option(help="File with the secret shared by transfer, agents and servers. See elasticctr token."),
     ] = None,
+    read_token_file: ReadToken = None,
+    insecure: Insecure = False,
     tls_cert: Annotated[Path | None, typer.Option(help="Certificate (PEM) to serve HTTPS with.")] = None,
     tls_key: Annotated[Path | None, typer.Option(help="Private key (PEM) of --tls-cert.")] = None,
     tls_ca: Annotated[Path | None, typer.Option(help="Authority (PEM) the agents' certificates are signed by.")] = None,
@@ -50,9 +54,10 @@ def transfer(
     else:
         settings = parse_settings(TransferSettings, apply_overrides(load_yaml(config)), str(config))
     given = {"poll_s": poll, "address": address, "token_file": token_file, "tls_ca": tls_ca}
+    given["read_token_file"] = read_token_file
     changes = {name: value for name, value in given.items() if value is not None}
     settings = parse_settings(TransferSettings, settings.model_dump() | changes, str(config))
-    process = TransferProcess(TransferOptions(settings, host, port, tls_cert, tls_key, with_patches))
+    process = TransferProcess(TransferOptions(settings, host, port, tls_cert, tls_key, with_patches, insecure))
     own = f"{process.web.scheme}://{host}:{process.web.port}"
     if json:
         print_json({"listening": own, "models": list(settings.models), "owner": process.fleet.owner})

@@ -10,11 +10,13 @@ from typing import Annotated
 
 import typer
 
+from elasticctr.cli.access import Insecure
 from elasticctr.cli.output import JsonOption, print_json
 from elasticctr.cluster.environment import read_environment
 from elasticctr.control.access import read_optional_token
 from elasticctr.errors import ConfigError
 from elasticctr.ps.pserver import Listening, PServerOptions, run
+from elasticctr.train.cluster_settings import ClusterSettings
 from elasticctr.train.job import load_job
 
 
@@ -36,8 +38,10 @@ def pserver(
     port: Annotated[int, typer.Option(help="Port to listen on; 0: any free one.", min=0, max=65535)] = 0,
     unix: Annotated[Path | None, typer.Option(help="Listen on this Unix socket too.")] = None,
     token_file: Annotated[
-        Path | None, typer.Option(help="File with the secret of the job.", envvar="ELASTICCTR_TOKEN_FILE")
+        Path | None,
+        typer.Option(help="File with the job's secret; default: cluster.token_file.", envvar="ELASTICCTR_TOKEN_FILE"),
     ] = None,
+    insecure: Insecure = False,
     load: Annotated[
         Path | None, typer.Option(help="Checkpoint to begin with; with a coordinator, that one says.")
     ] = None,
@@ -55,7 +59,7 @@ def pserver(
     Prints one line when it can be asked, then serves until SIGTERM or until the coordinator ends the job. What is not
     given is taken from the variables of older systems: PADDLE_PSERVERS_IP_PORT_LIST, POD_IP, PADDLE_PORT and others.
 
-    Example: `elasticctr pserver --job job.yaml --coordinator http://10.0.0.1:9000 --shard 0 --host 0.0.0.0`
+    Example: `elasticctr pserver --job job.yaml --coordinator http://10.0.0.1:9000 --host 0.0.0.0 --token-file token`
     """
     settings = load_job(job)
     assigned = read_environment(os.environ)
@@ -69,21 +73,21 @@ def pserver(
         raise ConfigError("a standby follows what the coordinator tells it to; give --coordinator")
     if load is not None and coordinator is not None:
         raise ConfigError("--load is for a pserver by itself; the coordinator says what to load")
-    host = host or (settings.cluster.host if settings.cluster is not None else "127.0.0.1")
-    token = read_optional_token(token_file) or ""
-    if not token and host not in ("127.0.0.1", "::1", "localhost"):
-        typer.echo(f"pserver: no --token-file: whoever reaches {host} may read and change everything", err=True)
+    cluster = settings.cluster or ClusterSettings()
+    if token_file is None and cluster.token_file is not None:
+        token_file = Path(cluster.token_file)
     options = PServerOptions(
         job=settings,
         shard=shard,
         shards=shards,
-        host=host,
+        host=host or cluster.host,
         port=port,
         unix=unix,
         name=name,
         coordinator=coordinator,
         is_standby=standby,
-        token=token,
+        token=read_optional_token(token_file) or "",
+        insecure=insecure or cluster.insecure,
         threads=threads,
         step_threads=step_threads,
         load=load,

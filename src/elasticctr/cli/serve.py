@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from elasticctr.cli.access import Insecure, ReadToken, ServerToken
 from elasticctr.cli.output import JsonOption, print_json
 from elasticctr.obs import console
 
@@ -39,7 +40,9 @@ def serve(
         int | None, typer.Option(help="Port for gRPC (8501); 0: any free one, -1: none.", min=-1, max=65535)
     ] = None,
     threads: Annotated[int | None, typer.Option(help="Workers that score; default: one per core.", min=0)] = None,
-    token_file: Annotated[Path | None, typer.Option(help="File with the secret that clients must show.")] = None,
+    token_file: ServerToken = None,
+    read_token_file: ReadToken = None,
+    insecure: Insecure = False,
     tls_cert: Annotated[Path | None, typer.Option(help="Certificate (PEM) to serve TLS with.")] = None,
     tls_key: Annotated[Path | None, typer.Option(help="Private key (PEM) of --tls-cert.")] = None,
     tls_client_ca: Annotated[
@@ -92,6 +95,8 @@ def serve(
         "grpc_port": grpc_port,
         "threads": threads,
         "token_file": token_file,
+        "read_token_file": read_token_file,
+        "insecure": insecure or None,
         "tls_cert": tls_cert,
         "tls_key": tls_key,
         "tls_client_ca": tls_client_ca,
@@ -105,9 +110,6 @@ def serve(
     if paddle_conf is not None:
         base = _read_paddle(paddle_conf, flags.pop("repo"))
     settings = load_settings(config, flags, base=base)
-    if settings.token_file is None and settings.host not in ("127.0.0.1", "::1", "localhost"):
-        console.warn(f"no token_file: whoever reaches {settings.host} may ask and command")
-
     run(settings, lambda listening: _announce(listening, settings, json))
     sys.stdout.flush()
     # A version may be loading; what it would become is of no use any more.

@@ -27,7 +27,10 @@ def trainer(
         str | None,
         typer.Option(envvar="ELASTICCTR_NAME", help="Unique, and kept over restarts; default: host and process id."),
     ] = None,
-    token_file: Annotated[Path | None, typer.Option(help="File with the secret that roles show each other.")] = None,
+    token_file: Annotated[
+        Path | None,
+        typer.Option(help="File with the job's secret; default: cluster.token_file.", envvar="ELASTICCTR_TOKEN_FILE"),
+    ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Strategy collective: go on from a checkpoint.")] = False,
     overrides: Overrides = None,
     as_json: JsonOption = False,
@@ -53,6 +56,8 @@ def trainer(
     from elasticctr.ps.trainer import TrainerRole
     from elasticctr.train.interrupt import Interrupt
 
+    if token_file is None and job.cluster is not None and job.cluster.token_file is not None:
+        token_file = Path(job.cluster.token_file)
     token = read_optional_token(token_file) or ""
     with Interrupt() as interrupt:
         role = TrainerRole(job, coordinator, token=token, name=name, is_interrupted=lambda: interrupt.is_set)

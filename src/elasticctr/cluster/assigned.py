@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 from pathlib import Path
 from typing import NoReturn
 
@@ -15,15 +16,26 @@ import yaml
 
 from elasticctr.cluster.engine import RoleSpec
 from elasticctr.cluster.environment import Assigned, split_endpoint
-from elasticctr.cluster.launch import LOOPBACK, Launch, check_job, check_port, claim, cluster_of
+from elasticctr.cluster.launch import (
+    LOOPBACK,
+    Launch,
+    check_job,
+    check_port,
+    claim,
+    cluster_of,
+    make_run_token,
+    run_token,
+)
 from elasticctr.cluster.local import LocalEngine
 from elasticctr.cluster.run import run_job
 from elasticctr.cluster.summary import Summary
 from elasticctr.cluster.supervised import ELASTICCTR
-from elasticctr.control.access import read_token
+from elasticctr.control.access import read_optional_token, read_token
 from elasticctr.errors import ConfigError, InternalError
 from elasticctr.train.job import Job
 from elasticctr.train.run_directory import RunDirectory, write_text
+
+_POLL_S = 0.2
 
 
 def fit_job(job: Job, assigned: Assigned) -> Job:
@@ -70,15 +82,15 @@ def _lead(job: Job, assigned: Assigned, *, resume: bool) -> Launch:
     going_on = resume or (run.is_used and not _is_finished(run))
     lock = claim(run)
     run.begin(job, resume=going_on)
-    token_file = _token_file(job)
-    shared = ["--job", str(run.job), *(["--token-file", token_file] if token_file else [])]
+    token_file = find_token(job, run.path, makes=True)
+    shared = ["--job", str(run.job), *_access_flags(token_file)]
     coordinator = ["coordinator", *shared, "--host", listening, "--port", str(address[1])]
     environment = {"ELASTICCTR_ADVERTISE": host}
     roles = [
         RoleSpec("coordinator", 0, [*coordinator, *(["--resume"] if going_on else [])], environment),
         RoleSpec("pserver", 0, ["pserver", *shared, *_pserver_flags(job, assigned)], environment),
     ]
-    return Launch(job, run, roles, assigned.coordinator, read_token(Path(token_file)) if token_file else None, lock)
+    return Launch(job, run, roles, assigned.coordinator, read_optional_token(token_file), lock)
 
 
 def _become(job: Job, assigned: Assigned, *, resume: bool) -> NoReturn:
@@ -90,17 +102,18 @@ def _become(job: Job, assigned: Assigned, *, resume: bool) -> NoReturn:
         write_text(path, yaml.safe_dump(job.model_dump(mode="json", by_alias=True), sort_keys=False))
     except OSError as e:
         raise InternalError(f"{path}: cannot be written: {e.strerror or e}") from e
-    token_file = _token_file(job)
-    shared = ["--job", str(path), *(["--token-file", token_file] if token_file else [])]
     environment = dict(os.environ)
+    is_collective = cluster_of(job).strategy == "collective"
+    token_file = _given_token(job) if is_collective else find_token(job, run, makes=False)
+    shared = ["--job", str(path), *(["--token-file", str(token_file)] if token_file else [])]
     if assigned.role == "pserver":
-        arguments = ["pserver", *shared, *_pserver_flags(job, assigned)]
+        arguments = ["pserver", "--job", str(path), *_access_flags(token_file), *_pserver_flags(job, assigned)]
         environment["ELASTICCTR_ADVERTISE"] = assigned.endpoint[0]
     else:
         arguments = ["trainer", *shared, "--name", assigned.name]
         if assigned.threads is not None and job.train.threads is None:
             environment["ELASTICCTR__TRAIN__THREADS"] = str(assigned.threads)
-        if cluster_of(job).strategy == "collective":
+        if is_collective:
             environment |= _rank_variables(assigned)
             arguments += ["--resume"] if resume else []
         else:
@@ -139,9 +152,36 @@ def _listening_host(job: Job, host: str) -> str:
     return host if host in LOOPBACK or host.startswith("127.") else "0.0.0.0"
 
 
-def _token_file(job: Job) -> str | None:
+def _access_flags(token_file: Path | None) -> list[str]:
+    return ["--insecure"] if token_file is None else ["--token-file", str(token_file)]
+
+
+def find_token(job: Job, run: Path, *, makes: bool) -> Path | None:
+    """The file with the job's secret. Where none was given it stands in the run directory: the role that `makes` it
+    puts it there, the others wait for it. None: the job does without."""
+    given = _given_token(job)
+    if given is not None:
+        read_token(given)
+        return given
+    if cluster_of(job).insecure or os.environ.get("ELASTICCTR_INSECURE", "").lower() in ("1", "true", "yes"):
+        return None
+    path = make_run_token(run) if makes else run_token(run)
+    deadline_s = time.monotonic() + cluster_of(job).coordinator_wait_s
+    while not (path.exists() and path.stat().st_size > 0):
+        if time.monotonic() > deadline_s:
+            raise ConfigError(
+                f"{path}: the first pserver has left no secret there; if the run directory is not shared, make one "
+                "with `elasticctr token FILE`, copy it to all machines and set ELASTICCTR_TOKEN_FILE; "
+                "ELASTICCTR_INSECURE=1 on all of them does without"
+            )
+        time.sleep(_POLL_S)
+    read_token(path)
+    return path
+
+
+def _given_token(job: Job) -> Path | None:
     given = os.environ.get("ELASTICCTR_TOKEN_FILE") or cluster_of(job).token_file
-    return str(Path(given).absolute()) if given else None
+    return Path(given).absolute() if given else None
 
 
 def _is_finished(run: RunDirectory) -> bool:

@@ -97,7 +97,7 @@ def begin(job: Job, *, resume: bool, is_one_machine: bool = True, coordinator_po
     run.begin(job, resume=resume)
     # Of an earlier start of this run: roles must not find a stranger at its address.
     (run.path / COORDINATOR_FILE).unlink(missing_ok=True)
-    token_file = Path(settings.token_file).absolute() if settings.token_file else _make_token(run.path)
+    token_file = Path(settings.token_file).absolute() if settings.token_file else make_run_token(run.path)
     where = url or str(run.path)
     roles = [] if settings.strategy == "collective" else make_roles(settings, run, where, token_file, resume=resume)
     where_now = None if settings.strategy == "collective" else where
@@ -197,11 +197,15 @@ def check_port(host: str, port: int) -> None:
             raise Unavailable(f"cannot listen at {host}:{port}: {e.strerror or e}; choose another port") from None
 
 
-def _make_token(run: Path) -> Path:
+def run_token(run: Path) -> Path:
+    return run / "cluster" / "token"
+
+
+def make_run_token(run: Path) -> Path:
     """A secret of this run alone, readable by its owner: other users of the machine cannot push into it."""
-    path = run / "cluster" / "token"
+    path = run_token(run)
     try:
-        path.parent.mkdir(exist_ok=True)
+        path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as e:
         raise InternalError(f"{path}: cannot be written: {e.strerror or e}") from e
     if not path.exists():

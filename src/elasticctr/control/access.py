@@ -57,6 +57,9 @@ class Tokens:
         return "admin" if is_admin else "read" if is_read else None
 
 
+NO_TOKENS = Tokens()
+
+
 def load_tokens(token_file: Path | None, read_token_file: Path | None = None) -> Tokens:
     """The secrets of a server's two flags."""
     return Tokens(read_optional_token(token_file), read_optional_token(read_token_file))

@@ -1,4 +1,4 @@
-"""Being asked over HTTP: the token, JSON bodies with a limit, errors in their one shape, a server that stops when told.
+"""Being asked over HTTP: JSON bodies with limits, errors in their one shape, a server that stops when told.
 
 Handlers are plain functions on a thread of their own; what they raise of the tree becomes its status.
 """
@@ -6,7 +6,6 @@ Handlers are plain functions on a thread of their own; what they raise of the tr
 from __future__ import annotations
 
 import asyncio
-import hmac
 import json
 import signal
 import socket
@@ -23,8 +22,11 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp
 
+from elasticctr.control.access import Tokens
+from elasticctr.control.connections import KEEP_ALIVE_S, Connections, ControlLoop, guard
+from elasticctr.control.gate import Gate
 from elasticctr.errors import (
     AlreadyExists,
     ConfigError,
@@ -40,7 +42,8 @@ from elasticctr.errors import (
 
 Body = dict[str, Any]
 MAX_BODY_BYTES = 1 << 20
-_OPEN_PATHS = {"/healthz"}
+BODY_S = 30.0  # for a body to arrive; long ones have more, at BODY_BYTES_S
+BODY_BYTES_S = 1 << 20
 _STATUS: dict[type[ElasticCTRError], int] = {
     ConfigError: 400,
     DataError: 400,
@@ -53,33 +56,25 @@ _STATUS: dict[type[ElasticCTRError], int] = {
 }
 
 
-def answer_error(error: ElasticCTRError) -> JSONResponse:
+class TooLarge(DataError):
+    """A body over its route's limit. The rest of it is not waited for."""
+
+    @property
+    def code(self) -> str:
+        return "DataError"
+
+
+def answer_error(error: ElasticCTRError, status: int | None = None) -> JSONResponse:
     headers = {}
+    if isinstance(error, TooLarge | DeadlineExceeded):
+        headers["Connection"] = "close"
     if isinstance(error, Unavailable):
         headers["Retry-After"] = f"{max(1, round(error.retry_after_s or 1))}"
-    if isinstance(error, Unauthorized):
+    if isinstance(error, Unauthorized) and status is None:
         headers["WWW-Authenticate"] = "Bearer"
     content = {"error": {"code": error.code, "message": str(error)}}
-    return JSONResponse(content, _STATUS.get(type(error), 500), headers)
-
-
-class TokenGate:
-    """Lets nothing but health through without the token. Compares in constant time."""
-
-    def __init__(self, app: ASGIApp, token: str | None) -> None:
-        self._app = app
-        self._token = f"Bearer {token}".encode() if token else None
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http" and self._token is not None and scope["path"] not in _OPEN_PATHS:
-            given = dict(scope["headers"]).get(b"authorization", b"")
-            if not hmac.compare_digest(given, self._token):
-                refusal = Unauthorized(
-                    "no or wrong token; send 'Authorization: Bearer TOKEN' with the token file's token"
-                )
-                await answer_error(refusal)(scope, receive, send)
-                return
-        await self._app(scope, receive, send)
+    own = 413 if isinstance(error, TooLarge) else _STATUS.get(type(error), 500)
+    return JSONResponse(content, status or own, headers)
 
 
 def get(path: str, handler: Callable[[Request], Any]) -> Route:
@@ -105,23 +100,30 @@ def accepted(value: Mapping[str, Any]) -> JSONResponse:
     return JSONResponse(value, 202)
 
 
-def make_app(routes: list[Route], token: str | None) -> ASGIApp:
+def make_app(routes: list[Route], tokens: Tokens) -> ASGIApp:
     health = Route("/healthz", lambda _: PlainTextResponse("ok\n"), methods=["GET"])
     app = Starlette(
         routes=[health, *routes],
         exception_handlers={ElasticCTRError: _explain, HTTPException: _explain_http, Exception: _explain_bug},
     )
-    return TokenGate(app, token)
+    return Gate(app, tokens, answer_error)
 
 
 async def _read_object(request: Request, max_bytes: int) -> Body:
+    too_large = f"{request.url.path}: a request body over {max_bytes} bytes"
+    announced = request.headers.get("content-length", "0")
+    if not announced.isdecimal() or int(announced) > max_bytes:
+        raise TooLarge(too_large)
     data = bytearray()
     try:
-        async for chunk in request.stream():
-            data += chunk
-            if len(data) > max_bytes:
-                raise DataError(f"a request body over {max_bytes} bytes")
+        async with asyncio.timeout(BODY_S + int(announced) / BODY_BYTES_S):
+            async for chunk in request.stream():
+                data += chunk
+                if len(data) > max_bytes:
+                    raise TooLarge(too_large)
         value = json.loads(data)
+    except TimeoutError:
+        raise DeadlineExceeded(f"{request.url.path}: the request body did not arrive in time") from None
     except ClientDisconnect:
         raise DataError("the sender went away in the middle of its request") from None
     except (ValueError, RecursionError):
@@ -183,9 +185,10 @@ class WebServer:
             log_level="warning",
             access_log=False,
             lifespan="off",
-            timeout_keep_alive=30,
+            http=guard(Connections()),
+            ws="none",
+            timeout_keep_alive=KEEP_ALIVE_S,
             timeout_graceful_shutdown=2,
-            limit_concurrency=512,
             ssl_certfile=None if tls_cert is None else str(tls_cert),
             ssl_keyfile=None if tls_key is None else str(tls_key),
         )
@@ -197,7 +200,8 @@ class WebServer:
 
     def run(self) -> None:
         """Returns after SIGINT, SIGTERM (in the main thread) or `stop`."""
-        asyncio.run(self._server.serve(sockets=[self._socket]))
+        with asyncio.Runner(loop_factory=ControlLoop) as runner:
+            runner.run(self._server.serve(sockets=[self._socket]))
 
     def stop(self) -> None:
         self._server.should_exit = True

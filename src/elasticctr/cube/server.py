@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Literal
 
 from elasticctr import _native
+from elasticctr.control.access import NO_TOKENS, Tokens, check_listener
 from elasticctr.errors import ConfigError
 from elasticctr.obs.signals import Signals
 
@@ -34,7 +35,8 @@ class ServerOptions:
     in_memory: bool = True
     check: Literal["all", "header"] = "all"
     threads: int = 1
-    token: str = ""
+    tokens: Tokens = NO_TOKENS
+    insecure: bool = False  # without a token, may be reached from other machines
     shard: tuple[int, int] | None = None
     activate_newest: bool = False
     max_connections: int = 20_000
@@ -60,6 +62,7 @@ class Server:
     """A server in this process. Use as a context manager, or call `start` and `stop`."""
 
     def __init__(self, options: ServerOptions) -> None:
+        check_listener("cube server", options.host, has_token=bool(options.tokens), insecure=options.insecure)
         self.options = options
         shard, shards = options.shard or (0, 0)
         self._native = _native.CubeServer(
@@ -70,7 +73,8 @@ class Server:
             in_memory=options.in_memory,
             check_all=options.check == "all",
             threads=options.threads,
-            token=options.token,
+            token=options.tokens.admin or "",
+            read_token=options.tokens.read or "",
             shard=shard,
             shards=shards,
             activate_newest=options.activate_newest,

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from typing import Any, Literal
 
 from elasticctr.errors import DataError, ElasticCTRError, FailedPrecondition
+from elasticctr.obs import console
 from elasticctr.ps.coordinator_client import unpack_metrics
 from elasticctr.ps.course import Course
 from elasticctr.ps.evaluation import Evaluation
@@ -101,9 +102,12 @@ class Coordinator:
             )
         identity = str(body.get("identity"))
         if identity not in (self._identity.text, self._identity.digest):
+            # The digest of the identity is the pservers' gate: whoever is not of this job learns nothing of it.
+            difference = describe_difference(self._identity.text, identity)
+            console.warn(f"turned away {str(body.get('name'))[:100]!r}, which is of another job: {difference}")
             raise FailedPrecondition(
-                f"{body.get('name')}: is of another job; the coordinator's and its own differ in "
-                f"{describe_difference(self._identity.text, identity)}; give all roles the same job file"
+                f"{body.get('name')}: is of another job than the coordinator, whose log says in what they differ; "
+                "give all roles the same job file"
             )
 
     def beat(self, body: Body) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
+from elasticctr.control.access import Tokens
 from elasticctr.control.web import Body, accepted, get, make_app, post
 from elasticctr.ps.coordinator import Coordinator
 from elasticctr.ps.status import describe_status
@@ -17,7 +18,7 @@ from elasticctr.ps.status import describe_status
 _MAX_BODY_BYTES = 256 << 20
 
 
-def make_coordinator_app(coordinator: Coordinator, token: str | None) -> ASGIApp:
+def make_coordinator_app(coordinator: Coordinator, tokens: Tokens) -> ASGIApp:
     at = coordinator
 
     def said(value: dict[str, Any]) -> dict[str, Any]:
@@ -53,7 +54,7 @@ def make_coordinator_app(coordinator: Coordinator, token: str | None) -> ASGIApp
         post("/v1/stop", stop),
         get("/metrics", lambda _: PlainTextResponse(prometheus(at), media_type="text/plain; version=0.0.4")),
     ]
-    return make_app(routes, token)
+    return make_app(routes, tokens)
 
 
 def prometheus(at: Coordinator) -> str:

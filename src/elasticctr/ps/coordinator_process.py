@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from elasticctr.control.access import Tokens, check_listener
 from elasticctr.control.web import WebServer
 from elasticctr.errors import AlreadyExists, ConfigError
 from elasticctr.ps.addresses import advertised_host, write_coordinator
@@ -33,7 +34,8 @@ def run_coordinator(
     *,
     host: str,
     port: int,
-    token: str | None,
+    tokens: Tokens,
+    insecure: bool = False,
     resume: bool = False,
     on_listening: Callable[[str], None] = lambda url: None,
 ) -> bool:
@@ -44,6 +46,7 @@ def run_coordinator(
     cluster = job.cluster
     if cluster is None or cluster.strategy == "collective":
         raise ConfigError("this job has no use for a coordinator: give it a cluster section with pservers")
+    check_listener("coordinator", host, has_token=bool(tokens), insecure=insecure)
     run = RunDirectory(Path(job.run_dir).absolute())
     directory = run.path / LEDGER_DIRECTORY
     lines, _ = read_journal(directory / NAME)
@@ -59,8 +62,8 @@ def run_coordinator(
         identity = job_identity(job)
         journal.append("begin", {"incarnation": claim.incarnation, "identity": identity.digest, "build": build()})
         about = {"role": "coordinator", "build": build(), "identity": identity.text, "strategy": cluster.strategy}
-        fleet = Fleet(ControlClient(identity.number, claim.incarnation, json.dumps(about), token))
-        server = WebServer(make_coordinator_app(coordinator, token), host, port)
+        fleet = Fleet(ControlClient(identity.number, claim.incarnation, json.dumps(about), tokens.admin))
+        server = WebServer(make_coordinator_app(coordinator, tokens), host, port)
         url = f"http://{advertised_host(host)}:{server.port}"
         thread = threading.Thread(target=server.run, name="elasticctr-web", daemon=True)
         thread.start()

@@ -47,13 +47,14 @@ def job_identity(job: Job) -> Identity:
 
 
 def describe_difference(own: str, other: str) -> str:
-    """Which parts of two identities differ, for a message."""
+    """Which parts of two identities differ, for this process' own log."""
     try:
         mine, theirs = json.loads(own), json.loads(other)
         names = sorted(name for name in mine.keys() | theirs.keys() if mine.get(name) != theirs.get(name))
     except (ValueError, AttributeError):
         return "one of them is no identity of a job"
-    return ", ".join(f"{name}: {mine.get(name)!r} and {theirs.get(name)!r}" for name in names) or "nothing"
+    shown = [f"{name}: {mine.get(name)!r:.100} and {theirs.get(name)!r:.100}" for name in names[:20]]
+    return ", ".join(shown) or "nothing"
 
 
 def build() -> str:

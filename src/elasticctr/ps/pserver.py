@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from elasticctr import _native
+from elasticctr.control.access import check_listener
 from elasticctr.errors import ConfigError, DeadlineExceeded, NotFound, Unavailable
 from elasticctr.ps.addresses import advertised_host, make_local_socket
 from elasticctr.ps.coordinator_client import CoordinatorClient, patiently
@@ -53,6 +54,7 @@ class PServerOptions:
     coordinator: str | None = None  # URL, or the run directory that says it; None: there is none
     is_standby: bool = False
     token: str = ""
+    insecure: bool = False  # without a token, may be reached from other machines
     threads: int = 2  # event loops
     step_threads: int = 1  # that one push is spread over
     load: Path | None = None  # without a coordinator: the checkpoint to begin with
@@ -228,6 +230,7 @@ class Membership:
 
 def run(options: PServerOptions, announce: Callable[[Listening], None]) -> None:
     """Serves until SIGTERM, SIGINT or the coordinator's word. `announce` is called once it can be asked."""
+    check_listener("pserver", options.host, has_token=bool(options.token), insecure=options.insecure)
     stopped = threading.Event()
     for number in _STOP_SIGNALS:
         signal.signal(number, lambda *_: stopped.set())

@@ -7,7 +7,8 @@ are and its answer's bytes go back, with the GIL free in between. The few other 
     grpc_server.stop(drain_s=5)
 
 Threads: grpcio keeps one of `threads` for each call under way. Calls are taken as streams of one message, so that one
-without the token is refused, and one whose message does not come is cut, before anything was read or waited for.
+without the token is refused, and one whose message does not come is cut, before anything was read or waited for. What
+needs no token (health, refusals) has a few threads of its own: whoever holds them up does not hold up predictions.
 """
 
 from __future__ import annotations
@@ -31,7 +32,11 @@ _SERVICE = "inference.GRPCInferenceService"
 _HEALTH = "/grpc.health.v1.Health/Check"
 _SERVING, _NOT_SERVING = 1, 2
 _INVALID_ARGUMENT, _UNAUTHENTICATED = 3, 16
-_CUT_EVERY_S = 1.0
+_CUT_EVERY_S = 0.5
+_DOOR_THREADS = 8
+_HEALTH_WAITS = 4  # checks whose message is waited for at the same time, and how long
+_HEALTH_S = 1.0
+_STREAMS = 256  # calls under way on one connection; further ones wait at the client
 _FOREVER_S = 1e6  # grpcio gives a call without a deadline one in the far future
 _MAX_TIMEOUT_MS = 600_000
 _MAX_DETAILS = 500  # characters of an error: it travels in a header of 8 KiB, up to 12 bytes each
@@ -67,11 +72,13 @@ class GrpcServer:
         self._options, self._engine, self._fleet = options, engine, fleet
         self._grpc = _import_grpc()
         self._codes = {code.value[0]: code for code in self._grpc.StatusCode}
-        self._arriving = _Arriving(options.request_timeout_s)
+        self._arriving = _Arriving()
+        self._door = ThreadPoolExecutor(_DOOR_THREADS, thread_name_prefix="grpc-door")
+        self._health_waits = threading.Semaphore(_HEALTH_WAITS)
         self._methods = self._make_methods()
         self._certificate_lock = threading.Lock()
         self._new_certificate: Any = None  # that the port has not taken up yet
-        self._refusal = self._grpc.stream_unary_rpc_method_handler(self._refuse)
+        self._refusal = self._at_the_door(self._refuse)
         self._server = self._grpc.server(
             ThreadPoolExecutor(options.threads, thread_name_prefix="grpc"),
             handlers=(self,),
@@ -80,6 +87,7 @@ class GrpcServer:
                 ("grpc.so_reuseport", 0),
                 ("grpc.max_receive_message_length", int(options.body_mib * (1 << 20))),
                 ("grpc.max_send_message_length", -1),
+                ("grpc.max_concurrent_streams", _STREAMS),
                 ("grpc.keepalive_time_ms", 30_000),  # a peer that is gone is noticed
                 ("grpc.keepalive_timeout_ms", 10_000),
             ),
@@ -94,6 +102,7 @@ class GrpcServer:
         """Takes no new calls; those under way are answered within drain_s."""
         self._server.stop(drain_s).wait(drain_s + 1)
         self._arriving.stop()
+        self._door.shutdown(wait=False)
 
     def reload_tls(self) -> None:
         """Certificate, key and clients' authority as they are on disk now, for new connections. Raises ConfigError."""
@@ -170,9 +179,32 @@ class GrpcServer:
                 answering(f"/{_SERVICE}/ModelConfig", self._model_config),
                 answering(f"/{_SERVICE}/ModelStatistics", self._model_statistics),
                 answering(f"/{_SERVICE}/RepositoryIndex", self._repository_index),
-                answering(_HEALTH, self._check_health),
+                (_HEALTH, self._at_the_door(self._answer_health)),
             ]
         )
+
+    def _at_the_door(self, behave: Callable[[Iterator[bytes], Any], bytes]) -> Any:
+        """A method that strangers may call. grpcio looks for the pool of a method among the attributes of what answers
+        it; one that did not look there would use the common pool."""
+
+        def answer(messages: Iterator[bytes], context: Any) -> bytes:
+            return behave(messages, context)
+
+        answer.experimental_thread_pool = self._door  # type: ignore[attr-defined]
+        return self._grpc.stream_unary_rpc_method_handler(answer)
+
+    def _answer_health(self, messages: Iterator[bytes], context: Any) -> bytes:
+        """Never waits where others wait already: they are told of the whole server, whatever they wanted to ask."""
+        body = b""
+        if self._health_waits.acquire(blocking=False):
+            try:
+                body = self._receive(messages, context, _HEALTH_S)
+            finally:
+                self._health_waits.release()
+        try:
+            return self._check_health(body)
+        except ElasticCTRError as e:
+            self._abort(context, _native.grpc_status(e.exit_status), str(e))
 
     def _infer(self, messages: Iterator[bytes], context: Any) -> bytes:
         body = self._receive(messages, context)
@@ -184,8 +216,8 @@ class GrpcServer:
             self._abort(context, answer[0], answer[1:].decode("utf-8", "replace"))
         return answer[1:]
 
-    def _receive(self, messages: Iterator[bytes], context: Any) -> bytes:
-        with self._arriving.watch(context):
+    def _receive(self, messages: Iterator[bytes], context: Any, timeout_s: float | None = None) -> bytes:
+        with self._arriving.watch(context, timeout_s or self._options.request_timeout_s):
             body = next(messages, None)
         if body is None:
             self._abort(context, _INVALID_ARGUMENT, "the call has no message")
@@ -240,9 +272,8 @@ class GrpcServer:
 class _Arriving:
     """Calls whose message has not come yet; those that take too long are cancelled."""
 
-    def __init__(self, timeout_s: float) -> None:
-        self._timeout_s = timeout_s
-        self._calls: dict[int, tuple[float, Any]] = {}  # by when, in the order of coming
+    def __init__(self) -> None:
+        self._calls: dict[int, tuple[float, Any]] = {}  # by when
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._work, name="grpc-cut", daemon=True)
 
@@ -254,8 +285,8 @@ class _Arriving:
         if self._thread.is_alive():
             self._thread.join()
 
-    def watch(self, context: Any) -> _Watch:
-        return _Watch(self._calls, context, time.monotonic() + self._timeout_s)
+    def watch(self, context: Any, timeout_s: float) -> _Watch:
+        return _Watch(self._calls, context, time.monotonic() + timeout_s)
 
     def _work(self) -> None:
         while not self._stopping.wait(_CUT_EVERY_S):
@@ -264,7 +295,7 @@ class _Arriving:
             for context in late:
                 context.cancel()
             if late:
-                log.info("%d gRPC calls were cut: their message did not come within %g s", len(late), self._timeout_s)
+                log.info("%d gRPC calls were cut: their message did not come in time", len(late))
 
 
 class _Watch:

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from elasticctr.control.access import read_token
+from elasticctr.control.access import Tokens, load_tokens
 from elasticctr.errors import ConfigError
 from elasticctr.obs import console
 from elasticctr.obs.signals import Signals
@@ -48,8 +48,8 @@ def run(settings: ServeSettings, announce: Callable[[Listening], None]) -> None:
     """Serves until SIGTERM or SIGINT. `announce` is called once it listens; versions are taken up from then on."""
     signals = Signals(*_STOP, signal.SIGHUP)
     find_library()  # without it no version could ever answer
-    token = "" if settings.token_file is None else read_token(settings.token_file)
-    server = Server(_options(settings, token))
+    tokens = load_tokens(settings.token_file, settings.read_token_file)
+    server = Server(_options(settings, tokens))
     fleet = ModelFleet(settings, server.set_models, server.set_ready)
     server.use(Control(fleet, [KServePages(fleet, server.metrics)]))
     server.start()
@@ -129,14 +129,15 @@ def _start_grpc(settings: ServeSettings, server: Server, fleet: ModelFleet) -> G
     return grpc
 
 
-def _options(settings: ServeSettings, token: str) -> ServerOptions:
+def _options(settings: ServeSettings, tokens: Tokens) -> ServerOptions:
     limits, tls = settings.limits, settings.tls
     return ServerOptions(
         host=settings.host,
         port=settings.port,
         loops=settings.loops,
         workers=settings.threads,
-        token=token,
+        tokens=tokens,
+        insecure=settings.insecure,
         body_mib=limits.body_mib,
         samples=limits.samples,
         values=limits.values,

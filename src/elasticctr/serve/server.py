@@ -18,6 +18,7 @@ from types import TracebackType
 from typing import Any, TypeAlias
 
 from elasticctr import _native
+from elasticctr.control.access import NO_TOKENS, Tokens, check_listener
 from elasticctr.errors import ConfigError, ElasticCTRError, Unavailable
 from elasticctr.serve.control import Control, Response, error_response
 
@@ -43,7 +44,8 @@ class ServerOptions:
     unix: Path | None = None
     loops: int = 1
     workers: int = 0  # 0: one per core
-    token: str = ""
+    tokens: Tokens = NO_TOKENS
+    insecure: bool = False  # without a token, may be reached from other machines
     body_mib: float = 8
     samples: int = 10_000
     values: int = 1_000_000
@@ -73,6 +75,13 @@ class Server:
     def __init__(self, options: ServerOptions) -> None:
         if (options.tls_cert is None) != (options.tls_key is None) or (options.tls_client_ca and not options.tls_cert):
             raise ConfigError("TLS needs a certificate and its key")
+        check_listener(
+            "serve",
+            options.host,
+            has_token=bool(options.tokens),
+            has_client_ca=options.tls_client_ca is not None,
+            insecure=options.insecure,
+        )
         self.options = options
         self._control: Control | None = None
         self._threads: list[threading.Thread] = []
@@ -83,7 +92,8 @@ class Server:
             unix_path=_text(options.unix),
             loops=options.loops,
             workers=options.workers,
-            token=options.token,
+            token=options.tokens.admin or "",
+            read_token=options.tokens.read or "",
             batch_samples=options.batch_samples,
             batch_wait_us=options.batch_wait_us,
             queue_requests=options.queue_requests,

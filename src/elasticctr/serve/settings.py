@@ -172,6 +172,8 @@ class ServeSettings(Settings):
     threads: int = Field(0, ge=0, le=1024, description="workers that score; 0: one per core")
     loops: int = Field(1, ge=1, le=64, description="event loops that read and write sockets")
     token_file: Path | None = Field(None, description="file with the secret that clients must show")
+    read_token_file: Path | None = Field(None, description="file with a second secret, which may not command")
+    insecure: bool = Field(False, description="may listen beyond loopback without a token")
     tls: TlsSettings | None = Field(None, description="certificate and key; default: no TLS")
     access_log: Path | None = Field(None, description="file with one JSON line per request; `-`: stderr")
     request_log: RequestLogSettings | None = Field(
@@ -259,7 +261,7 @@ def _anchor(loaded: dict[str, Any], directory: Path) -> dict[str, Any]:
             key: value if "://" in value or value == "-" else str(directory / value) for key, value in places.items()
         }
 
-    anchored: dict[str, Any] = join(loaded, "token_file", "access_log")
+    anchored: dict[str, Any] = join(loaded, "token_file", "read_token_file", "access_log")
     if "request_log" in loaded:
         anchored["request_log"] = join(loaded["request_log"], "directory")
     if "tls" in loaded:

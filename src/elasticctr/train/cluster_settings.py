@@ -47,6 +47,7 @@ class ClusterSettings(Settings):
     )
     host: str = Field("127.0.0.1", description="where roles listen; 0.0.0.0 for other machines")
     token_file: str | None = Field(None, description="file with a secret that roles must show each other")
+    insecure: bool = Field(False, description="roles may listen beyond loopback without a secret")
 
     @property
     def dense_encoding(self) -> str:

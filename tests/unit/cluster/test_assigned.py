@@ -13,10 +13,10 @@ import pytest
 from tests.unit.cluster.jobs import FAKE, make_job
 from tests.unit.cluster.test_environment import PSERVER, TRAINER
 
-from elasticctr.cluster.assigned import fit_job
+from elasticctr.cluster.assigned import find_token, fit_job
 from elasticctr.cluster.environment import read_environment
 from elasticctr.cluster.launch import find_free_port
-from elasticctr.control.access import write_token
+from elasticctr.control.access import read_token, write_token
 from elasticctr.errors import ConfigError
 
 COMMAND = """
@@ -39,19 +39,21 @@ def start(job: Path, environment: dict[str, str]) -> subprocess.Popen[str]:
     )
 
 
+@pytest.mark.promise(
+    "roles started from PADDLE_* variables on 0.0.0.0 without a token",
+    "the first pserver makes a secret in the run directory and all show it; none there: the role does not start",
+)
 def test_four_processes_find_their_roles(tmp_path: Path) -> None:
     run = tmp_path / "run"
     settings: dict[str, Any] = make_job(run).model_dump(mode="json", by_alias=True)
     settings["cluster"] = None
     (tmp_path / "job.yaml").write_text(json.dumps(settings))
-    write_token(tmp_path / "secret", "a-long-long-secret")
     ports = [find_free_port("127.0.0.1"), find_free_port("127.0.0.1")]
     shared = {
         "PADDLE_PSERVERS_IP_PORT_LIST": ",".join(f"127.0.0.1:{port}" for port in ports),
         "PADDLE_PSERVERS_NUM": "2",
         "PADDLE_TRAINERS_NUM": "2",
         "POD_IP": "127.0.0.1",
-        "ELASTICCTR_TOKEN_FILE": str(tmp_path / "secret"),
         "ELASTICCTR_COORDINATOR": f"127.0.0.1:{find_free_port('127.0.0.1')}",
         "STEPS": "40",
     }
@@ -71,8 +73,31 @@ def test_four_processes_find_their_roles(tmp_path: Path) -> None:
     assert "threads 3" in ends[2][0]
     for name in ("pserver-0", "pserver-1", "trainer-0", "trainer-1"):
         assert (run / f"{name}.pid").exists()
+    assert read_token(run / "cluster" / "token")
     log = (run / "logs" / "pserver-0.log").read_text() + (run / "logs" / "coordinator-0.log").read_text()
     assert f"--port {shared['ELASTICCTR_COORDINATOR'].rpartition(':')[2]}" in log
+
+
+def test_a_role_waits_for_the_secret_of_its_run_unless_it_has_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = tmp_path / "run"
+    job = make_job(run, coordinator_wait_s=1)
+    with pytest.raises(ConfigError, match=r"no secret there.*elasticctr token FILE.*ELASTICCTR_TOKEN_FILE"):
+        find_token(job, run, makes=False)
+    made = find_token(job, run, makes=True)
+    assert made == run / "cluster" / "token"
+    assert find_token(job, run, makes=False) == made
+    write_token(tmp_path / "given", "a secret for all roles")
+    monkeypatch.setenv("ELASTICCTR_TOKEN_FILE", str(tmp_path / "given"))
+    assert find_token(job, run, makes=True) == find_token(job, run, makes=False) == tmp_path / "given"
+    (tmp_path / "given").chmod(0o644)
+    with pytest.raises(ConfigError, match="chmod 600"):
+        find_token(job, run, makes=False)
+    monkeypatch.delenv("ELASTICCTR_TOKEN_FILE")
+    assert find_token(make_job(run, insecure=True), run, makes=True) is None
+    monkeypatch.setenv("ELASTICCTR_INSECURE", "1")
+    assert find_token(job, run, makes=False) is None
 
 
 def test_a_role_and_an_engine_are_one_too_many(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ import pytest
 from tests.cluster.certificate import make_certificate
 from tests.cluster.fakes import TOKEN, Serving
 
+from elasticctr.control.access import Tokens
 from elasticctr.control.peer import Peer
 from elasticctr.control.web import WebServer, get, make_app
 from elasticctr.errors import ConfigError, Unavailable
@@ -20,7 +21,7 @@ def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
 
 def test_a_peer_talks_tls_and_checks_who_answers(certificate: tuple[Path, Path]) -> None:
     cert, key = certificate
-    serving = Serving(make_app([get("/v1/status", lambda _: {"a": 1})], TOKEN), tls_cert=cert, tls_key=key)
+    serving = Serving(make_app([get("/v1/status", lambda _: {"a": 1})], Tokens(TOKEN)), tls_cert=cert, tls_key=key)
     try:
         assert serving.url.startswith("https://")
         assert Peer(serving.url, TOKEN, tls_ca=cert).get("/v1/status") == {"a": 1}
@@ -34,7 +35,7 @@ def test_a_peer_talks_tls_and_checks_who_answers(certificate: tuple[Path, Path])
 
 def test_bad_certificates_are_told(certificate: tuple[Path, Path], tmp_path: Path) -> None:
     cert, key = certificate
-    app = make_app([], None)
+    app = make_app([], Tokens())
     with pytest.raises(ConfigError, match="go together"):
         WebServer(app, "127.0.0.1", 0, tls_cert=cert)
     with pytest.raises(ConfigError, match="not a usable certificate"):
@@ -45,7 +46,7 @@ def test_bad_certificates_are_told(certificate: tuple[Path, Path], tmp_path: Pat
 
 
 def test_an_address_that_cannot_be_listened_at_is_told() -> None:
-    app = make_app([], None)
+    app = make_app([], Tokens())
     first = WebServer(app, "127.0.0.1", 0)
     with pytest.raises(Unavailable, match="cannot listen"):
         WebServer(app, "127.0.0.1", first.port)

@@ -17,6 +17,7 @@ import pytest
 import yaml
 from tests.unit.ps.fake_pserver import FakePserver
 
+from elasticctr.control.access import Tokens
 from elasticctr.control.peer import Peer
 from elasticctr.data.chunks import Chunk, read_chunk
 from elasticctr.errors import ElasticCTRError
@@ -91,7 +92,7 @@ class World:
         def run() -> None:
             try:
                 self.finished = run_coordinator(
-                    self.job, host="127.0.0.1", port=port, token=None, resume=resume, on_listening=tell
+                    self.job, host="127.0.0.1", port=port, tokens=Tokens(), resume=resume, on_listening=tell
                 )
             except BaseException as e:
                 self.error = e

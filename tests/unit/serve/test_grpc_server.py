@@ -131,6 +131,35 @@ def test_a_message_that_does_not_come_is_not_waited_for(engine: FakeEngine) -> N
     server.stop(0)
 
 
+@pytest.mark.promise(
+    "hundreds of gRPC health checks, without a token, that send no message",
+    "they hold no thread of predictions, are answered or cut within seconds, and health stays answered",
+)
+def test_health_checks_without_a_message_hold_up_nobody(
+    engine: FakeEngine, server: GrpcServer, channel: grpc.Channel
+) -> None:
+    engine.token = "secret"
+    never = threading.Event()
+
+    def messages() -> Iterator[bytes]:
+        never.wait()
+        yield b""
+
+    try:
+        with grpc.insecure_channel(f"127.0.0.1:{server.port}") as hostile:
+            health = "/grpc.health.v1.Health/Check"
+            held = [hostile.stream_unary(health).future(messages()) for _ in range(70)]
+            refused = [hostile.stream_unary(INFER).future(messages()) for _ in range(70)]
+            for _ in range(20):
+                assert call(channel, metadata=(("authorization", "Bearer secret"),), timeout=60) == b""
+                assert call(channel, method=health, timeout=60) == b"\x08\x01"
+            codes = {one.code() for one in held}
+            assert codes <= {grpc.StatusCode.OK, grpc.StatusCode.CANCELLED}
+            assert {one.code() for one in refused} == {grpc.StatusCode.UNAUTHENTICATED}
+    finally:
+        never.set()
+
+
 def test_a_call_without_a_message_is_refused(channel: grpc.Channel) -> None:
     with pytest.raises(grpc.RpcError) as refused:
         channel.stream_unary(INFER)(iter(()))

@@ -19,6 +19,7 @@ from tests.unit.serve.making import Made, make_graph, make_schema
 from tritonclient.grpc import service_pb2
 from tritonclient.utils import InferenceServerException, np_to_triton_dtype
 
+from elasticctr.control.access import Tokens
 from elasticctr.data.batch import Batch
 from elasticctr.data.parser import Parser
 from elasticctr.errors import NotFound
@@ -344,7 +345,7 @@ def test_hostile_bytes_leave_the_server_well(running: Running) -> None:
 
 def test_token_and_tls(running: Running, tmp_path: Path) -> None:
     cert, key = make_certificate(tmp_path)
-    with Server(ServerOptions(port=0, token="secret")) as server:
+    with Server(ServerOptions(port=0, tokens=Tokens("secret"))) as server:
         options = GrpcOptions(port=0, tls_cert=cert, tls_key=key)
         grpc_server = GrpcServer(options, server.native, OneModel(running.schema, 7))
         grpc_server.start()

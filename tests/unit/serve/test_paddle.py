@@ -21,6 +21,7 @@ from tests.unit.serve.brpc_peer import CTR, GENERAL, BrpcPeer, ctr_request, fram
 from tests.unit.serve.making import Made, make_graph, make_schema
 
 from elasticctr import _native
+from elasticctr.control.access import Tokens
 from elasticctr.data.batch import Batch
 from elasticctr.errors import ConfigError
 from elasticctr.publish.samples import make_batch
@@ -303,7 +304,7 @@ def test_many_connections_at_once(live: Live) -> None:
 
 
 def test_a_token(tmp_path: Path) -> None:
-    made = Live(tmp_path, token="secret", workers=1)
+    made = Live(tmp_path, tokens=Tokens("secret", "reader"), workers=1)
     try:
         instances, _ = single_valued(made, 1, seed=1)
         for token in ("", "wrong"):
@@ -313,7 +314,10 @@ def test_a_token(tmp_path: Path) -> None:
         with BrpcPeer(made.port) as peer:
             assert peer.call(CTR, ctr_request(instances), token="secret").error_code == 0
             assert peer.call(CTR, ctr_request(instances)).error_code == 0
+        with BrpcPeer(made.port) as peer:
+            assert peer.call(CTR, ctr_request(instances), token="reader").error_code == 0
         assert made.post("/rec/prediction", {}).status_code == 401
+        assert made.post("/rec/prediction", {}, Authorization="Bearer reader").status_code == 400
         assert made.post("/rec/prediction", {}, Authorization="Bearer secret").status_code == 400
     finally:
         made.server.stop(1)

@@ -19,6 +19,7 @@ import pytest
 from tests.cluster.certificate import make_certificate
 from tests.unit.serve.live import Live, live_server
 
+from elasticctr.control.access import Tokens
 from elasticctr.data.batch import Batch
 from elasticctr.data.parser import Parser
 from elasticctr.errors import ConfigError, Unavailable
@@ -203,7 +204,7 @@ def test_health_readiness_and_heads(live: Live) -> None:
 
 
 def test_a_token_guards_everything_but_health(tmp_path: Path) -> None:
-    with live_server(tmp_path, token="a secret") as live:
+    with live_server(tmp_path, tokens=Tokens("a secret")) as live:
         for given in ({}, {"Authorization": "Bearer b secret"}, {"Authorization": "Basic a secret"}):
             for path in ("/v1/status", "/metrics", "/v1/models/ctr:predict", "/openapi.json"):
                 answer = live.get(path, **given)
@@ -212,6 +213,50 @@ def test_a_token_guards_everything_but_health(tmp_path: Path) -> None:
         good = {"Authorization": "Bearer a secret"}
         assert live.get("/v1/status", **good).status_code == 200
         assert live.post({"samples": [{}]}, **good).status_code == 200
+
+
+@pytest.mark.promise(
+    "a prediction client's token used to activate, roll back or change variants",
+    "a read token predicts and sees status; commands are refused with 403",
+)
+def test_a_read_token_predicts_and_commands_nothing(tmp_path: Path) -> None:
+    with live_server(tmp_path, tokens=Tokens("the token of admins", "the token of readers")) as live:
+        reader, admin = ({"Authorization": f"Bearer the token of {who}"} for who in ("readers", "admins"))
+        assert live.post({"samples": [{}]}, **reader).status_code == 200
+        for path in ("/v1/status", "/metrics", "/v1/models/ctr", "/v2/models/ctr", "/openapi.json"):
+            assert live.get(path, **reader).status_code == 200, path
+        assert live.client.post("/v2/repository/index", json={}, headers=reader).status_code == 200
+        for action in ("activate", "rollback", "pause", "resume", "variants", "promote"):
+            refused = live.client.post(f"/v1/models/ctr:{action}", json={}, headers=reader)
+            assert refused.status_code == 403 and "may only read" in refused.text
+        assert live.client.post("/v1/models/ctr:pause", json={}, headers=admin).status_code == 200
+        assert live.server.native.matches("the token of readers")
+
+
+@pytest.mark.promise(
+    "a web page that has a browser command a prediction server without a token",
+    "foreign Origin and Host, and forms, are refused",
+)
+def test_pages_of_other_sites_are_refused(live: Live) -> None:
+    body = b'{"samples": [{}]}'
+    for path in ("/v1/models/ctr:predict", "/v1/models/ctr:rollback", "/v2/models/ctr/infer"):
+        for headers, status in (
+            ({"Origin": "http://evil.example"}, 403),
+            ({"Origin": "null"}, 403),
+            ({"Host": "evil.example:8500"}, 403),
+            ({"Content-Type": "text/plain;charset=UTF-8"}, 415),
+            ({"Content-Type": "application/x-www-form-urlencoded"}, 415),
+        ):
+            assert live.client.post(path, content=body, headers=headers).status_code == status, (path, headers)
+    for headers in (
+        {},
+        {"Origin": "http://localhost:3000"},
+        {"Host": "localhost"},
+        {"Content-Type": "application/json"},
+    ):
+        assert live.client.post("/v1/models/ctr:predict", content=body, headers=headers).status_code == 200, headers
+    for path in ("/v1/status", "/healthz"):
+        assert live.get(path, Host="rebound.example").status_code == 403
 
 
 def test_tls_and_client_certificates(tmp_path: Path) -> None:

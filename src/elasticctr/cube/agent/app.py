@@ -11,6 +11,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp
 
+from elasticctr.control.access import Tokens
 from elasticctr.control.web import Body, accepted, get, make_app, post
 from elasticctr.cube.agent.engine import Engine
 from elasticctr.cube.agent.jobs import Job
@@ -19,7 +20,7 @@ from elasticctr.cube.agent.request import parse_prepare
 from elasticctr.cube.control.names import check_model, check_version
 
 
-def make_agent_app(engine: Engine, token: str | None) -> ASGIApp:
+def make_agent_app(engine: Engine, tokens: Tokens) -> ASGIApp:
     """
     POST /v1/lease     {owner, epoch, ttl_s}         take or renew the right to change things here
     POST /v1/release   {owner}                       give it back
@@ -70,7 +71,7 @@ def make_agent_app(engine: Engine, token: str | None) -> ASGIApp:
             post("/agent/cmd", older.command),
             get("/agent/status", lambda _: older.status()),
         ],
-        token,
+        tokens,
     )
 
 

@@ -6,6 +6,7 @@ import threading
 from dataclasses import dataclass
 from pathlib import Path
 
+from elasticctr.control.access import NO_TOKENS, Tokens, check_listener
 from elasticctr.control.peer import Peer, make_client
 from elasticctr.control.web import WebServer
 from elasticctr.cube.agent.app import make_agent_app
@@ -26,7 +27,8 @@ class AgentOptions:
     data: Path
     host: str = "127.0.0.1"
     port: int = 8001
-    token: str | None = None
+    tokens: Tokens = NO_TOKENS
+    insecure: bool = False  # without a token, may be reached from other machines
     shard: tuple[int, int] | None = None
     allow_sources: tuple[str, ...] = ()
     rate_limit_bytes_s: float | None = None
@@ -41,17 +43,18 @@ class AgentProcess:
     """Binds its port when made; `run` serves until told to stop."""
 
     def __init__(self, options: AgentOptions) -> None:
+        check_listener("cube agent", options.host, has_token=bool(options.tokens), insecure=options.insecure)
         self._options = options
-        client = make_client(options.token, timeout_s=_SILENCE_S, tls_ca=options.tls_ca)
+        client = make_client(options.tokens.admin, timeout_s=_SILENCE_S, tls_ca=options.tls_ca)
         self.engine = Engine(
             Shelf(options.data),
-            CubeServer(Peer(options.server, options.token, tls_ca=options.tls_ca)),
+            CubeServer(Peer(options.server, options.tokens.admin, tls_ca=options.tls_ca)),
             AllowedSources(options.allow_sources, client),
             Fetcher(RateLimit(options.rate_limit_bytes_s)),
             job_timeout_s=options.job_timeout_s,
             shard=options.shard,
         )
-        app = make_agent_app(self.engine, options.token)
+        app = make_agent_app(self.engine, options.tokens)
         self.web = WebServer(app, options.host, options.port, tls_cert=options.tls_cert, tls_key=options.tls_key)
         self._stop = threading.Event()
 

@@ -10,6 +10,7 @@ from starlette.requests import Request
 from starlette.responses import FileResponse, Response
 from starlette.types import ASGIApp
 
+from elasticctr.control.access import Tokens
 from elasticctr.control.web import Body, get, make_app, post
 from elasticctr.cube.control.names import check_model, check_version
 from elasticctr.cube.transfer.instance import Holding, Instance
@@ -26,7 +27,7 @@ class _Files(FileResponse):
     chunk_size = 1 << 20
 
 
-def make_transfer_app(process: TransferProcess, token: str | None) -> ASGIApp:
+def make_transfer_app(process: TransferProcess, tokens: Tokens) -> ASGIApp:
     """
     GET  /v1/status                     models with what is live and going on
     GET  /v1/instances                  every replica with its versions
@@ -84,7 +85,7 @@ def make_transfer_app(process: TransferProcess, token: str | None) -> ASGIApp:
             get("/metrics", metrics),
             *older.routes(),
         ],
-        token,
+        tokens,
     )
 
 

@@ -7,7 +7,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from elasticctr.control.access import read_optional_token
+from elasticctr.control.access import check_listener, load_tokens
 from elasticctr.control.web import WebServer
 from elasticctr.cube.transfer.app import make_transfer_app
 from elasticctr.cube.transfer.builds import Builder, Builds
@@ -29,6 +29,7 @@ class TransferOptions:
     tls_cert: Path | None = None
     tls_key: Path | None = None
     with_patches: bool = True  # of older donefiles
+    insecure: bool = False  # without a token, may be reached from other machines
 
 
 class TransferProcess:
@@ -38,16 +39,17 @@ class TransferProcess:
         settings = options.settings
         self.settings = settings
         self.started_s = time.time()
-        token = read_optional_token(settings.token_file)
+        tokens = load_tokens(settings.token_file, settings.read_token_file)
+        check_listener("cube transfer", options.host, has_token=bool(tokens), insecure=options.insecure)
         self._state = StateDirectory(settings.state)
         self._stop = threading.Event()
         self._told: dict[str, str] = {}
         shards = len(settings.shards)
         feed, builder = _open_feed(settings, shards, options.with_patches)
         self.builds = Builds(self._state.builds, builder, shards)
-        self.fleet = Fleet(settings, self._state.owner, token, self._state.root)
+        self.fleet = Fleet(settings, self._state.owner, tokens.admin, self._state.root)
         self.web = WebServer(
-            make_transfer_app(self, token),
+            make_transfer_app(self, tokens),
             options.host,
             options.port,
             tls_cert=options.tls_cert,

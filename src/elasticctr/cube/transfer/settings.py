@@ -90,6 +90,7 @@ class TransferSettings(Settings):
         min_length=1, max_length=4096, description="for each shard, in order, its replicas"
     )
     token_file: Path | None = Field(None, description="file with the secret shared by transfer, agents and servers")
+    read_token_file: Path | None = Field(None, description="file with a second secret, which may only see status")
     address: str | None = Field(
         None,
         description="how agents reach this transfer, such as http://10.0.0.1:8099; default: the address it listens on",

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from tests.cluster.fakes import TOKEN, FakeServer, FileHost, Serving, sha256_of
 
+from elasticctr.control.access import Tokens
 from elasticctr.control.peer import Peer, make_client
 from elasticctr.cube.agent.app import make_agent_app
 from elasticctr.cube.agent.engine import Engine
@@ -26,7 +27,7 @@ class Bench:
         self.server, self.host = FakeServer(self.data), FileHost(self.builds)
         self.sources = AllowedSources([self.host.url, str(self.builds)], make_client(TOKEN, timeout_s=60))
         self.engine = self.make_engine()
-        self.serving = Serving(make_agent_app(self.engine, TOKEN))
+        self.serving = Serving(make_agent_app(self.engine, Tokens(TOKEN)))
         self.peer = Peer(self.serving.url, TOKEN)
 
     def make_engine(self, rate: float | None = None, **options: Any) -> Engine:

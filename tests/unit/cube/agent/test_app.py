@@ -62,7 +62,7 @@ def test_a_body_without_end_is_cut(bench: Bench) -> None:
         headers={"Authorization": f"Bearer {TOKEN}"},
         timeout=60,
     )
-    assert answer.status_code == 400
+    assert answer.status_code == 413
 
 
 def test_an_unknown_path_has_the_one_error_shape(bench: Bench) -> None:

@@ -12,7 +12,7 @@ import pytest
 from tests.cluster.fakes import TOKEN, FakeServer, make_build
 
 from elasticctr.config import parse_settings
-from elasticctr.control.access import write_token
+from elasticctr.control.access import Tokens, write_token
 from elasticctr.control.peer import Peer
 from elasticctr.cube.agent.process import AgentOptions, AgentProcess
 from elasticctr.cube.transfer import process as process_module
@@ -89,7 +89,7 @@ class Bed:
             data = root / f"data-{number}"
             data.mkdir()
             server = FakeServer(data)
-            options = AgentOptions(server.url, data, port=0, token=TOKEN, watch_s=0.5, **tls)
+            options = AgentOptions(server.url, data, port=0, tokens=Tokens(TOKEN), watch_s=0.5, **tls)
             agent = AgentProcess(options)
             threading.Thread(target=agent.run, daemon=True).start()
             self.servers.append(server)
