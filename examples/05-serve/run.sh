@@ -15,7 +15,9 @@ python - "$url" <<'PY'
 import json, sys, urllib.request
 line = open("today.txt").readline().rstrip("\n")
 body = json.dumps({"lines": [line]}).encode()
-print(urllib.request.urlopen(f"{sys.argv[1]}/v1/models/ctr:predict", body).read().decode())
+head = {"Content-Type": "application/json"}
+ask = urllib.request.Request(f"{sys.argv[1]}/v1/models/ctr:predict", body, head)
+print(urllib.request.urlopen(ask).read().decode())
 PY
 elasticctr call today.txt --endpoint "$url" --model ctr --out served.txt
 elasticctr predict "$(ls -d runs/first/checkpoints/step-* | tail -1)" --data today.txt --out offline.txt
