@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import threading
+import time
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from elasticctr.data.sources import Store, open_store
-from elasticctr.errors import ConfigError, NotFound
+from elasticctr.errors import ConfigError, InternalError, NotFound
 
 
 @pytest.fixture(scope="module")
@@ -93,6 +96,70 @@ def test_appending_adds_to_the_end(store: Store):
     store.append("log", b"one\n")
     store.append("log", b"two\n")
     assert store.read_bytes("log") == b"one\ntwo\n"
+
+
+def test_appending_from_several_threads_loses_nothing(store: Store):
+    lines = [f"{writer} {number}\n".encode() for writer in range(3) for number in range(4)]
+
+    def write(writer: int) -> None:
+        for line in lines[writer * 4 : writer * 4 + 4]:
+            store.append("log", line)
+
+    threads = [threading.Thread(target=write, args=(writer,)) for writer in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(store.read_bytes("log").splitlines(keepends=True)) == sorted(lines)
+
+
+def test_replacing_only_what_is_expected(store: Store):
+    assert not store.replace("a/lock", b"me", b"") and not store.exists("a/lock")
+    store.write_bytes("a/lock", b"you")
+    assert not store.replace("a/lock", b"me", b"she")
+    assert store.replace("a/lock", b"me", b"you") and store.read_bytes("a/lock") == b"me"
+    assert store.list("a") == ["lock"]
+
+
+def test_when_something_was_written(store: Store):
+    with pytest.raises(NotFound):
+        store.modified("a")
+    store.write_bytes("a/b/c", b"x")
+    for name in ("a", "a/b", "a/b/c"):
+        written_s = store.modified(name)
+        assert written_s is not None and abs(time.time() - written_s) < 60
+
+
+@pytest.mark.promise(
+    "the disk fills while a donefile line is written", "the line is taken back, and the next one starts clean"
+)
+@pytest.mark.parametrize("written", [0, 3, 9])
+def test_a_line_that_does_not_fit_is_taken_back(tmp_path: Path, written: int, monkeypatch: pytest.MonkeyPatch):
+    store = open_store(str(tmp_path))
+    store.append("log", b"one\n")
+    write, left = os.write, written
+
+    def short(file: int, data: memoryview) -> int:
+        nonlocal left
+        if left == 0:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        left -= (count := write(file, data[:left]))
+        return count
+
+    with monkeypatch.context() as patch:
+        patch.setattr("elasticctr.data.sources.store.os.write", short)
+        with pytest.raises(InternalError, match="the disk is full"):
+            store.append("log", b"and another\n")
+    assert store.read_bytes("log") == b"one\n"
+    store.append("log", b"two\n")
+    assert store.read_bytes("log") == b"one\ntwo\n"
+
+
+def test_a_short_write_is_finished(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    write = os.write
+    monkeypatch.setattr("elasticctr.data.sources.store.os.write", lambda file, data: write(file, data[:2]))
+    open_store(str(tmp_path)).append("log", b"a whole line\n")
+    assert (tmp_path / "log").read_bytes() == b"a whole line\n"
 
 
 @pytest.mark.parametrize("name", ["", "/etc/passwd", "../x", "a/../../x", "a//b", "a/.", "a\\b", "a\0b"])

@@ -15,6 +15,7 @@ T = TypeVar("T")
 
 _READ_BYTES = 8 << 20
 _CONNECT_TIMEOUT_S = 10.0
+_MISSING = ("NoSuchBucket", "NoSuchKey")
 
 
 def open_remote(protocol: str, location: str) -> RemoteFiles:
@@ -99,6 +100,16 @@ class RemoteFiles:
             return call()
 
 
+def error_code(error: BaseException | None) -> str:
+    """What S3 called an error, however deep the client wrapped it; else ''."""
+    while error is not None:
+        response = getattr(error, "response", None)
+        if isinstance(response, dict):
+            return str(response.get("Error", {}).get("Code", ""))
+        error = error.__cause__
+    return ""
+
+
 @contextmanager
 def translating(protocol: str, path: str, passing: type[Exception] = ElasticCTRError) -> Iterator[None]:
     """A client's errors as ours. The clients raise many kinds: their own, the operating system's, plain exceptions."""
@@ -112,6 +123,7 @@ def translating(protocol: str, path: str, passing: type[Exception] = ElasticCTRE
         text = f"{type(e).__name__}: {e}" if str(e) else type(e).__name__
         if "NoCredentials" in text or "AccessDenied" in text or "Forbidden" in text:
             raise Unauthorized(f"{path}: {text}; set the credentials of {protocol}://") from None
-        if "NoSuchBucket" in text or "not found" in text.lower():
+        # Only what a server says in so many words is taken for missing; a proxy's or resolver's "not found" is not.
+        if error_code(e) in _MISSING:
             raise NotFound(f"{path}: {text}") from None
         raise Unavailable(f"{path}: {protocol} does not answer: {text}") from None

@@ -5,20 +5,29 @@ from __future__ import annotations
 import contextlib
 import io
 import secrets
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime
+from functools import partial
 from typing import IO, Any, TypeVar
 
 import fsspec
 
-from elasticctr.data.sources.remote import open_client, translating
+from elasticctr.data.sources.remote import error_code, open_client, translating
 from elasticctr.data.sources.store import LEFT_FOR_S, TEMPORARY, check_name
-from elasticctr.errors import ConfigError, NotFound
+from elasticctr.errors import ConfigError, NotFound, Unavailable
 
 T = TypeVar("T")
 
 _BLOCK_BYTES = 8 << 20
+_WHOLE_BYTES = 1 << 31  # a condition holds for one request, so that what it guards goes in one
+_APPEND_TRIES = 12
+_MEMORY_LOCK = threading.RLock()  # for places that only this process sees
+_CONFLICTS = ("PreconditionFailed", "412", "ConditionalRequestConflict", "409")
+_HDFS_CONFLICTS = ("FileAlreadyExistsException", "AlreadyBeingCreatedException", "RecoveryInProgressException")
 # Where an object is not seen before it is closed; elsewhere files are written under another name and renamed.
 _OBJECT_STORES = {"s3", "s3a", "gs", "gcs", "abfs", "az", "memory"}
 
@@ -77,8 +86,36 @@ class RemoteStore:
         return True
 
     def append(self, name: str, data: bytes) -> None:
-        before = self.read_bytes(name) if self.exists(name) else b""
-        self.write_bytes(name, before + data)
+        """S3: the object is written again on the condition that it is still the one that was read. HDFS: appended to.
+        Other places have neither: there, two that append at once may lose a line."""
+        path, seen, failure = self._path(name), None, None
+        for attempt in range(_APPEND_TRIES):
+            before = self._call(path, lambda: self._read_tagged(path))
+            if seen is not None and before.data.count(data) > seen:
+                return  # an answer was lost, not the write
+            seen = before.data.count(data) if seen is None else seen
+            try:
+                if self._call(path, partial(self._add, path, before, data)):
+                    return
+            except Unavailable as e:
+                failure = e
+                if self._is_hdfs:
+                    break  # half a line may be there: whoever appends next closes it
+            time.sleep(min(1.0, 0.02 * 2**attempt) * (0.5 + secrets.randbelow(1000) / 1000))
+        if self._call(path, lambda: self._read_tagged(path)).data.count(data) > (seen or 0):
+            return
+        raise failure or Unavailable(f"{path}: others write to it all the time; try again", retry_after_s=1.0)
+
+    def replace(self, name: str, data: bytes, expected: bytes) -> bool:
+        path = self._path(name)
+        with _MEMORY_LOCK:
+            found = self._call(path, lambda: self._read_tagged(path))
+            if not found.is_there or found.data != expected:
+                return False
+            if self._is_s3:
+                return self._call(path, lambda: self._put_if(path, data, found))
+            self.write_bytes(name, data)
+            return True
 
     def list(self, name: str = "") -> list[str]:
         path = self._path(name) if name else self.url
@@ -96,11 +133,29 @@ class RemoteStore:
 
     def exists(self, name: str) -> bool:
         path = self._path(name)
-        return self._call(path, lambda: bool(self._client.exists(path)))
+
+        def ask() -> bool:
+            # Not the client's own exists(): many take any error for an absence.
+            try:
+                self._client.info(path)
+            except FileNotFoundError:
+                return False
+            return True
+
+        return self._call(path, ask)
 
     def size(self, name: str) -> int:
         path = self._path(name)
         return self._call(path, lambda: int(self._client.info(path)["size"]))
+
+    def modified(self, name: str) -> float | None:
+        path = self._path(name)
+        found = self._call(path, lambda: self._client.find(path, detail=True))
+        if not found:
+            self.size(name)  # NotFound, if there is nothing
+        times = [_written_s(entry) for entry in found.values()]
+        known = [written_s for written_s in times if written_s is not None]
+        return max(known) if known and len(known) == len(times) else None
 
     def delete(self, name: str) -> None:
         path = self._path(name)
@@ -154,19 +209,67 @@ class RemoteStore:
 
     def _create_new(self, path: str, data: bytes) -> None:
         try:
-            if self._protocol in ("hdfs", "viewfs"):
+            if self._is_hdfs:
                 self._client.makedirs(path.rpartition("/")[0], exist_ok=True)
                 _copy(io.BytesIO(data), self._client.open(path, "wb", overwrite=False))
             else:
                 self._client.pipe_file(path, data, mode="create")
         except Exception as e:
-            # Clients have no common error for it; S3 says 412 or 409, others FileExistsError in some dress.
-            if isinstance(e, FileExistsError) or any(
-                word in f"{type(e).__name__} {e}"
-                for word in ("Precondition", "pre-condition", "ConditionalRequestConflict", "exist")
-            ):
+            if _is_taken(e):
                 raise _TakenError from None
             raise
+
+    def _read_tagged(self, path: str) -> _Tagged:
+        """What a file holds. The tag is asked for first: contents that are newer than it make the write fail."""
+        try:
+            tag = self._client.info(path).get("ETag")
+            return _Tagged(True, tag, bytes(self._client.cat_file(path)))
+        except FileNotFoundError:
+            return _Tagged(False, None, b"")
+
+    def _add(self, path: str, before: _Tagged, data: bytes) -> bool:
+        """Adds to what was read; False if somebody else wrote meanwhile."""
+        if self._is_s3:
+            return self._put_if(path, before.data + data, before)
+        if self._is_hdfs and before.is_there:
+            try:
+                _copy(io.BytesIO(data), self._client.open(path, "ab"))
+            except Exception as e:
+                if _is_taken(e):
+                    return False
+                raise
+            return True
+        if not before.is_there:
+            try:
+                self._create_new(path, before.data + data)
+            except _TakenError:
+                return False
+            return True
+        with _MEMORY_LOCK:
+            if bytes(self._client.cat_file(path)) != before.data:
+                return False
+            self.write_bytes(path.removeprefix(f"{self.url}/"), before.data + data)
+        return True
+
+    def _put_if(self, path: str, data: bytes, before: _Tagged) -> bool:
+        try:
+            if before.is_there:
+                self._client.pipe_file(path, data, chunksize=_WHOLE_BYTES, IfMatch=before.tag)
+            else:
+                self._client.pipe_file(path, data, chunksize=_WHOLE_BYTES, mode="create")
+        except Exception as e:
+            if _is_taken(e) or isinstance(e, FileNotFoundError):
+                return False
+            raise
+        return True
+
+    @property
+    def _is_s3(self) -> bool:
+        return self._protocol in ("s3", "s3a")
+
+    @property
+    def _is_hdfs(self) -> bool:
+        return self._protocol in ("hdfs", "viewfs")
 
     def _path(self, name: str) -> str:
         return f"{self.url}/{check_name(name)}"
@@ -178,6 +281,31 @@ class RemoteStore:
 
 class _TakenError(Exception):
     """The name of a new file is in use."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Tagged:
+    is_there: bool
+    tag: str | None  # changes with every write; S3 alone has one
+    data: bytes
+
+
+def _is_taken(error: Exception) -> bool:
+    """Whether a conditional write failed on its condition. Clients have no common error for it."""
+    if isinstance(error, FileExistsError):
+        return True
+    return error_code(error) in _CONFLICTS or any(name in str(error) for name in _HDFS_CONFLICTS)
+
+
+def _written_s(entry: dict[str, Any]) -> float | None:
+    """When a listed file was written, as its client says it: an instant, or HDFS' milliseconds."""
+    for key in ("LastModified", "last_modified", "modification_time", "mtime", "created"):
+        told = entry.get(key)
+        if isinstance(told, datetime):
+            return told.timestamp()
+        if isinstance(told, (int, float)) and told > 0:
+            return told / 1000 if key == "modification_time" else float(told)
+    return None
 
 
 @contextmanager

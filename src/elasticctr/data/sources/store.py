@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import fcntl
 import os
 import re
 import secrets
@@ -22,11 +23,12 @@ from pathlib import Path
 from typing import IO, Protocol
 
 from elasticctr.data.sources.filesystem import explain
-from elasticctr.errors import ConfigError, ElasticCTRError, InternalError, NotFound, Unauthorized
+from elasticctr.errors import ConfigError, ElasticCTRError, InternalError, NotFound, Unauthorized, Unavailable
 
 _PROTOCOL = re.compile(r"^([a-z][a-z0-9+.-]*)://", re.IGNORECASE)
 TEMPORARY = ".writing-"  # names that start so are nobody's files
 LEFT_FOR_S = 3600.0  # nobody is still writing one as old as this
+_LOCK_WAIT_S = 10.0
 
 
 class Store(Protocol):
@@ -51,7 +53,12 @@ class Store(Protocol):
         ...
 
     def append(self, name: str, data: bytes) -> None:
-        """Adds to the end of a file, made if need be. Where the place cannot append, the file is written again."""
+        """Adds to the end of a file, made if need be: all of `data` or, with an error, nothing. What others append
+        meanwhile stays, and a request that is sent again adds nothing twice."""
+        ...
+
+    def replace(self, name: str, data: bytes, expected: bytes) -> bool:
+        """Writes a file if it still holds `expected`; False if it does not. HDFS looks first and writes then."""
         ...
 
     def list(self, name: str = "") -> list[str]:
@@ -61,6 +68,10 @@ class Store(Protocol):
     def exists(self, name: str) -> bool: ...
 
     def size(self, name: str) -> int: ...
+
+    def modified(self, name: str) -> float | None:
+        """When a file, or the last file below a directory, was written, in unix seconds; None where nobody knows."""
+        ...
 
     def delete(self, name: str) -> None:
         """Removes a file; one that is not there is no error."""
@@ -152,11 +163,31 @@ class LocalStore:
         with _told(self._path(name)) as path:
             path.parent.mkdir(parents=True, exist_ok=True)
             is_new = not path.exists()
-            with path.open("ab", buffering=0) as file:
-                file.write(data)
-                os.fsync(file.fileno())
+            with _locked(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT) as file:
+                size = os.fstat(file).st_size
+                try:
+                    rest = memoryview(data)
+                    while rest:
+                        rest = rest[os.write(file, rest) :]
+                    os.fsync(file)
+                except BaseException:
+                    with contextlib.suppress(OSError):
+                        os.ftruncate(file, size)
+                        os.fsync(file)
+                    raise
             if is_new:
                 _sync(path.parent)
+
+    def replace(self, name: str, data: bytes, expected: bytes) -> bool:
+        path = self._path(name)
+        try:
+            with _told(path), _locked(path, os.O_RDONLY):
+                if path.read_bytes() != expected:
+                    return False
+                self.write_bytes(name, data)
+        except NotFound:
+            return False
+        return True
 
     def list(self, name: str = "") -> list[str]:
         path = self._path(name) if name else self._root
@@ -169,11 +200,21 @@ class LocalStore:
         return sorted(entry for entry in found if not entry.startswith(TEMPORARY))
 
     def exists(self, name: str) -> bool:
-        return self._path(name).exists()
+        with _told(self._path(name)) as path:
+            return path.exists()
 
     def size(self, name: str) -> int:
         with _told(self._path(name)) as path:
             return path.stat().st_size
+
+    def modified(self, name: str) -> float | None:
+        with _told(self._path(name)) as path:
+            last = path.stat().st_mtime
+            for directory, directories, files in os.walk(path):
+                for entry in (*directories, *files):
+                    with contextlib.suppress(FileNotFoundError):
+                        last = max(last, Path(directory, entry).lstat().st_mtime)
+            return last
 
     def delete(self, name: str) -> None:
         with _told(self._path(name)) as path:
@@ -191,6 +232,45 @@ class LocalStore:
 
     def _path(self, name: str) -> Path:
         return self._root / check_name(name)
+
+
+@contextmanager
+def _locked(path: Path, flags: int) -> Iterator[int]:
+    """The file that has this name, with no other of our processes in here."""
+    deadline_s = time.monotonic() + _LOCK_WAIT_S
+    while True:
+        file = os.open(path, flags | os.O_CLOEXEC, 0o666)
+        try:
+            if not _try_lock(file):
+                if time.monotonic() > deadline_s:
+                    raise Unavailable(f"{path}: another process holds it and does not go on; try again", 1.0)
+                time.sleep(0.005)
+                continue
+            # Somebody may have put another file in its place while this one waited.
+            if _is_at(file, path):
+                yield file
+                return
+        finally:
+            os.close(file)
+
+
+def _is_at(file: int, path: Path) -> bool:
+    try:
+        return os.path.samestat(os.fstat(file), path.stat())
+    except FileNotFoundError:
+        return False
+
+
+def _try_lock(file: int) -> bool:
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError as e:
+        # Some network file systems have no locks; a single write to the end is whole there, too.
+        if e.errno not in (errno.ENOTSUP, errno.ENOSYS, errno.ENOLCK):
+            raise
+    return True
 
 
 @contextmanager
