@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from elasticctr.errors import Corruption, FailedPrecondition, InternalError, NotFound
+from elasticctr.obs import console
 
 FORMAT = 1
 MANIFEST = "manifest.json"
@@ -88,14 +89,18 @@ def open_checkpoint(path: str | Path) -> Checkpoint:
 
 def best_checkpoint(run: Path) -> Checkpoint | None:
     """The checkpoint with the best validation result, if the run noted one."""
-    note = run / "checkpoints" / BEST
-    if not note.exists():
-        return None
+    name = _read_best(run / "checkpoints")
+    return None if name is None else open_checkpoint(run / "checkpoints" / name)
+
+
+def _read_best(directory: Path) -> str | None:
+    note = directory / BEST
     try:
-        name = json.loads(note.read_text(encoding="utf-8"))["checkpoint"]
-    except (ValueError, KeyError) as e:
+        return str(json.loads(note.read_text(encoding="utf-8"))["checkpoint"])
+    except FileNotFoundError:
+        return None
+    except (ValueError, KeyError, TypeError, RecursionError) as e:
         raise Corruption(f"{note}: unreadable ({e}); delete it to fall back on the newest checkpoint") from None
-    return open_checkpoint(run / "checkpoints" / str(name))
 
 
 def list_checkpoints(directory: Path) -> list[Path]:
@@ -109,14 +114,18 @@ def note_best(directory: Path, checkpoint: Path) -> None:
     with _explaining(directory):
         temporary = directory / f"{_TEMPORARY}{BEST}"
         temporary.write_text(json.dumps({"checkpoint": checkpoint.name}), encoding="utf-8")
+        _sync(temporary)
         temporary.replace(directory / BEST)
+        _sync(directory)
 
 
 def rotate(directory: Path, keep: int, spared: Collection[Path] = ()) -> None:
     """Removes all but the newest `keep` checkpoints, the best one and those that are spared."""
-    best = None
-    if (directory / BEST).exists():
-        best = json.loads((directory / BEST).read_text(encoding="utf-8")).get("checkpoint")
+    try:
+        best = _read_best(directory)
+    except Corruption as e:
+        console.warn(f"{e}. Until then, or until another is the best, no checkpoint is removed: any may be it")
+        return
     for path in list_checkpoints(directory)[:-keep]:
         if path.name != best and path not in spared:
             # The manifest goes first: a half-removed directory must not be taken for a checkpoint.

@@ -1,4 +1,5 @@
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -99,6 +100,37 @@ def test_rotation_keeps_the_newest_and_the_best(tmp_path: Path) -> None:
     assert [int(p.name.split("-")[1]) for p in list_checkpoints(directory)] == [2, 4, 5]
     best = best_checkpoint(tmp_path)
     assert best is not None and best.step == 2
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "{}", "null"])
+@pytest.mark.promise(
+    "best.json is empty or damaged after a power cut", "checkpoints go on, none is removed, and the file is named"
+)
+def test_a_damaged_note_of_the_best_removes_nothing(
+    tmp_path: Path, text: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    directory = tmp_path / "checkpoints"
+    paths = [write(directory, step) for step in (1, 2, 3)]
+    (directory / "best.json").write_text(text)
+    rotate(directory, keep=1)
+    assert len(list_checkpoints(directory)) == 3 and "best.json: unreadable" in capsys.readouterr().err
+    with pytest.raises(Corruption, match="delete it"):
+        best_checkpoint(tmp_path)
+    note_best(directory, paths[0])
+    rotate(directory, keep=1)
+    assert [int(p.name.split("-")[1]) for p in list_checkpoints(directory)] == [1, 3]
+
+
+def test_the_note_of_the_best_is_on_disk_before_it_replaces_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = write(tmp_path, 1)
+    done: list[str] = []
+    sync, replace = os.fsync, Path.replace
+    monkeypatch.setattr(os, "fsync", lambda file: (done.append("sync"), sync(file)))
+    monkeypatch.setattr(Path, "replace", lambda self, to: (done.append("replace"), replace(self, to)))
+    note_best(tmp_path, path)
+    assert done == ["sync", "replace", "sync"]
 
 
 def test_a_format_from_the_future_is_refused(tmp_path: Path) -> None:
