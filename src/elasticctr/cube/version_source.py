@@ -20,6 +20,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from elasticctr.data.arrow_errors import explain_arrow
 from elasticctr.errors import Corruption, FailedPrecondition, NotFound
 from elasticctr.publish.interchange.rows import Block, Feasigns, RowInfo
 from elasticctr.publish.manifest import FileEntry, Manifest
@@ -161,8 +162,8 @@ def _record_batches(where: str, data: _Mapped) -> Iterator[Any]:
             batch = reader.get_batch(number)
             for start in range(0, len(batch), _BLOCK_ROWS):
                 yield batch.slice(start, _BLOCK_ROWS)
-    except (pa.ArrowException, OSError) as e:
-        raise Corruption(f"{where}: not a readable Arrow file: {e}; publish the version again") from None
+    except (pa.ArrowException, OSError, MemoryError) as e:
+        raise explain_arrow(e, where, "not a readable Arrow file: {}; publish the version again") from None
 
 
 def _column(batch: Any, name: str, where: str) -> Any:

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from elasticctr import _native
+from elasticctr.data.arrow_errors import explain_arrow
 from elasticctr.data.columns import flatten, needed_columns, to_batch
 from elasticctr.data.csv_reader import check_names
 from elasticctr.data.parser import BadLine, Parsed
@@ -18,7 +19,7 @@ from elasticctr.data.schema import Schema
 from elasticctr.data.settings import ReadOptions
 from elasticctr.data.sources import Source
 from elasticctr.data.split import keep_hashes
-from elasticctr.errors import Corruption
+from elasticctr.errors import ElasticCTRError
 
 ROWS = 1 << 15
 _SHOWN_BAD = 100
@@ -37,14 +38,13 @@ def row_group_bytes(source: Source) -> list[int] | None:
             return None
         try:
             metadata = pq.ParquetFile(file).metadata
-        except (pa.ArrowException, OSError) as e:
-            raise _damaged(source, e) from None
+        except (pa.ArrowException, OSError, MemoryError) as e:
+            raise _explain(source, e) from None
         return [metadata.row_group(group).total_byte_size for group in range(metadata.num_row_groups)]
 
 
-def _damaged(source: Source, error: Exception) -> Corruption:
-    text = str(error).split("\n")[0]
-    return Corruption(f"{source.path}: not a whole Parquet file: {text}; fetch or write it again")
+def _explain(source: Source, error: Exception) -> ElasticCTRError:
+    return explain_arrow(error, source.path, "not a whole Parquet file: {}; fetch or write it again")
 
 
 class ParquetReader:
@@ -74,8 +74,8 @@ class ParquetReader:
                     if start <= group and (end is None or group < end) and first + group_rows > offset:
                         yield from self._group(parquet, group, first, offset)
                     first += group_rows
-            except (pa.ArrowException, OSError) as e:
-                raise _damaged(source, e) from None
+            except (pa.ArrowException, OSError, MemoryError) as e:
+                raise _explain(source, e) from None
 
     def _group(self, parquet: pq.ParquetFile, group: int, first: int, offset: int) -> Iterator[tuple[int, int, Any]]:
         batches = parquet.iter_batches(ROWS, row_groups=[group], columns=self._needed, use_threads=False)

@@ -14,6 +14,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from elasticctr import _native
+from elasticctr.data.arrow_errors import explain_arrow
 from elasticctr.data.sources import Store
 from elasticctr.errors import Corruption
 from elasticctr.publish.encoding import decode_rows, encode_rows, row_bytes
@@ -109,8 +110,8 @@ def read_part(
                 if column.type != pa.binary(table.row_bytes):
                     raise Corruption(f"{where}: rows of type {column.type}, its manifest says {table.row_bytes} bytes")
                 yield feasigns, _bytes_of(column, table.row_bytes)
-        except (pa.ArrowException, OSError, KeyError) as e:
-            raise Corruption(f"{where}: not a readable Arrow file: {e}") from None
+        except (pa.ArrowException, OSError, KeyError, MemoryError) as e:
+            raise explain_arrow(e, where, "not a readable Arrow file: {}") from None
 
 
 def _bytes_of(column: Any, width: int) -> NDArray[np.uint8]:

@@ -8,10 +8,11 @@ import numpy as np
 import pyarrow as pa
 
 from elasticctr import _native
+from elasticctr.data.arrow_errors import explain_arrow
 from elasticctr.data.cache.chunk import CachedChunk, arrow_schema
 from elasticctr.data.cache.manifest import FORMAT, MANIFEST, SAMPLES, Manifest, damaged
 from elasticctr.data.schema import Schema
-from elasticctr.errors import FailedPrecondition
+from elasticctr.errors import ElasticCTRError, FailedPrecondition
 
 
 def is_cache(location: object) -> bool:
@@ -33,13 +34,13 @@ class Cache:
         try:
             mapping = pa.memory_map(str(self._path)).read_buffer()
             self._bytes = np.frombuffer(mapping, np.uint8)
-        except (OSError, pa.ArrowException) as e:
-            raise damaged(self._path, str(e)) from None
+        except (OSError, pa.ArrowException, MemoryError) as e:
+            raise self._explain(e) from None
         self._check_ends()
         try:
             self._reader = pa.ipc.open_file(mapping)
-        except (pa.ArrowException, OSError) as e:
-            raise damaged(self._path, str(e)) from None
+        except (pa.ArrowException, OSError, MemoryError) as e:
+            raise self._explain(e) from None
         if self._reader.num_record_batches != len(manifest.chunks) or self._reader.schema != arrow_schema(schema):
             raise damaged(self._path, "it does not hold what its manifest says")
 
@@ -80,8 +81,12 @@ class Cache:
             if batch.num_rows != self.manifest.chunks[index].rows:
                 raise damaged(self._path, f"chunk {index} has another number of samples")
             return CachedChunk(self.schema, batch)
-        except (pa.ArrowException, OSError, ValueError) as e:
-            raise damaged(self._path, f"chunk {index}: {e}") from None
+        except (pa.ArrowException, OSError, ValueError, MemoryError) as e:
+            raise self._explain(e, f"chunk {index}: ") from None
+
+    def _explain(self, error: Exception, part: str = "") -> ElasticCTRError:
+        advice = "delete its directory and cache the samples again"
+        return explain_arrow(error, str(self._path), f"damaged: {part}{{}}; {advice}")
 
     def verify(self) -> None:
         """Reads and checks every byte."""

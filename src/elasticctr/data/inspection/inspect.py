@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 import pyarrow.parquet
 
+from elasticctr.data.arrow_errors import explain_arrow
 from elasticctr.data.cache import Cache, is_cache
 from elasticctr.data.guess import HEAD_BYTES, Guess, guess_text
 from elasticctr.data.guess_columns import guess_parquet
@@ -167,6 +168,8 @@ def _guess(source: Source, head: bytes, format: Format | None) -> Guess:
                 batches = file.iter_batches(_PARQUET_ROWS)
                 first = next(batches, None)
                 table = pa.Table.from_batches([] if first is None else [first], file.schema_arrow)
+        except MemoryError as e:
+            raise explain_arrow(e, source.path, "is not a whole Parquet file: {}") from None
         except (pa.ArrowInvalid, OSError) as e:
             raise DataError(f"is not a whole Parquet file: {e}", source.path) from None
         return Guess(guess_parquet(table, source.path), ("columns of the Parquet file",))

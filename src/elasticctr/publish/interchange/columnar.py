@@ -11,12 +11,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from elasticctr.data.arrow_errors import explain_arrow
 from elasticctr.data.sources import Source
-from elasticctr.errors import Corruption, DataError, NotFound
+from elasticctr.errors import DataError, NotFound
 from elasticctr.publish.interchange.rows import Block, Feasigns, RowBytes, RowInfo, interpret
 
 _BATCH_ROWS = 1 << 17
-# What Arrow raises for bytes it cannot make sense of.
+# What Arrow raises for bytes it cannot make sense of, and where memory is short.
 _FOREIGN = (pa.ArrowException, OSError, ValueError, OverflowError, MemoryError)
 _KEYS = ("feasign", "key", "id")
 _ROWS = ("row", "values", "value", "embedding")
@@ -108,7 +109,7 @@ def _batches(file: Source) -> Iterator[pa.RecordBatch]:
 
 def _explain(error: BaseException, path: str) -> BaseException:
     if isinstance(error, _FOREIGN):
-        return Corruption(f"{path}: damaged or not what it seems: {error}; fetch it again")
+        return explain_arrow(error, path, "damaged or not what it seems: {}; fetch it again")
     return error
 
 

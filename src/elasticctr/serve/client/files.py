@@ -7,12 +7,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from elasticctr.data.arrow_errors import explain_arrow
 from elasticctr.data.blocks import iter_blocks
 from elasticctr.data.dataset import Dataset
 from elasticctr.data.schema import Format, Schema
 from elasticctr.data.settings import ReadOptions
 from elasticctr.data.sources import Source, resolve
-from elasticctr.errors import ConfigError, Corruption, DataError
+from elasticctr.errors import ConfigError, DataError
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,8 +79,8 @@ def _parquet(source: Source, batch: int) -> Iterator[Asked]:
             for rows in pq.ParquetFile(file).iter_batches(batch):
                 samples = [{k: v for k, v in row.items() if v is not None} for row in rows.to_pylist()]
                 yield Asked(len(samples), samples=samples, options={"ignore_unknown": True})
-        except (pa.ArrowException, OSError) as e:
-            raise Corruption(f"{source.path}: not a whole Parquet file: {str(e).splitlines()[0]}") from None
+        except (pa.ArrowException, OSError, MemoryError) as e:
+            raise explain_arrow(e, source.path, "not a whole Parquet file: {}") from None
 
 
 def _with_schema(path: str, schema: Schema, batch: int) -> Iterator[Asked]:
