@@ -13,21 +13,22 @@ import numpy as np
 from elasticctr.errors import FailedPrecondition, Unavailable
 from elasticctr.publish import Manifest, Repository, Segment
 from elasticctr.publish.lease import Lease
-from elasticctr.publish.retention import clean, removable, remove
-from elasticctr.publish.writer import VersionWriter
+from elasticctr.publish.removal import carry_out, plan_removal
+from elasticctr.publish.writer import VersionWriter, next_version
 from tests.unit.publish.synthetic import DIM, MadeRows
 
 MODEL = "ctr"
 ROWS = 2000
+LEFT_S = 0.0  # dead publishers' leftovers, and old versions, go at once: nobody here is paused
 
 
 def publish_next(repository: Repository) -> int:
     """A base every fourth version, deltas on it between."""
     with Lease(repository.store, MODEL) as lease:
-        clean(repository, MODEL)
+        carry_out(repository, plan_removal(repository, MODEL, young_s=LEFT_S), lease)
         found = repository.versions(MODEL)
         last: Manifest | None = found[-1] if found else None
-        version = max([0, *(event.version for event in repository.events(MODEL))]) + 1
+        version = next_version(repository, MODEL)
         parent = last if last is not None and len(last.chain) < 3 else None
         writer = VersionWriter(repository, MODEL, version, lease)
         writer.add_file("schema.json", b"{}")
@@ -41,7 +42,7 @@ def publish_next(repository: Repository) -> int:
         )
         manifest = writer.commit("base" if parent is None else "delta", parent, {})
         writer.announce(manifest)
-        remove(repository, MODEL, removable(repository, MODEL, 6))
+        carry_out(repository, plan_removal(repository, MODEL, 6, young_s=LEFT_S), lease)
     return version
 
 

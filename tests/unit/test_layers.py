@@ -16,7 +16,7 @@ def test_listing_versions_needs_no_torch(tmp_path: Path) -> None:
         "import sys\n"
         "from elasticctr.cli.app import app\n"
         f"app(['versions', {str(tmp_path)!r}], standalone_mode=False)\n"
-        "import elasticctr.publish.verification, elasticctr.publish.rollback, elasticctr.publish.retention\n"
+        "import elasticctr.publish.verification, elasticctr.publish.rollback, elasticctr.publish.removal\n"
         "sys.exit(sum(name in sys.modules for name in ('torch', 's3fs')))"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

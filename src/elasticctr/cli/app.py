@@ -12,6 +12,7 @@ from elasticctr.cli.demo import demo
 from elasticctr.cli.doctor import doctor
 from elasticctr.cli.evaluate import evaluate
 from elasticctr.cli.explain import explain
+from elasticctr.cli.fsck import fsck
 from elasticctr.cli.output import CommandGroup
 from elasticctr.cli.pserver import pserver
 from elasticctr.cli.serve import serve
@@ -63,6 +64,7 @@ app.command()(publish.publish)
 app.command()(publish.versions)
 app.command()(publish.verify)
 app.command()(publish.rollback)
+app.command()(fsck)
 app.command()(serve)
 app.command()(trainer)
 app.add_typer(variants.app)

@@ -6,7 +6,7 @@ import json
 import time
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
@@ -15,6 +15,9 @@ from elasticctr.cli.output import JsonOption, print_json, print_pairs, print_tab
 from elasticctr.errors import ConfigError, ElasticCTRError, NotFound
 from elasticctr.obs.progress import Progress
 from elasticctr.publish import Manifest, Repository
+
+if TYPE_CHECKING:
+    from elasticctr.publish.removal import RemovalPlan
 
 RepoArgument = Annotated[str, typer.Argument(metavar="REPO", help="Directory, s3:// or hdfs:// URL of a repository.")]
 
@@ -83,19 +86,28 @@ def versions(
     prune: Annotated[
         int | None, typer.Option("--prune", metavar="N", min=1, help="Keep the newest N and all in use; remove others.")
     ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="With --prune: remove nothing; show what would go and why the rest stays.")
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
     """List the versions in a repository; the live one is marked.
 
-    Example: `elasticctr versions /srv/models --model ctr --prune 5`
+    Example: `elasticctr versions /srv/models --model ctr --prune 5 --dry-run`
     """
     repository = Repository(repo)
     names = [model] if model is not None else repository.models()
-    removed = []
+    if dry_run and prune is None:
+        raise ConfigError("--dry-run goes with --prune")
+    plans: list[RemovalPlan] = []
     if prune is not None:
-        from elasticctr.publish.retention import prune as prune_model
+        from elasticctr.publish.removal import prune as prune_model
 
-        removed = [{"model": name, "version": gone} for name in names for gone in prune_model(repository, name, prune)]
+        plans = [prune_model(repository, name, prune, dry_run=dry_run) for name in names]
+    if dry_run and any(plan.fates for plan in plans):
+        _print_plans(plans, as_json)
+        return
+    removed = [{"model": plan.model, "version": version} for plan in plans for version in plan.going]
     listed = [row for name in names for row in _list(repository, name)]
     if model is not None and not listed:
         known = ", ".join(repository.models()) or "none"
@@ -177,6 +189,15 @@ def rollback(
         print_json({**_summary(manifest), "live": True})
     else:
         typer.echo(f"{manifest.model} version {manifest.version} is live")
+
+
+def _print_plans(plans: list[RemovalPlan], as_json: bool) -> None:
+    fates = [(plan.model, fate) for plan in plans for fate in plan.fates]
+    if as_json:
+        print_json({"plan": [{"model": m, "version": f.version, "goes": f.goes, "why": f.why} for m, f in fates]})
+        return
+    rows = [[model, str(fate.version), "goes" if fate.goes else "stays", fate.why] for model, fate in fates]
+    print_table("what --prune would do", ["model", "#version", "what", "why"], rows)
 
 
 def _list(repository: Repository, model: str) -> list[dict[str, Any]]:

@@ -1,17 +1,22 @@
 """The donefile: an append-only log of JSON lines that announces versions and rollbacks.
 
-A line without its newline is not there yet. Lines that are blank, torn or not ours are passed over: whoever writes next
-goes on after them.
+A line without its newline is not there yet. Readers pass over lines that are blank, damaged or not ours; whoever is
+about to remove something must not (removal.py). docs/formats/version.md is the specification.
 """
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
+from elasticctr import _native
+
 DONEFILE = "donefile"
+UNFINISHED = b" #unfinished"  # closes a line whose writer died; nobody was told of its version
+_CHECKED = re.compile(rb'(.*), "crc": "([0-9a-f]{8})"\}\s*', re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,14 +33,38 @@ class Event:
     time: float
 
     def line(self) -> bytes:
-        return json.dumps({k: v for k, v in asdict(self).items() if k != "number"}).encode() + b"\n"
+        text = json.dumps({k: v for k, v in asdict(self).items() if k != "number"}).encode()[:-1]
+        return text + b', "crc": "%08x"}\n' % _native.crc32c(text)
 
 
-def parse_donefile(data: bytes) -> list[Event]:
+@dataclass(frozen=True, slots=True)
+class DamagedLine:
+    number: int
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class EventLog:
+    """What a donefile says, and what of it cannot be read."""
+
+    events: tuple[Event, ...]
+    damaged: tuple[DamagedLine, ...]
+    is_unfinished: bool  # there is something after the last newline
+
+
+def parse_donefile(data: bytes) -> EventLog:
     """All complete, well-formed events, in order."""
-    lines = data.split(b"\n")[:-1]  # what follows the last newline is not finished
-    events = (_parse(number, line) for number, line in enumerate(lines, start=1))
-    return [event for event in events if event is not None]
+    *lines, rest = data.split(b"\n")
+    events, damaged = [], []
+    for number, line in enumerate(lines, start=1):
+        if not line.strip() or line.endswith(UNFINISHED):
+            continue
+        found = _parse(number, line)
+        if isinstance(found, Event):
+            events.append(found)
+        else:
+            damaged.append(DamagedLine(number, found))
+    return EventLog(tuple(events), tuple(damaged), bool(rest.strip()))
 
 
 def last_in_effect(events: Sequence[Event]) -> Event:
@@ -48,18 +77,22 @@ def last_in_effect(events: Sequence[Event]) -> Event:
     return last
 
 
-def _parse(number: int, line: bytes) -> Event | None:
+def _parse(number: int, line: bytes) -> Event | str:
+    """The event, or what is wrong with the line. Lines of older versions have no checksum."""
+    checked = _CHECKED.fullmatch(line)
+    if checked is not None and _native.crc32c(checked[1]) != int(checked[2], 16):
+        return "does not match its checksum"
     try:
         found: Any = json.loads(line)
         event, kind = found["event"], found["kind"]
         if event not in ("publish", "rollback") or kind not in ("base", "delta"):
-            return None
+            return "an event this ElasticCTR does not know"
         numbers = [found[key] for key in ("version", "parent", "base")]
         if not all(type(n) is int and n >= 0 for n in numbers) or not isinstance(found["manifest_sha256"], str):
-            return None
+            return "values no event has"
         return Event(number, event, *_ordered(found, kind), found["manifest_sha256"], float(found["time"]))
     except (ValueError, KeyError, TypeError, RecursionError):
-        return None
+        return "not the JSON of an event"
 
 
 def _ordered(found: dict[str, Any], kind: Literal["base", "delta"]) -> tuple[int, Any, int, int]:

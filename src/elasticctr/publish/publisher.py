@@ -18,19 +18,27 @@ from numpy.typing import NDArray
 
 from elasticctr.data.batch import Batch
 from elasticctr.data.schema import Schema
-from elasticctr.errors import AlreadyExists, Corruption, FailedPrecondition, InternalError, NotFound
+from elasticctr.errors import (
+    AlreadyExists,
+    Corruption,
+    ElasticCTRError,
+    FailedPrecondition,
+    InternalError,
+    NotFound,
+)
+from elasticctr.obs import console
 from elasticctr.publish import dense
 from elasticctr.publish.encoding import decode_rows, encode_rows
 from elasticctr.publish.lease import Lease
 from elasticctr.publish.manifest import Encoding, Manifest, Segment, check_name
+from elasticctr.publish.removal import carry_out, plan_removal
 from elasticctr.publish.repository import Repository
-from elasticctr.publish.retention import clean, removable, remove
 from elasticctr.publish.samples import SAMPLES, TOLERANCE, format_samples
 from elasticctr.publish.scoring import DenseGraph, make_inputs
 from elasticctr.publish.serving_schema import SCHEMA
 from elasticctr.publish.sparse import Chunk
 from elasticctr.publish.verification import GRAPH
-from elasticctr.publish.writer import PART_BYTES, VersionWriter
+from elasticctr.publish.writer import PART_BYTES, VersionWriter, next_version
 from elasticctr.table import Mark, Table
 from elasticctr.train.learner import Learner
 
@@ -98,6 +106,7 @@ class Publisher:
         self._reuse_graph = reuse_graph
         self._template: dense.GraphTemplate | None = None
         self._advance = advance
+        self._told: set[str] = set()
 
     def publish(self, learner: Learner, snapshot: Snapshot, kind: KindChoice = "auto") -> Manifest:
         """Writes the next version and announces it. The learner must not learn meanwhile."""
@@ -114,9 +123,10 @@ class Publisher:
         scores = trainer_scores if self._encoding == "fp32" else dense.score_inputs(learner, inputs)
         graph = self._make_graph(learner, inputs, scores)
         with Lease(self.repository.store, self.model) as lease:
-            clean(self.repository, self.model)
+            version = next_version(self.repository, self.model)
+            self._remove(lease, None)
             parent = self._find_parent(learner, run, kind)
-            writer = VersionWriter(self.repository, self.model, self._next_version(), lease)
+            writer = VersionWriter(self.repository, self.model, version, lease)
             writer.add_file(SCHEMA, _json(schema.model_dump(mode="json")))
             writer.add_file(GRAPH, graph)
             self._add_tables(writer, learner, parent)
@@ -125,8 +135,17 @@ class Publisher:
             manifest = writer.commit("base" if parent is None else "delta", parent, run)
             writer.announce(manifest)
             if self._keep is not None:
-                remove(self.repository, self.model, removable(self.repository, self.model, self._keep))
+                self._remove(lease, self._keep)
         return manifest
+
+    def _remove(self, lease: Lease, keep: int | None) -> None:
+        """Removes what may go. A repository of which that is not known does not stop publishing: it needs no room."""
+        try:
+            carry_out(self.repository, plan_removal(self.repository, self.model, keep), lease)
+        except ElasticCTRError as e:
+            if str(e) not in self._told:
+                self._told.add(str(e))
+                console.warn(str(e))
 
     def decoded_rows(
         self, learner: Learner, table: str, feasigns: NDArray[np.uint64]
@@ -217,11 +236,6 @@ class Publisher:
             segments = tuple(Segment(name=s.name, dim=s.dim) for s in table.settings.segments)
             gone = np.zeros(0, dtype=np.uint64) if since is None else table.gone(since)
             writer.add_table(name, segments, self._encoding, _Rows(table, since, self._advance), gone)
-
-    def _next_version(self) -> int:
-        announced = [event.version for event in self.repository.events(self.model)]
-        there = [int(name[:-1]) for name in self.repository.store.list(self.model) if name[:-1].isdigit()]
-        return max([0, *announced, *there]) + 1
 
 
 def _distance(graph: bytes, inputs: dict[str, NDArray[Any]], scores: NDArray[np.float32]) -> float:

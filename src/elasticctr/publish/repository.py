@@ -5,7 +5,7 @@
     with repository.open_part("ctr", live.version, "sparse/main/part-00000.arrow") as file: ...
 
 Nothing is believed without its manifest, and no manifest without the donefile line that carries its digest.
-Writing versions is publisher.py's; retention is retention.py's.
+Writing versions is publisher.py's; what may be removed is removal.py's; finding and mending damage is fsck.py's.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
+import re
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -20,10 +21,12 @@ from typing import IO
 
 from elasticctr.data.sources import Store, open_store
 from elasticctr.errors import Corruption, NotFound
-from elasticctr.publish.donefile import DONEFILE, Event, last_in_effect, parse_donefile
+from elasticctr.obs import console
+from elasticctr.publish.donefile import DONEFILE, DamagedLine, Event, EventLog, last_in_effect, parse_donefile
 from elasticctr.publish.manifest import MANIFEST, NAME, Manifest, check_name, parse_manifest
 
 PINS = "pins"
+_NUMBER = re.compile(r"[1-9][0-9]{0,17}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +43,7 @@ class Repository:
     def __init__(self, url: str, store: Store | None = None) -> None:
         self.store = store or open_store(url)
         self.url = self.store.url
+        self._told: set[tuple[str, tuple[DamagedLine, ...]]] = set()
 
     def models(self) -> list[str]:
         """Names of models with a donefile."""
@@ -48,11 +52,29 @@ class Repository:
 
     def events(self, model: str, after: int = 0) -> list[Event]:
         """What the donefile says, in order, past line number `after`. No donefile: nothing."""
-        try:
-            data = self.store.read_bytes(f"{check_name(model, 'model')}/{DONEFILE}")
-        except NotFound:
+        log = self.log(model)
+        if log is None:
             return []
-        return [event for event in parse_donefile(data) if event.number > after]
+        if log.damaged and (model, log.damaged) not in self._told:
+            self._told.add((model, log.damaged))
+            lines = ", ".join(str(line.number) for line in log.damaged)
+            console.warn(
+                f"{self.url}/{model}/{DONEFILE}: line {lines} is damaged and passed over; "
+                f"see elasticctr fsck {self.url} --model {model}"
+            )
+        return [event for event in log.events if event.number > after]
+
+    def log(self, model: str) -> EventLog | None:
+        """The donefile with its damaged lines; None if there certainly is no donefile."""
+        try:
+            return parse_donefile(self.store.read_bytes(f"{check_name(model, 'model')}/{DONEFILE}"))
+        except NotFound:
+            return None
+
+    def numbers(self, model: str) -> list[int]:
+        """Versions that have a directory, whatever is in it."""
+        names = [name.rstrip("/") for name in self.store.list(check_name(model, "model")) if name.endswith("/")]
+        return sorted(int(name) for name in names if _NUMBER.fullmatch(name))
 
     def versions(self, model: str) -> list[Manifest]:
         """Announced versions that are still there and whose manifest is the announced one, oldest first."""
@@ -63,7 +85,7 @@ class Repository:
         events = self.events(model)
         for version in sorted({event.version for event in events}, reverse=True):
             with contextlib.suppress(NotFound, Corruption):
-                yield self._manifest(model, version, events)
+                yield self.read_manifest(model, version, events)
 
     def live(self, model: str) -> Live:
         """The version of the last event in effect whose manifest matches. NotFound if there is none."""
@@ -77,9 +99,10 @@ class Repository:
 
     def manifest(self, model: str, version: int) -> Manifest:
         """The manifest of an announced version. NotFound, or Corruption if it is not the one announced."""
-        return self._manifest(model, version, self.events(model))
+        return self.read_manifest(model, version, self.events(model))
 
-    def _manifest(self, model: str, version: int, events: Sequence[Event]) -> Manifest:
+    def read_manifest(self, model: str, version: int, events: Sequence[Event]) -> Manifest:
+        """The same, by events that were read before."""
         announced = {event.manifest_sha256 for event in events if event.version == version}
         if not announced:
             raise NotFound(f"{self.url}/{model}: version {version} was never published")
@@ -98,8 +121,8 @@ class Repository:
     def chain(self, model: str, version: int) -> list[Manifest]:
         """The manifests a version is made of: its base, the deltas on it, and itself last."""
         events = self.events(model)
-        last = self._manifest(model, version, events)
-        return [*(self._manifest(model, below, events) for below in last.chain), last]
+        last = self.read_manifest(model, version, events)
+        return [*(self.read_manifest(model, below, events) for below in last.chain), last]
 
     def open_part(self, model: str, version: int, name: str) -> IO[bytes]:
         """A file of a version, seekable. Its bytes are not checked here; `verify` and copiers do."""
@@ -124,17 +147,25 @@ class Repository:
         self.store.delete(f"{check_name(model, 'model')}/{PINS}/{check_name(name, 'pin')}.json")
 
     def pinned(self, model: str) -> dict[int, list[str]]:
-        """Versions with an unexpired pin, and who pins them. An unreadable pin is as good as none."""
+        """Versions with an unexpired pin, and who pins them."""
+        return self.read_pins(model)[0]
+
+    def read_pins(self, model: str) -> tuple[dict[int, list[str]], list[str]]:
+        """The same, and the names of pins that cannot be read: what those protect, nobody knows."""
         held: dict[int, list[str]] = {}
+        unreadable = []
         for file in self.store.list(f"{check_name(model, 'model')}/{PINS}"):
             try:
                 pin = json.loads(self.store.read_bytes(f"{model}/{PINS}/{file}"))
                 versions = [int(version) for version in pin["versions"]] if pin["expires"] > time.time() else []
-            except (NotFound, ValueError, KeyError, TypeError):
+            except NotFound:
+                continue
+            except (ValueError, KeyError, TypeError, RecursionError):
+                unreadable.append(file)
                 continue
             for version in versions:
                 held.setdefault(version, []).append(file.removesuffix(".json"))
-        return held
+        return held, unreadable
 
     def _last(self, model: str, events: Sequence[Event]) -> tuple[Event, Manifest] | None:
         """What the events say to serve, those left out whose manifest is not there or not theirs."""

@@ -44,7 +44,7 @@ def verify_version(
     rows = 0
     for manifest in chain:
         for file in manifest.files:
-            _check_digest(repository, manifest, file)
+            check_digest(repository, manifest, file)
             advance(file.bytes)
         rows += sum(_check_table(repository, manifest, table) for table in manifest.tables)
     samples, worst = check_scores(repository, chain)
@@ -60,7 +60,7 @@ def verify_version(
     )
 
 
-def _check_digest(repository: Repository, manifest: Manifest, file: FileEntry) -> None:
+def check_digest(repository: Repository, manifest: Manifest, file: FileEntry) -> None:
     where = f"{repository.url}/{manifest.model}/{manifest.version}/{file.name}"
     digest, count = hashlib.sha256(), 0
     try:

@@ -1,19 +1,20 @@
 """A version while it is written. Its files go into place one by one, then the manifest; only the donefile line that
-follows makes it exist for anyone else. Killed before that, it is rubbish the next publisher removes."""
+follows makes it exist for anyone else. Killed before that, it is a leftover; removal.py says when it may go."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from elasticctr import __version__, _native
-from elasticctr.publish.donefile import DONEFILE, Event
+from elasticctr.errors import FailedPrecondition, NotFound
+from elasticctr.publish.donefile import DONEFILE, UNFINISHED, Event
 from elasticctr.publish.encoding import row_bytes
 from elasticctr.publish.lease import Lease
 from elasticctr.publish.manifest import FORMAT, MANIFEST, Encoding, FileEntry, Kind, Manifest, Segment, TableEntry
@@ -60,11 +61,12 @@ class VersionWriter:
         parts = min(max(1, -(-rows.estimate * (width + 8) // PART_BYTES)), 256)
         written = 0
         for part in range(parts):
-            chunks = rows.read(bucket_range(part, parts))
+            chunks = self._while_alive(rows.read(bucket_range(part, parts)))
             entry, count = write_rows(
                 self._repository.store, self._prefix, f"sparse/{name}/part-{part:05d}.arrow", chunks, encoding, dim
             )
             self._files.append(entry)
+            self._lease.keep_alive()
             written += count
         if len(gone):
             entry = write_gone(self._repository.store, self._prefix, f"sparse/{name}/gone-00000.arrow", gone)
@@ -73,6 +75,12 @@ class VersionWriter:
         self._tables[name] = TableEntry(
             encoding=encoding, dim=dim, row_bytes=width, segments=segments, rows=written, gone=len(gone)
         )
+
+    def _while_alive(self, chunks: Iterable[Chunk]) -> Iterator[Chunk]:
+        """A table may take longer to write than the lease lasts."""
+        for chunk in chunks:
+            self._lease.keep_alive()
+            yield chunk
 
     def commit(self, kind: Kind, parent: Manifest | None, run: dict[str, object]) -> Manifest:
         """Writes the manifest. The version is complete, and nobody looks at it yet."""
@@ -121,8 +129,24 @@ def bucket_range(part: int, parts: int) -> tuple[int, int]:
 
 
 def append_event(repository: Repository, model: str, event: Event) -> None:
-    """Appends one line. Whatever a killed writer left without a newline is closed off first."""
+    """Appends one line. Whatever a killed writer left without a newline is closed off first, and marked as such."""
     name = f"{model}/{DONEFILE}"
     store = repository.store
-    is_torn = store.exists(name) and store.size(name) > 0 and not store.read_bytes(name).endswith(b"\n")
-    store.append(name, b"\n" * is_torn + event.line())
+    try:
+        before = store.read_bytes(name)
+    except NotFound:
+        before = b""
+    is_torn = bool(before) and not before.endswith(b"\n")
+    store.append(name, (UNFINISHED + b"\n") * is_torn + event.line())
+
+
+def next_version(repository: Repository, model: str) -> int:
+    """A number no version has or had. FailedPrecondition where a lost donefile makes that impossible to know."""
+    log, there = repository.log(model), repository.numbers(model)
+    if log is None and any(repository.store.exists(f"{model}/{version}/{MANIFEST}") for version in there):
+        raise FailedPrecondition(
+            f"{repository.url}/{model}: has versions but no {DONEFILE}, so that numbers could be given twice; "
+            f"nothing was published. Run elasticctr fsck {repository.url} --model {model} --rebuild"
+        )
+    announced = [] if log is None else [event.version for event in log.events]
+    return max([0, *announced, *there]) + 1

@@ -142,6 +142,7 @@ def test_pins_last_until_they_expire(repository: Repository):
     repository.pin("ctr", "old", [5], ttl_s=-1)
     Path(repository.url, "ctr", "pins", "garbage.json").write_bytes(b"{")
     assert repository.pinned("ctr") == {1: ["server-1", "server-2"], 2: ["server-1"]}
+    assert repository.read_pins("ctr")[1] == ["garbage.json"]
     repository.unpin("ctr", "server-1")
     assert repository.pinned("ctr") == {1: ["server-2"]}
     for name in ("../x", "", "a b", ".hidden"):
