@@ -150,10 +150,14 @@ class RemoteStore:
 
     def modified(self, name: str) -> float | None:
         path = self._path(name)
-        found = self._call(path, lambda: self._client.find(path, detail=True))
-        if not found:
-            self.size(name)  # NotFound, if there is nothing
-        times = [_written_s(entry) for entry in found.values()]
+
+        def find() -> list[float | None]:
+            info = self._client.info(path)
+            if info["type"] != "directory":
+                return [_written_s(info)]
+            return [_written_s(entry) for entry in self._client.find(path, detail=True).values()]
+
+        times = self._call(path, find)
         known = [written_s for written_s in times if written_s is not None]
         return max(known) if known and len(known) == len(times) else None
 

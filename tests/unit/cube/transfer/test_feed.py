@@ -36,6 +36,7 @@ def event(tmp_path: Path, version: int, kind: str) -> bytes:
     for line in (tmp_path / MODEL / "donefile").read_bytes().splitlines():
         found = json.loads(line)
         if found["version"] == version:
+            found.pop("crc")  # a line without one is read, too
             return json.dumps(found | {"event": kind}).encode() + b"\n"
     raise AssertionError(version)
 
