@@ -111,9 +111,12 @@ def versions(
     listed = [row for name in names for row in _list(repository, name)]
     if model is not None and not listed:
         known = ", ".join(repository.models()) or "none"
-        raise NotFound(f"{repo}: no published version of {model!r}; it has models: {known}")
+        raise NotFound(f"{repo}: no published version of {model!r}; it has models: {known}{_hint(repository)}")
     if not listed:
-        raise NotFound(f"{repo}: no published model here; check the location, or publish one with elasticctr publish")
+        raise NotFound(
+            f"{repo}: no published model here; check the location, or publish one with elasticctr publish"
+            f"{_hint(repository)}"
+        )
     if as_json:
         print_json({"versions": listed, "removed": removed})
         return
@@ -189,6 +192,14 @@ def rollback(
         print_json({**_summary(manifest), "live": True})
     else:
         typer.echo(f"{manifest.model} version {manifest.version} is live")
+
+
+def _hint(repository: Repository) -> str:
+    """Versions without a donefile are not listed, but they are there."""
+    from elasticctr.publish.fsck import find_models
+
+    lost = sorted(set(find_models(repository)) - set(repository.models()))
+    return f". {', '.join(lost)} lost its donefile: run elasticctr fsck {repository.url}" if lost else ""
 
 
 def _print_plans(plans: list[RemovalPlan], as_json: bool) -> None:

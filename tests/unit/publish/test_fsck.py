@@ -106,6 +106,8 @@ def test_a_lost_donefile_is_made_anew(repository: Repository):
     place(repository, "donefile").unlink()
     with pytest.raises(FailedPrecondition, match=r"fsck .* --rebuild"):
         next_version(repository, "ctr")
+    listed = CliRunner().invoke(app, ["versions", repository.url, "--json"])
+    assert listed.exit_code == 12 and "ctr lost its donefile: run elasticctr fsck" in listed.stdout
     told = call(repository.url, status=14)
     assert [(f["kind"], f["version"]) for f in told["findings"]] == [
         ("donefile", 0),

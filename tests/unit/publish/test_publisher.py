@@ -18,6 +18,7 @@ from elasticctr.data.sources.store import LocalStore
 from elasticctr.errors import AlreadyExists, Corruption, FailedPrecondition
 from elasticctr.publish import Manifest, Repository
 from elasticctr.publish import dense as dense_side
+from elasticctr.publish.fsck import rebuild_donefile
 from elasticctr.publish.publisher import Publisher, Snapshot
 from elasticctr.publish.quality import measure_loss
 from elasticctr.publish.sparse import read_part
@@ -344,6 +345,49 @@ def test_a_publisher_killed_at_every_step(story: Story, template: dense_side.Gra
     assert not is_dead and at > 8
     for found in story.repository.versions("ctr"):
         assert digest(story.published(found.version)) == expected[found.version]
+
+
+@pytest.mark.promise(
+    "the donefile is lost, then somebody publishes",
+    "publish refuses, removes nothing and names `elasticctr fsck --rebuild`; after that it goes on",
+)
+def test_publishing_without_the_donefile_is_refused(story: Story):
+    for _ in range(3):
+        story.learn(1)
+        story.publish()
+    place = Path(story.repository.url, "ctr")
+    make_old(place)
+    (place / "donefile").unlink()
+    before = {path: path.read_bytes() for path in place.rglob("*") if path.is_file()}
+    story.learn(1)
+    with pytest.raises(FailedPrecondition, match=r"no donefile.*elasticctr fsck .* --rebuild"):
+        story.publish()
+    assert {path: path.read_bytes() for path in place.rglob("*") if path.is_file()} == before
+    rebuild_donefile(story.repository, "ctr")
+    assert story.publish().chain == (1, 2, 3) and story.published(4) == story.trained()
+
+
+@pytest.mark.promise(
+    "line 1 of the donefile has a flipped byte, then somebody publishes with --keep 1",
+    "the base that the others stand on stays; publishing goes on with a warning that names `elasticctr fsck`",
+)
+def test_publishing_with_a_damaged_line_removes_nothing(
+    story: Story, template: dense_side.GraphTemplate, capsys: pytest.CaptureFixture[str]
+):
+    for _ in range(3):
+        story.learn(1)
+        story.publish()
+    place = Path(story.repository.url, "ctr")
+    make_old(place)
+    donefile = place / "donefile"
+    donefile.write_bytes(donefile.read_bytes().replace(b'"version": 1,', b'"version": 0,', 1))
+    story.learn(1)
+    assert story.publish(publisher=story.make_publisher(template, keep=1)).version == 4
+    told = capsys.readouterr().err.replace("\n", " ")
+    assert "nothing is removed" in told and "elasticctr fsck" in told
+    assert [path.name for path in sorted(place.iterdir()) if path.name.isdigit()] == ["1", "2", "3", "4"]
+    rebuild_donefile(story.repository, "ctr")
+    assert len(story.repository.chain("ctr", 3)) == 3
 
 
 def digest(rows: Rows) -> str:
