@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Annotated
 
@@ -65,6 +66,7 @@ def coordinator(
         tokens=load_tokens(token_file, read_token_file),
         insecure=insecure or (settings is not None and settings.insecure),
         resume=resume,
+        is_restarted="ELASTICCTR_RESTARTS" in os.environ,
         on_listening=tell,
     )
     if not is_finished:

@@ -22,7 +22,7 @@ from elasticctr.ps.identity import build, job_identity
 from elasticctr.ps.journal import NAME, Journal, read_journal
 from elasticctr.ps.keeping import LEDGER_DIRECTORY
 from elasticctr.ps.plan import Plan
-from elasticctr.ps.replay import is_under_way, replay
+from elasticctr.ps.replay import is_finished, is_under_way, replay
 from elasticctr.ps.shape import shape_of
 from elasticctr.train.interrupt import Interrupt
 from elasticctr.train.job import Job
@@ -37,11 +37,13 @@ def run_coordinator(
     tokens: Tokens,
     insecure: bool = False,
     resume: bool = False,
+    is_restarted: bool = False,
     on_listening: Callable[[str], None] = lambda url: None,
 ) -> bool:
     """Runs a job's coordinator to the job's end. Returns whether the job is finished; False: stopped, to be resumed.
 
-    Where a coordinator of the run died, it goes on with what that one did, resume or not.
+    Where a coordinator of the run died, it goes on with what that one did, resume or not. `is_restarted`: this process
+    takes the place of one that died; if that one had just finished the run, nothing is left to do.
     """
     cluster = job.cluster
     if cluster is None or cluster.strategy == "collective":
@@ -50,6 +52,8 @@ def run_coordinator(
     run = RunDirectory(Path(job.run_dir).absolute())
     directory = run.path / LEDGER_DIRECTORY
     lines, _ = read_journal(directory / NAME)
+    if is_restarted and is_finished(lines):
+        return True
     if lines and not is_under_way(lines) and not resume:
         raise AlreadyExists(f"{run.path}: holds a run already; go on with it by --resume, or give another directory")
     run.begin(job, resume=resume or is_under_way(lines))

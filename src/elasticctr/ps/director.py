@@ -229,9 +229,14 @@ class Director:
         if self._job.data.valid is not None and "valid" not in course.evaluations:
             self._evaluate_valid()
         self._saving.save_surely(self._tick)
+        self._saving.publish_owed()
         self._saving.publish_best()
         if self._job.data.test is not None:
             self._evaluator.run_test(self._wait)
+        # Before the journal says that the run is over: the next coordinator sees to it if this one dies meanwhile.
+        if not self._saving.is_published():
+            self._phase("publishing")
+            self._wait(self._saving.is_published)
 
     def _await_trainers(self) -> None:
         wanted = self._cluster.min_trainers or self._cluster.trainers

@@ -51,6 +51,12 @@ def is_under_way(lines: Sequence[Line]) -> bool:
     return next((line["event"] for line in reversed(lines) if line["event"] in ("begin", "end")), "end") == "begin"
 
 
+def is_finished(lines: Sequence[Line]) -> bool:
+    """Whether the journal is of a run that was trained to its end."""
+    last = next((line for line in reversed(lines) if line["event"] in ("begin", "end")), None)
+    return last is not None and last["event"] == "end" and last["reason"] != "interrupted"
+
+
 def _apply_member(at: Coordinator, line: Line) -> None:
     event, members = line["event"], at.members
     if event == "join":

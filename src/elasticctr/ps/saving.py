@@ -117,6 +117,16 @@ class Saving:
         if self._newest is not None:
             self._versions.publish(*self._newest)
 
+    def publish_owed(self) -> None:
+        """Publishes the newest checkpoint if the coordinator that should have done so died before."""
+        if self._newest is not None and self._versions.is_owed(self._newest[0]):
+            self.publish()
+
+    def is_published(self) -> bool:
+        """Whether no version is under way. Begins the next that waits."""
+        self._versions.run()
+        return self._versions.is_out
+
     def publish_best(self) -> None:
         """Has the last version be the best state, where that is not the newest checkpoint."""
         best = best_checkpoint(self._run.path)

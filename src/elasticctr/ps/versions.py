@@ -11,7 +11,9 @@ import sys
 import threading
 from pathlib import Path
 
+from elasticctr.errors import NotFound
 from elasticctr.ps.coordinator import Coordinator
+from elasticctr.train.events import read_events
 from elasticctr.train.run_directory import RunDirectory
 
 _TIMEOUT_S = 3600.0
@@ -30,6 +32,23 @@ class Versions:
         self._step = coordinator.course.step  # of the newest that was asked for
         self._under_way: Path | None = None
         self._next: tuple[int, Path] | None = None
+        self._asked: set[int] = set()  # steps
+
+    @property
+    def is_out(self) -> bool:
+        """Whether nothing is under way and nothing waits."""
+        return self._next is None and not self._is_busy
+
+    def is_owed(self, step: int) -> bool:
+        """Whether neither this coordinator nor one before it saw to the version of this step. One that died over it
+        may have published it all the same; a version twice is better than none."""
+        if self._settings is None or step in self._asked:
+            return False
+        try:
+            published = read_events(self._run.path / "events.jsonl", "publish")
+        except NotFound:
+            return True
+        return all(event.get("of_step") != step for event in published)
 
     @property
     def spared(self) -> set[Path]:
@@ -46,6 +65,7 @@ class Versions:
         if self._settings is None:
             return
         self._step = step
+        self._asked.add(step)
         self._next = (step, checkpoint)
         self.run()
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import subprocess
 import threading
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from tests.unit.ps.conftest import make_job
 
+from elasticctr.ps.coordinator_process import run_coordinator
 from elasticctr.ps.versions import Versions
 from elasticctr.train.job import PublishSettings
 
@@ -37,7 +40,8 @@ class Publisher:
 @pytest.fixture
 def publisher(monkeypatch: pytest.MonkeyPatch) -> Publisher:
     made = Publisher()
-    monkeypatch.setattr("elasticctr.ps.versions.subprocess.Popen", made)
+    names = {name: getattr(subprocess, name) for name in ("DEVNULL", "PIPE", "TimeoutExpired")}
+    monkeypatch.setattr("elasticctr.ps.versions.subprocess", SimpleNamespace(Popen=made, **names))
     return made
 
 
@@ -84,3 +88,39 @@ def test_a_run_that_was_stopped_publishes_nothing_more(tmp_path: Path, publisher
     versions.publish(20, tmp_path / "b")
     versions.close(is_finished=False)
     assert 20 not in publisher.steps and notes == []
+
+
+def test_a_version_that_a_coordinator_died_over_is_owed(tmp_path: Path, publisher: Publisher) -> None:
+    versions, _ = make(tmp_path)
+    assert versions.is_out and versions.is_owed(10)
+    log = tmp_path / "run" / "events.jsonl"
+    log.parent.mkdir()
+    log.write_text('{"event":"publish","time":1.0,"of_step":10}\n{"event":"publish_failed","time":1.0,"of_step":20}\n')
+    assert not versions.is_owed(10) and versions.is_owed(20)
+    versions.publish(20, tmp_path / "a")
+    assert not versions.is_out and not versions.is_owed(20)
+    publisher.let_go.release()
+    versions.close(is_finished=True)
+    assert versions.is_out
+
+
+@pytest.mark.promise(
+    "a coordinator killed while the last version of a run is published",
+    "the run is not over before, so the next coordinator publishes it",
+)
+def test_a_run_is_over_when_its_last_version_is_out(tmp_path: Path, world: Any, publisher: Publisher) -> None:
+    job = make_job(tmp_path, publish={"to": str(tmp_path / "repo")})
+    w = world(job)
+    w.start()
+    for shard in range(2):
+        w.add_pserver(shard)
+    for name in ("a", "b"):
+        w.add_trainer(name)
+    w.wait_for(lambda: w.status()["phase"] == "publishing")
+    journal = tmp_path / "run" / "ledger" / "journal.jsonl"
+    assert publisher.steps and '"end"' not in journal.read_text()
+    publisher.let_go.release(10)
+    assert w.result() is True
+    assert '"end"' in journal.read_text()
+    # The one that takes its place, killed a moment later, has nothing left to do.
+    assert run_coordinator(job, host="127.0.0.1", port=0, token=None, is_restarted=True) is True
