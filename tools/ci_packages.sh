@@ -14,6 +14,7 @@ need redis-benchmark redis-tools
 need ip iproute2
 need tc iproute2
 need mount mount
+need openssl openssl
 need java default-jre-headless
 [ -e /usr/include/openssl/ssl.h ] || missing+=(libssl-dev)
 if [ "${#missing[@]}" -gt 0 ]; then

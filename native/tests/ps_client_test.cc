@@ -416,7 +416,7 @@ void CheckSilence() {
   const auto started = std::chrono::steady_clock::now();
   const auto fetch = client.StartPull(batch.lookups(), true, false);
   CHECK(CodeOf([&] { fetch->Rows(0); }) == Code::kDeadlineExceeded);
-  CHECK(std::chrono::steady_clock::now() - started < std::chrono::seconds(5));
+  CHECK(std::chrono::steady_clock::now() - started < std::chrono::seconds(60));
   is_silent = false;
   const auto again = client.StartPull(batch.lookups(), true, false);
   CHECK(again->Rows(1).size() == batch.second.distinct() * (kDim + 1));
