@@ -4,17 +4,17 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 SHELL  := /bin/bash
-SOURCES := $(shell find native CMakeLists.txt pyproject.toml constraints.txt -type f)
+SOURCES := $(shell find native CMakeLists.txt pyproject.toml requirements.lock -type f)
 BENCHMARKS := parse table tower train ps strategies elastic scale_model cube cube_build cube_swap predict predict_swap predict_overload predict_parity abuse
 CPP     := $(shell find native -name '*.h' -o -name '*.cc')
 # Bytecode is kept of what is imported: making it of every package at once takes a minute of a first build.
-PIP     := $(BIN)/pip install --quiet --no-compile --constraint constraints.txt
+PIP     := $(BIN)/pip install --quiet --no-compile --no-deps
 unexport PYTHONDONTWRITEBYTECODE
 
 QUALITY := admission quality quality_peers
 
 .DEFAULT_GOAL := help
-.PHONY: help build check check-types check-style format test test-all test-native test-stories bench bench-quality chaos demo stubs docs clean
+.PHONY: help build check check-types check-style format test test-all test-native test-stories bench bench-quality chaos demo stubs docs lock clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort | expand -t 14
@@ -23,8 +23,8 @@ build: $(STAMP)  ## make .venv, build the native core, install everything into i
 
 $(STAMP): $(SOURCES)
 	@test -x $(BIN)/python || $$(command -v $(PYTHON) || command -v python3) -m venv $(VENV)
-	$(PIP) scikit-build-core nanobind cmeel-boost cmake ninja
-	$(PIP) --no-build-isolation --editable '.[all,dev]'
+	$(PIP) --require-hashes --requirement requirements.lock
+	$(PIP) --no-build-isolation --editable .
 	@touch $@
 
 check: build  ## ruff, mypy --strict, import contracts, clang-format, stubs against the binary
@@ -47,6 +47,9 @@ format: build  ## rewrite sources the way check wants them
 
 stubs: build  ## write src/elasticctr/_native.pyi anew from the binary
 	$(BIN)/python tools/stubs.py
+
+lock: build  ## write requirements.lock anew from pyproject.toml and constraints.txt
+	tools/lock.sh
 
 docs: build  ## write the generated pages (CLI and configuration reference) anew
 	$(BIN)/python tools/docs.py
@@ -84,4 +87,4 @@ demo: build  ## a log, two models, a published version, 2 x 2 cube servers, a pr
 	$(BIN)/elasticctr demo
 
 clean:  ## remove everything the other targets made
-	rm -rf $(VENV) build demo .mypy_cache .ruff_cache .pytest_cache .hypothesis .bench
+	rm -rf $(VENV) build demo .mypy_cache .ruff_cache .pytest_cache .hypothesis .schemathesis .bench

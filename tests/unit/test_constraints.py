@@ -1,4 +1,4 @@
-"""constraints.txt names every package that `make build` installs, at the version that is installed."""
+"""constraints.txt and requirements.lock name every package that `make build` installs, at the version installed."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ import re
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 
+import pytest
 from packaging.requirements import Requirement
 
 ROOT = Path(__file__).parents[2]
-BUILD_TOOLS = ("scikit-build-core", "nanobind", "cmeel-boost", "cmake", "ninja")  # as the Makefile installs them
+BUILD_TOOLS = ("scikit-build-core", "nanobind", "cmeel-boost", "cmake", "ninja")  # as in tools/lock.sh
 
 
 def plain(name: str) -> str:
@@ -38,11 +39,27 @@ def installed() -> dict[str, str]:
     return versions
 
 
+def pins(path: str) -> dict[str, str]:
+    found = re.findall(r"^([\w.-]+)==([\w.+!-]+)", (ROOT / path).read_text(), re.MULTILINE)
+    return {plain(name): version for name, version in found}
+
+
 def test_every_installed_package_is_pinned() -> None:
-    lines = (ROOT / "constraints.txt").read_text().splitlines()
-    pins = dict(line.split("==") for line in lines if line and not line.startswith("#"))
-    pinned = {plain(name): version for name, version in pins.items()}
-    found = installed()
+    found, pinned = installed(), pins("constraints.txt")
     assert len(found) > 100  # the walk went through torch and the test tools
     wrong = [f"{name}=={version}" for name, version in sorted(found.items()) if pinned.get(name) != version]
     assert not wrong, f"constraints.txt lacks these, or names another version: {wrong}"
+
+
+@pytest.mark.promise(
+    "a package, or one of those it needs, is replaced on its way from the index",
+    "`make build` installs only files whose checksums are in requirements.lock",
+)
+def test_every_package_is_locked_with_checksums() -> None:
+    locked, pinned = pins("requirements.lock"), pins("constraints.txt")
+    missing = {name: version for name, version in installed().items() if locked.get(name) != version}
+    assert not missing, f"requirements.lock lacks these; run `make lock`: {missing}"
+    assert not {name for name in locked if pinned.get(name, locked[name]) != locked[name]}, "run `make lock`"
+    blocks = re.split(r"^(?=\w)", (ROOT / "requirements.lock").read_text(), flags=re.MULTILINE)[1:]
+    assert len(blocks) == len(locked) and all("--hash=sha256:" in block for block in blocks)
+    assert "--require-hashes --requirement requirements.lock" in (ROOT / "Makefile").read_text()
