@@ -5,10 +5,12 @@
 #include <vector>
 
 #include "net/http.h"
+#include "net/http_site.h"
 #include "net/resp.h"
 #include "net/sniff.h"
 #include "net/wire.h"
 #include "tests/check.h"
+#include "util/secret.h"
 
 using namespace elasticctr::net;
 
@@ -218,9 +220,60 @@ void TestWireHeader() {
         wire::FoundBytes(65) == 16);
 }
 
+int SiteStatus(const std::string& host, const std::string& origin, const std::string& type,
+               const std::string& own_host = "127.0.0.1") {
+  HttpRequest request;
+  request.method = "POST";
+  request.host = host;
+  request.origin = origin;
+  request.content_type = type;
+  auto refusal = CheckSite(request, own_host);
+  return refusal ? refusal->status : 200;
+}
+
+void TestSites() {
+  for (const char* host : {"", "localhost", "LocalHost:8500", "127.0.0.1:1", "127.9.9.9", "[::1]", "[::1]:80"}) {
+    CHECK(SiteStatus(host, "", "application/json") == 200);
+  }
+  for (const char* host : {"evil.example", "127.0.0.1.evil.example", "localhost.evil.example:8500", "[::2]", "[", "]",
+                           "localhost@evil.example", ":", "10.0.0.1"}) {
+    CHECK(SiteStatus(host, "", "") == (std::string(host) == ":" ? 200 : 403));
+    // Where other machines may ask, they know the server by names that it does not know.
+    CHECK(SiteStatus(host, "", "", "0.0.0.0") == 200);
+  }
+  for (const char* origin : {"null", "http://evil.example", "https://127.0.0.1.evil.example", "file://", "://", "x"}) {
+    CHECK(SiteStatus("localhost", origin, "") == 403);
+    CHECK(SiteStatus("own.example", origin, "", "0.0.0.0") == 403);
+  }
+  CHECK(SiteStatus("localhost:1", "http://localhost:3000", "") == 200);
+  CHECK(SiteStatus("own.example:8500", "https://own.example", "", "0.0.0.0") == 200);
+  for (const char* type : {"text/plain", "TEXT/PLAIN ; charset=utf-8", "multipart/form-data; boundary=x",
+                           "application/x-www-form-urlencoded"}) {
+    CHECK(SiteStatus("localhost", "", type) == 415);
+  }
+  for (const char* type : {"", "application/json; charset=utf-8", "application/octet-stream"}) {
+    CHECK(SiteStatus("localhost", "", type) == 200);
+  }
+}
+
+void TestScopes() {
+  using elasticctr::Secret;
+  using elasticctr::TokenScope;
+  const Secret none(""), one("admin-token"), both("admin-token", "read-token");
+  CHECK(!none.is_set() && none.ScopeOf("anything") == TokenScope::kAdmin);
+  CHECK(one.ScopeOf("admin-token") == TokenScope::kAdmin && one.ScopeOf("") == TokenScope::kNone);
+  CHECK(one.ScopeOf("read-token") == TokenScope::kNone);
+  CHECK(both.ScopeOf("admin-token") == TokenScope::kAdmin && both.ScopeOf("read-token") == TokenScope::kRead);
+  for (const char* wrong : {"", "admin-tokeN", "admin-token2", "admin-tokenadmin-token", "read-toke"}) {
+    CHECK(both.ScopeOf(wrong) == TokenScope::kNone && !both.Matches(wrong));
+  }
+}
+
 }  // namespace
 
 int main() {
+  TestSites();
+  TestScopes();
   TestRespPieces();
   TestRespFuzz();
   TestFeasigns();

@@ -10,12 +10,12 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from elasticctr.control.access import Tokens
-from elasticctr.control.web import Body, accepted, get, make_app, post
+from elasticctr.control.web import MAX_BODY_BYTES, Body, accepted, get, make_app, post
 from elasticctr.ps.coordinator import Coordinator
 from elasticctr.ps.status import describe_status
 
 # Metrics by group (GAUC) hold an entry per sample of a chunk.
-_MAX_BODY_BYTES = 256 << 20
+_MAX_REPORT_BYTES = 256 << 20
 
 
 def make_coordinator_app(coordinator: Coordinator, tokens: Tokens) -> ASGIApp:
@@ -24,8 +24,8 @@ def make_coordinator_app(coordinator: Coordinator, tokens: Tokens) -> ASGIApp:
     def said(value: dict[str, Any]) -> dict[str, Any]:
         return {**value, "incarnation": at.incarnation, "generation": at.generation, "era": at.era}
 
-    def call(path: str, answer: Callable[[Body], dict[str, Any]]) -> Route:
-        return post(path, lambda body: said(answer(body)), max_bytes=_MAX_BODY_BYTES)
+    def call(path: str, answer: Callable[[Body], dict[str, Any]], max_bytes: int = MAX_BODY_BYTES) -> Route:
+        return post(path, lambda body: said(answer(body)), max_bytes=max_bytes)
 
     def checkpoint(_: Body) -> Response:
         at.wants_checkpoint.set()
@@ -43,8 +43,8 @@ def make_coordinator_app(coordinator: Coordinator, tokens: Tokens) -> ASGIApp:
         call("/v1/join", at.join),
         call("/v1/beat", at.beat),
         call("/v1/lease", at.lease),
-        call("/v1/progress", at.progress),
-        call("/v1/done", at.done),
+        call("/v1/progress", at.progress, _MAX_REPORT_BYTES),
+        call("/v1/done", at.done, _MAX_REPORT_BYTES),
         call("/v1/give_back", at.give_back),
         call("/v1/leave", at.leave),
         call("/v1/report", at.report),

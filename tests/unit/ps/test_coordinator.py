@@ -7,8 +7,9 @@ import json
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
-from tests.unit.ps.conftest import LINES, make_job
+from tests.unit.ps.conftest import LINES, find_url, make_job
 
 from elasticctr.control.files import explain_write, write_atomic
 from elasticctr.errors import AlreadyExists, DataError, FailedPrecondition
@@ -436,6 +437,24 @@ def test_too_many_bad_lines_end_the_run(tmp_path: Path, world: Any) -> None:
     w.add_trainer("b")
     with pytest.raises(DataError, match=r"lines are bad, more than max_bad_fraction.*part-1"):
         w.result()
+
+
+@pytest.mark.promise(
+    "a body of many megabytes to the coordinator",
+    "refused by its announced length; only reports with metrics may be long",
+)
+def test_only_reports_of_metrics_may_be_long(tmp_path: Path, world: Any) -> None:
+    job = make_job(tmp_path)
+    w = world(job)
+    w.start()
+    for path, status in {
+        "join": 413, "beat": 413, "lease": 413, "give_back": 413, "leave": 413, "report": 413, "stop": 413,
+        "progress": 400, "done": 400,
+    }.items():  # fmt: skip
+        answer = httpx.post(find_url(job.run_dir) + f"/v1/{path}", content=b" " * (2 << 20), timeout=60)
+        assert answer.status_code == status, path
+    w.stop()
+    assert w.result() is False
 
 
 @pytest.mark.promise(
