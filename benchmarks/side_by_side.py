@@ -14,7 +14,6 @@ import json
 import statistics
 import subprocess
 import sys
-import sysconfig
 from pathlib import Path
 
 import measure
@@ -44,7 +43,8 @@ def build(commit: str) -> Path:
     theirs = Path(run([python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"], root).strip())
     # Packages are borrowed, all but elasticctr itself: an editable one of this tree is a .pth file, which is not read
     # in a directory that is itself named by a .pth file.
-    (theirs / "borrowed.pth").write_text(sysconfig.get_path("purelib") + "\n")
+    borrowed = [path for path in sys.path if Path(path).name == "site-packages"]
+    (theirs / "borrowed.pth").write_text("\n".join(borrowed) + "\n")
     pip = [python, "-m", "pip", "install", "--quiet", "--no-deps", "--no-build-isolation", "--ignore-installed"]
     run([*pip, "--editable", root], root)
     stamp.touch()
