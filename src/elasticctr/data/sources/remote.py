@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import os
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -89,8 +91,7 @@ class RemoteFiles:
         return info.get("size"), " ".join(stamps)
 
     def open(self, path: str) -> IO[bytes]:
-        file: IO[bytes] = self._call(path, lambda: self._filesystem.open(path, "rb", block_size=_READ_BYTES))
-        return file
+        return self._call(path, lambda: open_file(self._filesystem, self._protocol, path))
 
     def _named(self, path: str, find: Callable[[], list[str]]) -> list[str]:
         return [str(self._filesystem.unstrip_protocol(found)) for found in self._call(path, find)]
@@ -98,6 +99,39 @@ class RemoteFiles:
     def _call(self, path: str, call: Callable[[], T]) -> T:
         with translating(self._protocol, path):
             return call()
+
+
+def open_file(client: Any, protocol: str, path: str) -> IO[bytes]:
+    """A file to read and seek in, some MiB at a time."""
+    if protocol in ("hdfs", "viewfs"):
+        return io.BufferedReader(_HdfsBytes(client.open(path, "rb")), _READ_BYTES)
+    file: IO[bytes] = client.open(path, "rb", block_size=_READ_BYTES)
+    return file
+
+
+class _HdfsBytes(io.RawIOBase):
+    """The client's reader lacks readinto, and its seek does not say where it is."""
+
+    def __init__(self, reader: Any) -> None:
+        self._reader = reader
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        data = self._reader.read(len(buffer))
+        buffer[: len(data)] = data
+        return len(data)
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        self._reader.seek(offset, whence)
+        return int(self._reader.tell())
+
+    def tell(self) -> int:
+        return int(self._reader.tell())
 
 
 def error_code(error: BaseException | None) -> str:

@@ -16,7 +16,7 @@ from typing import IO, Any, TypeVar
 
 import fsspec
 
-from elasticctr.data.sources.remote import error_code, open_client, translating
+from elasticctr.data.sources.remote import error_code, open_client, open_file, translating
 from elasticctr.data.sources.store import LEFT_FOR_S, TEMPORARY, check_name
 from elasticctr.errors import ConfigError, NotFound, Unavailable
 
@@ -58,7 +58,7 @@ class RemoteStore:
 
     def open(self, name: str) -> IO[bytes]:
         path = self._path(name)
-        return self._call(path, lambda: self._client.open(path, "rb", block_size=_BLOCK_BYTES))
+        return self._call(path, lambda: open_file(self._client, self._protocol, path))
 
     @contextmanager
     def create(self, name: str) -> Iterator[IO[bytes]]:

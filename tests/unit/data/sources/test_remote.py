@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import gzip
+import io
 import sys
 from collections.abc import Iterator
+from typing import Any
 
+import hdfs_native
 import pytest
 
 from elasticctr.data.dataset import Dataset
 from elasticctr.data.schema import Schema
 from elasticctr.data.settings import ReadOptions
 from elasticctr.data.sources import resolve
+from elasticctr.data.sources.remote import open_file
 from elasticctr.errors import ConfigError, NotFound, Unavailable
 
 SCHEMA = Schema.model_validate({"slots": [{"kind": "sparse", "name": "u"}]})
@@ -97,6 +101,37 @@ def test_a_missing_extra_is_named(location: str, module: str, extra: str, monkey
         monkeypatch.setitem(sys.modules, name, None)
     with pytest.raises(ConfigError, match=rf"pip install 'elasticctr\[{extra}\]'"):
         resolve(location)
+
+
+class HeldBytes:
+    """What is inside a file of the HDFS client, without a namenode."""
+
+    def __init__(self, data: bytes) -> None:
+        self._file = io.BytesIO(data)
+        self.read, self.tell = self._file.read, self._file.tell
+
+    def seek(self, place: int) -> None:
+        self._file.seek(place)
+
+    def file_length(self) -> int:
+        return len(self._file.getbuffer())
+
+
+def test_a_file_of_the_hdfs_client_is_read_like_any_other():
+    """Its reader has no readinto, and its seek returns nothing."""
+    data = bytes(range(256)) * 100
+
+    class Client:
+        def open(self, path: str, mode: str) -> Any:
+            return hdfs_native.FileReader(HeldBytes(data))
+
+    with open_file(Client(), "hdfs", "hdfs://n/x") as file:
+        assert file.read(3) == data[:3] and file.tell() == 3
+        assert file.seek(-2, 2) == len(data) - 2 and file.read() == data[-2:]
+        file.seek(0)
+        buffer = bytearray(1000)
+        assert file.readinto(buffer) == 1000 and bytes(buffer) == data[:1000]
+        assert file.read() == data[1000:]
 
 
 def test_hdfs_without_a_namenode(monkeypatch: pytest.MonkeyPatch):
