@@ -85,7 +85,7 @@ void BindStore(nb::module_& m) {
           "load",
           [](Store& self, std::string model, uint64_t version, uint64_t parent,
              const std::vector<std::pair<std::string, std::string>>& files, uint32_t shard, uint32_t shards) {
-            VersionFiles given{std::move(model), version, parent, {}, shard, shards};
+            VersionFiles given{std::move(model), version, parent, {}, shard, shards, {}, {}};
             for (const auto& [table, path] : files) given.files.push_back({table, path});
             nb::gil_scoped_release release;
             self.Load(given);

@@ -193,6 +193,12 @@ void BindCubeClient(nb::module_& m) {
       .def("get", &Get, "tables"_a, "feasigns"_a, "version"_a = 0, "timeout_ms"_a = 0, "degrade"_a = false)
       .def("connect", &Client::Connect, "timeout_ms"_a, nb::call_guard<nb::gil_scoped_release>())
       .def("tables", [](Client& self) { return self.directory().tables(); })
+      .def(
+          "identities",
+          [](Client& self, const std::string& model, uint64_t version) {
+            return self.directory().IdentitiesOf(model, version);
+          },
+          "model"_a, "version"_a)
       .def("close_idle",
            [](Client& self) {
              for (uint32_t s = 0; s < self.cluster().shards(); ++s) {

@@ -138,8 +138,7 @@ void Control::LoadModelAtStart(const std::string& model) {
 }
 
 LoadState Control::RequestLoad(const std::string& model, uint64_t version) {
-  if (IsResident(model, version)) return LoadState::kReady;
-  directory_.Read(model, version);
+  if (IsLoaded(model, version)) return LoadState::kReady;
   {
     std::lock_guard lock(mutex_);
     auto& records = state_.records[model];
@@ -168,10 +167,17 @@ void Control::LoadNow(const std::string& model, uint64_t version) {
   auto started = std::chrono::steady_clock::now();
   try {
     std::vector<VersionFiles> chain;
-    for (uint64_t v = version; v != 0 && !IsResident(model, v); v = chain.back().parent) {
+    for (uint64_t v = IsLoaded(model, version) ? 0 : version; v != 0; v = chain.back().parent) {
+      const std::string wanted = chain.empty() ? "" : chain.back().parent_identity;
+      if (!chain.empty() && IsResident(model, v, wanted)) break;
       if (chain.size() == kMaxChain)
         throw Error(Code::kCorruption, Named(model, version) + " stands on too many versions");
-      chain.push_back(directory_.Read(model, v));
+      VersionFiles files = directory_.Read(model, v);
+      if (!MayBeSame(files.identity, wanted)) {
+        throw Error(Code::kCorruption, Named(model, chain.back().version) + " stands on another version " +
+                                           std::to_string(v) + " than the one here; prepare it again");
+      }
+      chain.push_back(std::move(files));
     }
     for (; !chain.empty(); chain.pop_back()) {
       const VersionFiles& files = chain.back();
@@ -219,24 +225,38 @@ void Control::Record(const std::string& model, uint64_t version, LoadRecord reco
     records.erase(records.begin());
 }
 
-bool Control::IsResident(const std::string& model, uint64_t version) const {
+bool Control::IsResident(const std::string& model, uint64_t version, const std::string& identity) const {
   std::shared_ptr<const Catalog> catalog = store_->current();
   const ModelEntry* entry = FindModel(*catalog, model);
-  return entry != nullptr && std::any_of(entry->versions.begin(), entry->versions.end(),
-                                         [&](const auto& v) { return v->version == version; });
+  if (entry == nullptr) return false;
+  const auto is_it = [&](const auto& v) { return v->version == version && MayBeSame(v->identity, identity); };
+  return (entry->next != nullptr && is_it(entry->next)) ||
+         std::any_of(entry->versions.begin(), entry->versions.end(), is_it);
+}
+
+bool Control::IsLoaded(const std::string& model, uint64_t version) const {
+  std::string identity;
+  try {
+    identity = directory_.Read(model, version).identity;
+  } catch (const Error&) {
+    // What is in memory does not need its files.
+    if (IsResident(model, version, "")) return true;
+    throw;
+  }
+  return IsResident(model, version, identity);
 }
 
 Live Control::Activate(const std::string& model, uint64_t version) { return ActivateInStore(model, version, true); }
 
 Live Control::ActivateInStore(const std::string& model, uint64_t version, bool writes_live) {
   std::lock_guard one_at_a_time(activate_mutex_);
-  if (!IsResident(model, version))
+  if (!IsResident(model, version, ""))
     throw Error(Code::kNotFound, Named(model, version) + " is not loaded; load it first");
   std::shared_ptr<const Catalog> before = store_->current();
   const ModelEntry* entry = FindModel(*before, model);
   Live live{version, entry->active == version ? entry->previous : entry->active};
   if (writes_live) directory_.WriteLive(model, live);
-  if (entry->active != version) store_->Activate(model, version);
+  store_->Activate(model, version);
   before.reset();
   on_change_();
   std::lock_guard lock(mutex_);
@@ -247,7 +267,7 @@ Live Control::ActivateInStore(const std::string& model, uint64_t version, bool w
 
 void Control::Retire(const std::string& model, uint64_t version) {
   std::lock_guard one_at_a_time(activate_mutex_);
-  bool was_resident = IsResident(model, version);
+  bool was_resident = IsResident(model, version, "");
   if (was_resident) store_->Retire(model, version);
   on_change_();
   std::shared_ptr<const Catalog> catalog = store_->current();

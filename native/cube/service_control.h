@@ -78,7 +78,10 @@ class Control {
   void LoadAtStart();
   void LoadModelAtStart(const std::string& model);
   void Record(const std::string& model, uint64_t version, LoadRecord record);
-  bool IsResident(const std::string& model, uint64_t version) const;
+  // With this identity; empty: with any.
+  bool IsResident(const std::string& model, uint64_t version, const std::string& identity) const;
+  // Whether what the directory has under this number is what is in memory. Throws as Directory::Read does.
+  bool IsLoaded(const std::string& model, uint64_t version) const;
   Live ActivateInStore(const std::string& model, uint64_t version, bool writes_live);
   // Drops what is known of versions that no resident one stands on. REQUIRES: mutex_ is held.
   void ForgetOld(const Catalog& catalog, const std::string& model);

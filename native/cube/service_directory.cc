@@ -66,6 +66,19 @@ void Require(bool holds, const fs::path& path, const std::string& what) {
   if (!holds) throw Error(Code::kCorruption, path.string() + ": " + what);
 }
 
+// What the agent noted of a version it fetched. A directory that nobody fetched has no such file.
+void ReadOrigin(const fs::path& path, VersionFiles* files) {
+  std::error_code error;
+  if (!fs::exists(path, error)) return;
+  json::object origin = ParseObject(path);
+  const auto read = [&](const char* key) {
+    const json::value* value = origin.if_contains(key);
+    return value == nullptr || value->is_null() ? std::string() : Text(origin, key, path);
+  };
+  files->identity = read("identity");
+  files->parent_identity = read("parent_identity");
+}
+
 void WriteDurably(const fs::path& path, const std::string& text) {
   fs::path tmp = path;
   tmp += ".tmp";
@@ -182,7 +195,7 @@ VersionFiles Directory::Read(const std::string& model, uint64_t version) const {
   Require(Number(shard, "format", path) == 1, path, "its format is not 1; this server is too old for it");
   Require(Text(shard, "model", path) == model, path, "it is of another model");
   Require(Number(shard, "version", path) == version, path, "it is of another version");
-  VersionFiles result{model, version, Number(shard, "parent", path), {}};
+  VersionFiles result{.model = model, .version = version, .parent = Number(shard, "parent", path), .files = {}};
   uint64_t number = Number(shard, "shard", path), count = Number(shard, "shards", path);
   Require(count >= 1 && count <= 4096 && number < count, path, "its shard is not one of 1 to 4096");
   result.shard = static_cast<uint32_t>(number);
@@ -195,6 +208,7 @@ VersionFiles Directory::Read(const std::string& model, uint64_t version) const {
             "it is not shard " + std::to_string(shard_) + "/" + std::to_string(shards_) +
                 ", which this server was started for");
   }
+  ReadOrigin(folder / "origin.json", &result);
   const json::value* files = shard.if_contains("files");
   Require(files != nullptr && files->is_array() && !files->as_array().empty(), path, "it names no files");
   for (const json::value& value : files->as_array()) {

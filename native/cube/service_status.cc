@@ -46,6 +46,7 @@ json::object DescribeVersion(const ModelVersion& version) {
   }
   return {{"version", version.version},
           {"parent", version.parent},
+          {"identity", version.identity},
           {"state", "ready"},
           {"error", nullptr},
           {"rows", rows},
@@ -56,13 +57,10 @@ json::object DescribeVersion(const ModelVersion& version) {
 json::object DescribeRecord(uint64_t version, const LoadRecord& record) {
   json::value error;
   if (record.state == LoadState::kFailed) error = {{"code", NameOf(record.code)}, {"message", record.error}};
-  return {{"version", version},
-          {"parent", nullptr},
-          {"state", record.state == LoadState::kFailed ? "failed" : "loading"},
-          {"error", error},
-          {"rows", 0},
-          {"bytes", 0},
-          {"tables", json::array()}};
+  return {{"version", version}, {"parent", nullptr},
+          {"identity", ""},     {"state", record.state == LoadState::kFailed ? "failed" : "loading"},
+          {"error", error},     {"rows", 0},
+          {"bytes", 0},         {"tables", json::array()}};
 }
 
 json::object DescribeModel(const std::string& name, const ModelEntry* entry, const ControlState& state) {
@@ -71,15 +69,26 @@ json::object DescribeModel(const std::string& name, const ModelEntry* entry, con
     for (const auto& version : entry->versions) versions[version->version] = DescribeVersion(*version);
   }
   if (auto records = state.records.find(name); records != state.records.end()) {
-    for (const auto& [version, record] : records->second)
-      versions.try_emplace(version, DescribeRecord(version, record));
+    for (const auto& [version, record] : records->second) {
+      // What is to take the active one's place does not hide it.
+      if (entry == nullptr || version != entry->active) versions[version] = DescribeRecord(version, record);
+    }
+  }
+  json::value next;
+  if (entry != nullptr && entry->next != nullptr) {
+    next = DescribeVersion(*entry->next);
+  } else if (auto records = state.records.find(name); entry != nullptr && records != state.records.end()) {
+    if (auto record = records->second.find(entry->active); record != records->second.end()) {
+      next = DescribeRecord(entry->active, record->second);
+    }
   }
   json::array list;
   for (auto& [number, version] : versions) list.push_back(std::move(version));
   json::object model{{"name", name},
                      {"active", entry != nullptr ? entry->active : 0},
                      {"previous", entry != nullptr ? entry->previous : 0},
-                     {"versions", std::move(list)}};
+                     {"versions", std::move(list)},
+                     {"next", std::move(next)}};
   auto broken = state.broken.find(name);
   if (broken != state.broken.end()) model["error"] = broken->second;
   return model;

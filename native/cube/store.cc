@@ -74,7 +74,8 @@ class LocalStore final : public Store {
     std::lock_guard lock(current_mutex_);
     return current_;
   }
-  StoredPtr FindVersion(const std::string& model, uint64_t version) const;
+  // One that may have this identity, those that wait to take a place included; null: none.
+  StoredPtr FindVersion(const std::string& model, uint64_t version, const std::string& identity = {}) const;
   StoredPtr Open(const VersionFiles& files, const StoredPtr& parent) const;
   void CheckSame(const StoredVersion& there, const VersionFiles& files) const;
   void Publish(std::vector<ModelEntry> models);
@@ -89,12 +90,16 @@ class LocalStore final : public Store {
   Graveyard graveyard_;
 };
 
-StoredPtr LocalStore::FindVersion(const std::string& model, uint64_t version) const {
+StoredPtr LocalStore::FindVersion(const std::string& model, uint64_t version, const std::string& identity) const {
   const auto catalog = Current();
   const ModelEntry* entry = catalog->FindModel(model);
   if (entry == nullptr) return nullptr;
+  const auto is_it = [&](const auto& v) { return v->version == version && MayBeSame(v->identity, identity); };
+  if (entry->next != nullptr && !identity.empty() && is_it(entry->next)) {
+    return std::static_pointer_cast<const StoredVersion>(entry->next);
+  }
   for (const auto& v : entry->versions) {
-    if (v->version == version) return std::static_pointer_cast<const StoredVersion>(v);
+    if (is_it(v)) return std::static_pointer_cast<const StoredVersion>(v);
   }
   return nullptr;
 }
@@ -103,6 +108,7 @@ StoredPtr LocalStore::Open(const VersionFiles& files, const StoredPtr& parent) c
   auto version = std::make_shared<StoredVersion>();
   version->version = files.version;
   version->parent = files.parent;
+  version->identity = files.identity;
   version->resident_bytes = 0;
   std::vector<VersionFiles::File> sorted = files.files;
   std::sort(sorted.begin(), sorted.end(), [](const auto& a, const auto& b) { return a.table < b.table; });
@@ -145,6 +151,7 @@ StoredPtr LocalStore::Open(const VersionFiles& files, const StoredPtr& parent) c
 }
 
 void LocalStore::CheckSame(const StoredVersion& there, const VersionFiles& files) const {
+  if (!files.identity.empty() && there.identity == files.identity) return;
   std::vector<std::pair<std::string, uint32_t>> offered, resident;
   for (const auto& file : files.files) {
     const auto index = Index::Open(file.path, Residence::kMapped, Check::kHeader);
@@ -162,14 +169,14 @@ void LocalStore::CheckSame(const StoredVersion& there, const VersionFiles& files
 void LocalStore::Load(const VersionFiles& files) {
   std::lock_guard loading(load_mutex_);
   if (files.version == 0) throw Error(Code::kConfig, files.model + ": versions start at 1");
-  if (const StoredPtr there = FindVersion(files.model, files.version)) return CheckSame(*there, files);
+  if (const StoredPtr there = FindVersion(files.model, files.version, files.identity)) return CheckSame(*there, files);
   StoredPtr parent;
   if (files.parent != 0) {
-    parent = FindVersion(files.model, files.parent);
+    parent = FindVersion(files.model, files.parent, files.parent_identity);
     if (parent == nullptr) {
       throw Error(Code::kFailedPrecondition, Named(files.model, files.version) + " stands on version " +
                                                  std::to_string(files.parent) +
-                                                 ", which is not loaded; load that first");
+                                                 ", which is not loaded as it was then; load that first");
     }
   } else if (files.files.empty()) {
     throw Error(Code::kData, Named(files.model, files.version) + " is a base without tables");
@@ -182,8 +189,14 @@ void LocalStore::Load(const VersionFiles& files) {
                                 [](const ModelEntry& m, const std::string& name) { return m.name < name; });
   if (entry == models.end() || entry->name != files.model) entry = models.insert(entry, {files.model, 0, 0, {}});
   const auto at = std::find_if(entry->versions.begin(), entry->versions.end(),
-                               [&](const auto& v) { return v->version > files.version; });
-  entry->versions.insert(at, version);
+                               [&](const auto& v) { return v->version >= files.version; });
+  if (at == entry->versions.end() || (*at)->version != files.version) {
+    entry->versions.insert(at, version);
+  } else if (entry->active == files.version) {
+    entry->next = version;
+  } else {
+    *at = version;
+  }
   Publish(std::move(models));
 }
 
@@ -195,7 +208,15 @@ void LocalStore::Activate(const std::string& model, uint64_t version) {
   std::vector<ModelEntry> models = Current()->models();
   for (ModelEntry& entry : models) {
     if (entry.name != model) continue;
-    if (entry.active == version) return;
+    const bool replaces = entry.next != nullptr && entry.next->version == version;
+    if (entry.active == version && !replaces) return;
+    if (replaces) {
+      for (auto& v : entry.versions) {
+        if (v->version == version) v = entry.next;
+      }
+      entry.next = nullptr;
+    }
+    if (entry.active == version) continue;
     entry.previous = entry.active;
     entry.active = version;
   }
@@ -212,6 +233,7 @@ void LocalStore::Retire(const std::string& model, uint64_t version) {
       throw Error(Code::kFailedPrecondition, Named(model, version) + " is active; activate another one first");
     }
     if (entry->previous == version) entry->previous = 0;
+    if (entry->next != nullptr && entry->next->version == version) entry->next = nullptr;
     std::erase_if(entry->versions, [&](const auto& v) { return v->version == version; });
     if (entry->versions.empty()) {
       models.erase(entry);

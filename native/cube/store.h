@@ -37,6 +37,7 @@ class TableView {
 struct ModelVersion {
   uint64_t version;
   uint64_t parent;
+  std::string identity;                                 // names its contents and all below them; empty: not known
   std::vector<std::string> tables;                      // sorted
   std::vector<std::shared_ptr<const TableView>> views;  // one per table
   uint64_t resident_bytes;
@@ -47,6 +48,8 @@ struct ModelEntry {
   uint64_t active;                                            // 0: none
   uint64_t previous;                                          // what was active before; 0: none
   std::vector<std::shared_ptr<const ModelVersion>> versions;  // ascending
+  // Of the active version's number with another identity: takes its place once that number is activated again.
+  std::shared_ptr<const ModelVersion> next = nullptr;
 };
 
 // REQUIRES: tables are addressed by XXH64("model/table", 0).
@@ -77,8 +80,13 @@ struct VersionFiles {
   };
   std::vector<File> files;
   uint32_t shard = 0;
-  uint32_t shards = 0;  // 0: whichever the files are of
+  uint32_t shards = 0;               // 0: whichever the files are of
+  std::string identity = {};         // empty: not known, and then never found to differ
+  std::string parent_identity = {};  // of the parent it was built for; likewise
 };
+
+// Whether two identities may be of the same contents.
+inline bool MayBeSame(const std::string& a, const std::string& b) { return a.empty() || b.empty() || a == b; }
 
 class Store {
  public:
@@ -87,10 +95,13 @@ class Store {
   virtual ~Store() = default;
 
   // Makes a version resident beside the others. Its parent must be resident (FailedPrecondition names the gap); loading
-  // a version that is there already does nothing. Throws Corruption for a file that is not what `files` says it is
-  // (model, table, version, parent, shard), AlreadyExists if the version is there with other contents.
+  // a version that is there already does nothing. One that is there with another identity is replaced: at once if it is
+  // not active, else by the next Activate. Throws Corruption for a file that is not what `files` says it is (model,
+  // table, version, parent, shard), AlreadyExists if the version is there with other contents and identities are not
+  // known.
   virtual void Load(const VersionFiles& files) = 0;
-  // Does nothing if it is active already. Throws NotFound if the version is not resident.
+  // Does nothing if it is active already and none waits to take its place. Throws NotFound if the version is not
+  // resident.
   virtual void Activate(const std::string& model, uint64_t version) = 0;
   // Drops a version; NotFound if it is not there, FailedPrecondition if it is active. Versions standing on it keep the
   // layers they share.

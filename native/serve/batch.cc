@@ -171,6 +171,7 @@ void Batch::Route(Item* item) {
         return;
       }
     }
+    if (item->model->variants.empty()) throw Models::NoVersion(*item->model);
     throw Error(Code::kNotFound, "model '" + item->model->name + "' does not serve version " + version.substr(0, 32));
   }
   std::string sticky;
@@ -296,7 +297,8 @@ void Batch::Answer(Group* group, Item* item, size_t request) {
   const bool is_good = Try(
       [&] {
         if (!std::isfinite(sum)) RefuseScores(scores, labels);
-        if (coverage.is_below && version.policy().fails_on_missing) RefuseCoverage(coverage, version.model());
+        if (coverage.is_below && version.policy().fails_on_missing && version.policy().min_coverage > 0)
+          RefuseCoverage(coverage, version.model());
         if (!of.is_shadow) bytes = of.codec->Format(of, item->parsed.get(), reply);
       },
       [&](const Error& e) { Fail(item, e, &group->samples, request); });

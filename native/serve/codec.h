@@ -49,7 +49,7 @@ struct Coverage {
   std::vector<uint32_t> dead_shards;  // that did not answer, and policy allowed to go on without
   bool late = false;                  // Cube did not answer in time, and policy allowed to go on without it
   bool is_degraded() const { return late || !dead_shards.empty() || is_below; }
-  bool is_below = false;  // found / asked is below the model's min_coverage, and policy allowed that
+  bool is_below = false;  // no row found, or fewer than the model's min_coverage, and policy allowed that
 };
 
 struct Reply {

@@ -38,9 +38,14 @@ const Model& Models::Find(std::string_view name) const {
     if (!name.empty() && model.name == name) return model;
     names += (names.empty() ? "" : ", ") + model.name;
   }
-  const std::string there = models_.empty() ? "no model is served yet" : "there is " + names;
-  if (name.empty()) throw Error(Code::kNotFound, "the request names no model; " + there);
-  throw Error(Code::kNotFound, "no model '" + std::string(name.substr(0, 64)) + "'; " + there);
+  // Before it is known what is served here, nothing can be said not to be.
+  if (models_.empty()) throw Error(Code::kUnavailable, "no model is served yet; ask another server, or this one later");
+  if (name.empty()) throw Error(Code::kNotFound, "the request names no model; there is " + names);
+  throw Error(Code::kNotFound, "no model '" + std::string(name.substr(0, 64)) + "'; there is " + names);
+}
+
+Error Models::NoVersion(const Model& model) {
+  return {Code::kUnavailable, "model '" + model.name + "' has no version yet; ask another server, or this one later"};
 }
 
 const Model* Models::FindPaddleDefault() const {
@@ -58,7 +63,7 @@ const Variant& Models::Pick(const Model& model, const std::string* sticky, doubl
     sum += variant.weight;
     last = &variant;
   }
-  if (last == nullptr) throw Error(Code::kUnavailable, "model '" + model.name + "' has no live version");
+  if (last == nullptr) throw NoVersion(model);
   const double at =
       sum * (sticky != nullptr ? Fraction(Xxh64(sticky->data(), sticky->size(), model.sticky_seed)) : random);
   double below = 0;

@@ -9,6 +9,7 @@
 
 #include "serve/stats.h"
 #include "serve/version.h"
+#include "util/status.h"
 
 namespace elasticctr::serve {
 
@@ -22,8 +23,8 @@ struct Variant {
 
 struct Model {
   std::string name;
-  std::vector<Variant> variants;
-  std::string sticky_field;  // empty: a variant is drawn for each request
+  std::vector<Variant> variants;  // empty: no version yet
+  std::string sticky_field;       // empty: a variant is drawn for each request
   uint64_t sticky_seed = 0;
   bool paddle_default = false;  // answers Paddle Serving calls that name no model
 };
@@ -32,8 +33,11 @@ class Models {
  public:
   explicit Models(std::vector<Model> models);
   const std::vector<Model>& all() const { return models_; }
-  // Empty name: the only one, if there is only one. Throws NotFound naming those there are.
+  // Empty name: the only one, if there is only one. Throws NotFound naming those there are, Unavailable before there is
+  // any.
   const Model& Find(std::string_view name) const;
+  // What a request for a model gets that nothing answers for yet.
+  static Error NoVersion(const Model& model);
   // The one that answers Paddle Serving calls that name no model; null: none does.
   const Model* FindPaddleDefault() const;
   // By weight: of the sticky text's hash where there is one, else of `random` in [0, 1). Throws Unavailable if no

@@ -179,7 +179,10 @@ void ServedVersion::Parts::Count(const Samples& samples, const Workspace::Buffer
     one.found = found;
     one.dead_shards = buffers.trouble.dead_shards;
     one.late = buffers.trouble.late;
-    one.is_below = asked > 0 && static_cast<double>(found) < policy.min_coverage * static_cast<double>(asked);
+    // Not one row is trouble whatever the policy: such scores are those of nobody. A dead shard has said so already.
+    const bool has_none = found == 0 && !one.late && one.dead_shards.empty();
+    const double needed = policy.min_coverage * static_cast<double>(asked);
+    one.is_below = asked > 0 && (has_none || static_cast<double>(found) < needed);
   }
 }
 

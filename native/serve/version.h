@@ -37,8 +37,8 @@ class RowSource {
 };
 
 struct Policy {
-  bool fails_on_missing = false;  // below min_coverage: Unavailable instead of a degraded answer
-  double min_coverage = 0;        // of a request; 0: missing rows are never trouble
+  bool fails_on_missing = false;  // below a min_coverage over 0: Unavailable instead of a degraded answer
+  double min_coverage = 0;        // of a request; 0: trouble is only when not one was found
   bool fails_on_dead_shard = true;
   bool fails_on_late_cube = true;
   uint32_t cube_timeout_ms = 200;  // of a lookup, or what is left of the requests' time

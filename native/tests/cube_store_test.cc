@@ -13,7 +13,9 @@ namespace {
 
 std::string PathOf(uint64_t version) { return TestPath("store") + "_" + std::to_string(version); }
 
-VersionFiles FilesOf(uint64_t version, uint64_t parent) { return {"m", version, parent, {{"t", PathOf(version)}}}; }
+VersionFiles FilesOf(uint64_t version, uint64_t parent) {
+  return {.model = "m", .version = version, .parent = parent, .files = {{"t", PathOf(version)}}};
+}
 
 Code CodeOf(auto&& act) {
   try {
@@ -72,6 +74,38 @@ void TestRules() {
 }
 
 // Version v says v in every row. Bases are odd, deltas over them even and take every third feasign away.
+// PROMISE: A version is loaded under another one's number | it takes its place when activated, and never mixes with it
+void TestReplacement() {
+  const auto named = [](uint64_t version, uint64_t parent, std::string identity, std::string below = {}) {
+    VersionFiles files = FilesOf(version, parent);
+    files.identity = std::move(identity);
+    files.parent_identity = std::move(below);
+    return files;
+  };
+  const auto store = Store::Make(Residence::kMemory, Check::kAll);
+  const uint64_t table = store->current()->TableHash("m/t");
+  const auto rows_of = [&](uint64_t version) { return store->current()->Find(table, version).view->rows(); };
+  WriteTestFile(PathOf(1), {"m/t", 1, 0}, {1, 2, 3});
+  WriteTestFile(PathOf(2), {"m/t", 2, 1}, {4});
+  store->Load(named(1, 0, "a"));
+  store->Load(named(2, 1, "b", "a"));
+  store->Activate("m", 2);
+  // Not active: replaced at once. What stands on the old one keeps it, what was made for the new one finds it.
+  WriteTestFile(PathOf(1), {"m/t", 1, 0}, {1});
+  store->Load(named(1, 0, "c"));
+  CHECK(rows_of(1) == 1 && rows_of(2) == 4);
+  CHECK(CodeOf([&] { store->Load(named(2, 1, "d", "a")); }) == Code::kFailedPrecondition);
+  // Active: beside it until it is activated again.
+  store->Load(named(2, 1, "d", "c"));
+  CHECK(rows_of(2) == 4 && rows_of(0) == 4 && store->current()->models()[0].next->identity == "d");
+  store->Load(named(2, 1, "d", "c"));
+  store->Activate("m", 2);
+  const auto catalog = store->current();
+  CHECK(rows_of(2) == 2 && catalog->models()[0].next == nullptr && catalog->models()[0].versions[1]->identity == "d");
+  CHECK(catalog->models()[0].active == 2 && catalog->models()[0].previous == 0);
+  for (const uint64_t v : {1, 2}) std::remove(PathOf(v).c_str());
+}
+
 void TestReadersDuringSwaps() {
   constexpr uint64_t kVersions = 40;
   std::vector<uint64_t> asked;
@@ -171,6 +205,7 @@ void TestBuilderThreads() {
 int main() {
   using namespace elasticctr::cube;
   TestRules();
+  TestReplacement();
   TestReadersDuringSwaps();
   TestBuilderThreads();
 }

@@ -282,7 +282,7 @@ void TestShadows() {
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
   }
   engine.Stop(5);
-  for (size_t i = 0; i < kCount; ++i) CHECK(Starts(inbox.answer(i), "1 live 0 0 1:"));
+  for (size_t i = 0; i < kCount; ++i) CHECK(Starts(inbox.answer(i), "1 live 1 0 1:"));
   CHECK(live->requests == kCount && shadow->requests == kCount && told == kCount && told_of_shadows == 2 * kCount);
   CHECK(failing->requests == 0 && failing->errors[static_cast<size_t>(Code::kUnavailable)] == kCount);
   CHECK(engine.stats().shadow_dropped == 0);
@@ -328,6 +328,27 @@ void TestMissingRows() {
   CHECK(inbox.WaitFor(4));
   CHECK(Starts(inbox.answer(0), "1 a 1 1 2:") && Starts(inbox.answer(1), "error 17 found 1 of 2 rows"));
   CHECK(inbox.answer(2) == ToyAnswer(1, "a", {1, 2}) && inbox.answer(3) == ToyAnswer(2, "b", {1, 2}));
+}
+
+// PROMISE: Not one row of a request is found, under the default policy | the answer is marked degraded, and counted
+void TestNoRowAtAll() {
+  Behaviour by_default, strict;
+  strict.policy.fails_on_missing = true;  // with a min_coverage of 0 that is never so
+  const auto stats = std::make_shared<VariantStats>();
+  Engine engine(Small(1));
+  engine.SetModels(ToyModels(
+      {{"a", 1, false, ToyVersion(1, &by_default), stats}, {"b", 1, false, ToyVersion(2, &strict), nullptr}}));
+  Inbox inbox(4);
+  const std::vector<uint64_t> bodies[] = {{2'000'000, 3'000'000}, {1, 2'000'000}, {}, {2'000'000}};
+  for (size_t i = 0; i < 4; ++i) {
+    auto request = inbox.Make(i, ToyBody(bodies[i]));
+    request->version = i < 3 ? "1" : "2";
+    engine.Submit(std::move(request));
+  }
+  CHECK(inbox.WaitFor(4));
+  CHECK(Starts(inbox.answer(0), "1 a 1 0 2:") && Starts(inbox.answer(1), "1 a 0 1 2:"));
+  CHECK(Starts(inbox.answer(2), "1 a 0 0 0:") && Starts(inbox.answer(3), "2 b 1 0 1:"));
+  CHECK(stats->degraded == 1);
 }
 
 // Lookups over the network end before the first of those who share them runs out of time, and nobody with much time is
@@ -390,11 +411,15 @@ void TestDrain() {
   CHECK(refused > 0 && refused < 100);
 }
 
+// PROMISE: A server without a version yet is asked | it says that it is not ready, never that there is no such model
 void TestWithoutModels() {
   Engine engine(Small(1));
-  Inbox inbox(1);
+  Inbox inbox(2);
   engine.Submit(inbox.Make(0, ToyBody({1})));
-  CHECK(inbox.WaitFor(1) && Has(inbox.answer(0), "no model is served yet"));
+  CHECK(inbox.WaitFor(1) && Starts(inbox.answer(0), "error 17") && Has(inbox.answer(0), "no model is served yet"));
+  engine.SetModels(ToyModels({}));
+  engine.Submit(inbox.Make(1, ToyBody({1})));
+  CHECK(inbox.WaitFor(2) && Starts(inbox.answer(1), "error 17") && Has(inbox.answer(1), "has no version yet"));
   try {
     ToyModels({{"live", -1, false, nullptr, nullptr}});
     CHECK(false);
@@ -434,6 +459,7 @@ int main() {
   TestShadows();
   TestShadowsGiveWay();
   TestMissingRows();
+  TestNoRowAtAll();
   TestRemoteDeadlines();
   TestDrain();
   TestWithoutModels();

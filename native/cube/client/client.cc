@@ -191,8 +191,10 @@ void Client::Plan(Call& call, std::span<const TableQuery> queries, uint64_t vers
     TableState& table = *call.states[i];
     const uint32_t wait = table.unmerged_calls.load(std::memory_order_relaxed);
     if (wait > 0) table.unmerged_calls.store(wait - 1, std::memory_order_relaxed);
-    const Gather::Ask ask{queries[i].feasigns, queries[i].count, table.hash,  version,
-                          call.shapes[i],      wait == 0,        cache_.get()};
+    // What was kept of a version that was replaced under its number is not found again.
+    const uint64_t cached_as = table.hash + table.model->replacements.load(std::memory_order_relaxed);
+    const Gather::Ask ask{queries[i].feasigns, queries[i].count, table.hash,   version,
+                          call.shapes[i],      wait == 0,        cache_.get(), cached_as};
     call.gathers[i]->Plan(ask, call.max_keys, &call.legs);
     if (wait == 0 && call.gathers[i]->repeats() < queries[i].count / kWorthMerging) {
       table.unmerged_calls.store(kUnmerged, std::memory_order_relaxed);

@@ -48,13 +48,25 @@ void Directory::Update(std::span<const Source> sources, bool settle) {
   const std::unique_lock lock(mutex_);
   std::set<ModelState*> named;
   shapes_.clear();
+  const auto before_identities = std::move(identities_);
+  identities_.clear();
   for (const Source& source : sources) {
     for (const ModelReport& report : source.models) {
       ModelState& model = ModelOf(report.name);
       named.insert(&model);
       source.replica->NoteActive(model.index, report.active);
-      for (const VersionReport& version : report.versions) Learn(*source.replica, model, version);
+      for (const VersionReport& version : report.versions) {
+        Learn(*source.replica, model, version);
+        if (!version.identity.empty()) identities_[{&model, version.version}].insert(version.identity);
+      }
     }
+  }
+  for (ModelState* model : named) {
+    const bool is_replaced = std::any_of(identities_.begin(), identities_.end(), [&](const auto& now) {
+      const auto before = before_identities.find(now.first);
+      return now.first.first == model && before != before_identities.end() && before->second != now.second;
+    });
+    if (is_replaced) model->replacements.fetch_add(1, std::memory_order_relaxed);
   }
   for (ModelState* model : named) {
     const uint64_t before = model->active, now = Choose(sources, *model, settle);
@@ -133,6 +145,14 @@ std::vector<uint64_t> Directory::VersionsOf(const TableState& table) const {
     versions.push_back(at->first.second);
   }
   return versions;
+}
+
+std::vector<std::string> Directory::IdentitiesOf(const std::string& model, uint64_t version) const {
+  const std::shared_lock lock(mutex_);
+  for (const auto& [key, identities] : identities_) {
+    if (key.first->name == model && key.second == version) return {identities.begin(), identities.end()};
+  }
+  return {};
 }
 
 std::vector<std::string> Directory::tables() const {

@@ -14,6 +14,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <shared_mutex>
 #include <span>
 #include <string>
@@ -31,6 +32,7 @@ struct ModelState {
   size_t index;
   std::atomic<uint64_t> active{0};  // 0: not known
   std::atomic<bool> is_doubtful{false};
+  std::atomic<uint64_t> replacements{0};  // times a version was seen to have other contents than before
   // Since the clock's epoch:
   std::atomic<Clock::duration> heard_at{};    // when a server last spoke of it
   std::atomic<Clock::duration> settled_at{};  // when everybody was last asked
@@ -63,6 +65,8 @@ class Directory {
   bool FindShape(const TableState& table, uint64_t version, RowShape* shape) const;
   std::vector<uint64_t> VersionsOf(const TableState& table) const;
   std::vector<std::string> tables() const;
+  // What the servers hold under a version's number; empty: they do not say.
+  std::vector<std::string> IdentitiesOf(const std::string& model, uint64_t version) const;
 
   // What a lookup's answer said.
   void Hear(ModelState& model, Replica& replica, uint64_t active);
@@ -83,6 +87,7 @@ class Directory {
   std::vector<std::unique_ptr<ModelState>> models_;
   std::unordered_map<std::string, std::unique_ptr<TableState>> tables_;
   std::map<std::pair<const TableState*, uint64_t>, Known> shapes_;
+  std::map<std::pair<const ModelState*, uint64_t>, std::set<std::string>> identities_;
 };
 
 }  // namespace elasticctr::cube

@@ -29,7 +29,8 @@ void Gather::AskCache() {
   is_everything_ = false;
   row_.resize(ask_.shape.row_bytes);
   for (size_t i = 0; i < ask_.count; ++i) {
-    const auto known = ask_.cache->Get({ask_.version, ask_.feasigns[i], ask_.table}, row_.data(), ask_.shape.row_bytes);
+    const auto known =
+        ask_.cache->Get({ask_.version, ask_.feasigns[i], ask_.cached_as}, row_.data(), ask_.shape.row_bytes);
     if (known == HotCache::Result::kUnknown) {
       wanted_.push_back(static_cast<uint32_t>(i));
     } else {
@@ -162,7 +163,7 @@ void Gather::Collect(std::span<const Leg> legs) {
         Place(i, row, is_found);
       }
       if (ask_.cache != nullptr) {
-        ask_.cache->Put({ask_.version, ask_.feasigns[i], ask_.table}, is_found ? row : nullptr, leg.row_bytes);
+        ask_.cache->Put({ask_.version, ask_.feasigns[i], ask_.cached_as}, is_found ? row : nullptr, leg.row_bytes);
       }
     }
   }

@@ -35,6 +35,7 @@ class Gather {
     RowShape shape;
     bool merge_repeats;  // send a feasign that stands there twice once
     HotCache* cache;     // or null
+    uint64_t cached_as;  // the table, for the cache: another once a version was replaced
   };
 
   // Appends the frames to send to `legs`, at most max_keys[shard] feasigns each. Feasigns must stay until Collect.

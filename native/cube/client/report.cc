@@ -106,8 +106,9 @@ std::vector<ModelReport> ParseReport(std::string_view text) {
     ModelReport model{Text(object, "name"), Number(object, "active", UINT64_MAX), {}};
     for (const json::value& listed : Array(object, "versions")) {
       const json::object& described = Object(listed);
-      VersionReport version{Number(described, "version", UINT64_MAX), Text(described, "state") == "ready", {}};
+      VersionReport version{Number(described, "version", UINT64_MAX), Text(described, "state") == "ready", {}, {}};
       if (version.is_ready) {
+        if (described.contains("identity")) version.identity = Text(described, "identity");
         for (const json::value& table : Array(described, "tables")) {
           version.tables.push_back(ParseTable(Object(table), model.name));
         }

@@ -28,6 +28,7 @@ struct VersionReport {
   uint64_t version;
   bool is_ready;
   std::vector<TableReport> tables;
+  std::string identity;  // of its contents; empty: not known
 };
 
 struct ModelReport {

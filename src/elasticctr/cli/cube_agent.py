@@ -35,6 +35,13 @@ def agent(
         list[str] | None,
         typer.Option(help="URL or directory versions may be fetched from; repeatable. Default: loopback addresses."),
     ] = None,
+    peer: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="URL of a further source that shares the secret; repeatable. The transfer in charge does, others are "
+            "asked without it."
+        ),
+    ] = None,
     rate_limit: Annotated[str | None, typer.Option(help="Most bytes per second fetched, such as 100MB/s.")] = None,
     job_timeout: Annotated[
         float, typer.Option(min=1, help="Seconds one version may take to arrive and load.")
@@ -66,6 +73,7 @@ def agent(
             insecure=insecure,
             shard=_parse_shard(shard),
             allow_sources=tuple(allow_source or ()),
+            peers=tuple(peer or ()),
             rate_limit_bytes_s=_parse_rate(rate_limit),
             job_timeout_s=job_timeout,
             watch_s=watch,

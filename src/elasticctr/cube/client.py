@@ -83,6 +83,10 @@ class Client:
             cluster.native.connect(_milliseconds(timeout_s))
         return sorted({table for cluster in self._open() for table in cluster.native.tables()})
 
+    def identities(self, model: str, version: int) -> set[str]:
+        """What the servers were last heard to hold under a version's number; empty: nothing, or they do not say."""
+        return {one for cluster in self._open() for one in cluster.native.identities(model, version)}
+
     def get(
         self, table: str, feasigns: ArrayLike, version: int | None = None, timeout_s: float | None = None
     ) -> Lookup:

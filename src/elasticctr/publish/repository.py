@@ -26,6 +26,7 @@ from elasticctr.publish.donefile import DONEFILE, DamagedLine, Event, EventLog, 
 from elasticctr.publish.manifest import MANIFEST, NAME, Manifest, check_name, parse_manifest
 
 PINS = "pins"
+CUBE_PIN = "cube"  # how names of pins begin whose versions are also to be kept in the Cube
 _NUMBER = re.compile(r"[1-9][0-9]{0,17}")
 
 

@@ -99,6 +99,7 @@ class ModelFleet:
             "held": decisions.held,
             "loading": None if loading is None else asdict(loading),
             "ready": [_describe(one) for one in view.ready],
+            "lost": [one.version for one in view.lost],
             "variants": [_describe_variant(one, shares) for one in view.variants],
             "sticky": view.sticky,
             "refused": watcher.model.refusals.status(),
@@ -163,10 +164,11 @@ class ModelFleet:
                 view, settings = watcher.model.view, watcher.settings
                 routed = self._route(view)
                 shares = [(one.name, one.weight, one.is_shadow, one.ready.native) for one in routed]
-                if shares:
+                if routed and view.can_answer:
                     served[settings.name] = routed[0].ready.version
-                    seed = sticky_seed(settings.name, view.variants)
-                    models.append((settings.name, view.sticky or "", seed, settings.paddle_default, shares))
+                # One without a version is told of too: it is not ready, which is not the same as not there.
+                seed = sticky_seed(settings.name, view.variants)
+                models.append((settings.name, view.sticky or "", seed, settings.paddle_default, shares))
             self._set_models(models)
             self._served = served
             self._set_ready(*self.readiness())
@@ -174,9 +176,9 @@ class ModelFleet:
     def _route(self, view: View) -> list[Share]:
         def find(variant: ModelVariantSettings) -> Ready | None:
             if variant.version is not None:
-                return view.find(variant.version)
+                return view.find_usable(variant.version)
             other = self._watchers.get(variant.model or "")
-            return None if other is None else other.model.view.live
+            return other.model.view.live if other is not None and other.model.view.can_answer else None
 
         return route(view.live, view.variants, find)
 
@@ -188,7 +190,9 @@ class ModelFleet:
 
     @staticmethod
     def _explain(watcher: Watcher) -> str:
-        name, loading = watcher.settings.name, watcher.loading
+        name, loading, view = watcher.settings.name, watcher.loading, watcher.model.view
+        if view.live is not None and not view.can_answer:
+            return f"{name}: version {view.live.version}: the Cube does not have it any more"
         if loading is not None:
             return f"{name}: version {loading.version}: {loading.step}"
         refused = watcher.model.refusals.status()

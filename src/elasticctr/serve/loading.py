@@ -60,8 +60,17 @@ class Loader:
         if settings.cube is not None:
             self._remote = RemoteRows(settings.cube, settings.published)
 
-    def load(self, version: int, identity: str, watch: Watch, step: Step = lambda what: None) -> Ready:
-        """Raises what is wrong with the version, NotFound or Unavailable where that may pass."""
+    def load(
+        self,
+        version: int,
+        identity: str,
+        watch: Watch,
+        step: Step = lambda what: None,
+        *,
+        decided: bool = False,
+    ) -> Ready:
+        """Raises what is wrong with the version, NotFound or Unavailable where that may pass. With `decided` a Cube has
+        to answer from it already."""
         started = time.monotonic()
         model, repository = self.settings.published, self.feed.repository
         step("reading")
@@ -72,11 +81,11 @@ class Loader:
         chain = [(link.version, link.identity) for link in links]
         try:
             self._build(chain, watch, step)
-            return self._finish(files, chain, watch, step, started)
+            return self._finish(files, chain, watch, step, started, decided)
         except _Damaged:
             # Files of this machine, not the publisher's; they are gone now.
             self._build(chain, watch, step)
-            return self._finish(files, chain, watch, step, started)
+            return self._finish(files, chain, watch, step, started, decided)
 
     def load_kept(self, version: int, watch: Watch, step: Step = lambda what: None) -> Ready:
         """A version of which everything is on this machine: nobody else is asked. NotFound if something is not."""
@@ -109,7 +118,21 @@ class Loader:
     def check_again(self, ready: Ready) -> None:
         """Whether a version kept for rollback can still answer: a Cube may have let go of it."""
         if self._remote is not None:
-            self._remote.check_has(ready.version, tuple(ready.checked.tables))
+            self._remote.check_has(ready.version, ready.identity, tuple(ready.checked.tables))
+
+    def is_lost(self, ready: Ready) -> bool | None:
+        """Whether the Cube has let go of a version; None: that cannot be said now."""
+        if self._remote is None:
+            return False
+        has = self._remote.has(ready.version, ready.identity, tuple(ready.checked.tables))
+        return None if has is None else not has
+
+    def find_cube_version(self) -> int | None:
+        """What the Cube answers from; None: nothing, or that cannot be said now."""
+        try:
+            return None if self._remote is None else self._remote.find_active()
+        except ElasticCTRError:
+            return None
 
     def _build(self, chain: list[tuple[int, str]], watch: Watch, step: Step) -> None:
         """Index files of those versions of a chain that have none here: of a delta its own rows alone."""
@@ -130,7 +153,13 @@ class Loader:
             )
 
     def _finish(
-        self, files: VersionFiles, chain: list[tuple[int, str]], watch: Watch, step: Step, started: float
+        self,
+        files: VersionFiles,
+        chain: list[tuple[int, str]],
+        watch: Watch,
+        step: Step,
+        started: float,
+        decided: bool = False,
     ) -> Ready:
         version = files.manifest.version
         where = f"{self.settings.repo}/{self.settings.published}/{version}"
@@ -139,7 +168,8 @@ class Loader:
         rows: Rows = self._open_index(chain, step) if self._remote is None else self._remote.rows
         if self._remote is not None:
             step("waiting for Cube")
-            self._remote.wait_for(version, tuple(schema.tables), self.settings.cube_wait_s, watch)
+            tables, longest_s = tuple(schema.tables), self.settings.cube_wait_s
+            self._remote.wait_for(version, files.identity, tables, longest_s, watch, decided=decided)
         watch.check()
         step("checking")
 

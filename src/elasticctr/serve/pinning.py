@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from elasticctr.errors import ElasticCTRError
 from elasticctr.obs import console
 from elasticctr.publish.donefile import DONEFILE
-from elasticctr.publish.repository import Repository
+from elasticctr.publish.repository import CUBE_PIN, Repository
 from elasticctr.serve.settings import ModelSettings
 
 
@@ -20,7 +20,9 @@ class Pin:
 
     def __init__(self, repository: Repository, settings: ModelSettings, place: str) -> None:
         host = re.sub(r"[^A-Za-z0-9_.-]", "-", socket.gethostname())[:32]
-        self.name = f"serve-{host}-{hashlib.sha256(place.encode()).hexdigest()[:12]}"
+        # Those of a server on a Cube are also what its transfer keeps in the Cube.
+        kind = "serve" if settings.cube is None else CUBE_PIN
+        self.name = f"{kind}-{host}-{hashlib.sha256(place.encode()).hexdigest()[:12]}"
         self._repository, self._settings = repository, settings
         self._pinned: list[int] = []
         self._renewed_s = 0.0

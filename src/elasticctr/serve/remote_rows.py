@@ -1,7 +1,8 @@
 """Rows on the servers of a Cube: whether it has a version yet, and a source of exactly that version's rows.
 
 The Cube changes versions in its own time. A version of ours asks for its own number, so rows and graph never mix; it
-may answer only once every shard has it.
+may answer only once every shard has it. One that was published and not asked for by hand also waits until the Cube's
+transfer has decided on it.
 """
 
 from __future__ import annotations
@@ -34,23 +35,62 @@ class RemoteRows:
     def rows(self) -> CubeRows:
         return CubeRows(self._client, self._model)
 
-    def check_has(self, version: int, tables: tuple[str, ...]) -> None:
-        """Raises FailedPrecondition if a shard does not have the version, Unavailable if one does not answer."""
+    def check_has(self, version: int, identity: str, tables: tuple[str, ...]) -> None:
+        """Raises FailedPrecondition if a shard does not have the version, or another one of its number, Unavailable if
+        one does not answer."""
+        self._client.connect(_CALL_S)
+        others = self._client.identities(self._model, version) - {identity}
+        if others:
+            raise FailedPrecondition(
+                f"the Cube of {self._where} has another version {version}: {min(others)[:12]}…, not {identity[:12]}…"
+            )
         for table in tables:
             try:
                 self._client.get(f"{self._model}/{table}", self._probes, version, _CALL_S)
             except NotFound as e:
                 raise FailedPrecondition(f"the Cube of {self._where} does not have version {version}: {e}") from None
 
-    def wait_for(self, version: int, tables: tuple[str, ...], longest_s: float, watch: Watch) -> None:
-        """Returns once every shard has the version. Raises DeadlineExceeded, or what `watch` does."""
+    def find_active(self) -> int:
+        """The version the Cube's servers answer from: one that transfer has decided on. Raises FailedPrecondition if
+        there is none, Unavailable if a shard does not answer."""
+        tables = [table for table in self._client.connect(_CALL_S) if table.startswith(f"{self._model}/")]
+        active = {self._client.get(table, self._probes, None, _CALL_S).version for table in tables}
+        if len(active) != 1:
+            found = " and ".join(str(version) for version in sorted(active)) or "no version"
+            raise FailedPrecondition(f"the Cube of {self._where} answers from {found} of {self._model}")
+        return active.pop()
+
+    def has(self, version: int, identity: str, tables: tuple[str, ...]) -> bool | None:
+        """Whether every shard has a version; None: that cannot be said now."""
+        try:
+            self.check_has(version, identity, tables)
+        except FailedPrecondition:
+            return False
+        except (Unavailable, DeadlineExceeded):
+            return None
+        return True
+
+    def wait_for(
+        self,
+        version: int,
+        identity: str,
+        tables: tuple[str, ...],
+        longest_s: float,
+        watch: Watch,
+        *,
+        decided: bool = False,
+    ) -> None:
+        """Returns once every shard has the version and, with `decided`, answers from it: one that servers have only
+        been given may still be taken back. Raises DeadlineExceeded, or what `watch` does."""
         patience = Watch(longest_s)
         while True:
             watch.check()
             try:
-                self.check_has(version, tables)
+                if decided and (active := self.find_active()) != version:
+                    raise FailedPrecondition(f"the Cube of {self._where} is at version {active}, not yet at {version}")
+                self.check_has(version, identity, tables)
                 return
-            except (FailedPrecondition, Unavailable, DeadlineExceeded) as e:
+            except (FailedPrecondition, Unavailable, DeadlineExceeded, NotFound) as e:
                 try:
                     patience.check()
                 except DeadlineExceeded:

@@ -32,6 +32,16 @@ class View:
     ready: tuple[Ready, ...] = ()
     variants: tuple[ModelVariantSettings, ...] = ()
     sticky: str | None = None
+    lost: tuple[Ready, ...] = ()  # of `ready`, those whose rows the Cube does not have any more
+
+    @property
+    def can_answer(self) -> bool:
+        return self.live is not None and self.live not in self.lost
+
+    def find_usable(self, version: int, identity: str | None = None) -> Ready | None:
+        """One that is ready and not lost."""
+        ready = self.find(version, identity)
+        return None if ready in self.lost else ready
 
     def find(self, version: int, identity: str | None = None) -> Ready | None:
         for one in self.ready:
@@ -170,7 +180,8 @@ class ServedModel:
         with self.lock:
             self.refusals.forgive(ready.version)
             others = tuple(one for one in self.view.ready if one.version != ready.version)
-            self.view = replace(self.view, ready=(*others, ready))
+            lost = tuple(one for one in self.view.lost if one.version != ready.version)
+            self.view = replace(self.view, ready=(*others, ready), lost=lost)
         self._on_change()
 
     def switch(self, ready: Ready) -> None:
@@ -191,6 +202,18 @@ class ServedModel:
                 before = "" if old is None else f", after {old.version}"
                 console.note(f"{self.settings.name}: version {ready.version} is live{before}")
 
+    def lose(self, lost: tuple[Ready, ...]) -> None:
+        """The Cube has let go of the rows of these, and of no others. Should the live one be among them, the version
+        used last that it still has answers in its place."""
+        with self.lock:
+            if lost == self.view.lost:
+                return
+            self.view = replace(self.view, lost=lost)
+            usable = [one for one in self.view.ready if one not in lost]
+            if self.view.live in lost and usable:
+                self.switch(usable[-1])
+        self._on_change()
+
     def let_go(self) -> list[int]:
         """Drops versions nobody needs: `keep` of them stay, the least recently used go first. Those that stay."""
         with self.lock:
@@ -204,7 +227,8 @@ class ServedModel:
             room = max(0, self.settings.keep - (len(view.ready) - len(spare)))
             gone = spare[: max(0, len(spare) - room)]
             if gone:
-                self.view = replace(view, ready=tuple(one for one in view.ready if one not in gone))
+                ready, lost = (tuple(one for one in of if one not in gone) for of in (view.ready, view.lost))
+                self.view = replace(view, ready=ready, lost=lost)
             return [one.version for one in self.view.ready]
 
     def save(self, state: State) -> None:

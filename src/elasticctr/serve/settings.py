@@ -74,7 +74,10 @@ class PolicySettings(Settings):
 
     missing_rows: OnTrouble = Field("degrade", description="when fewer rows than min_coverage were found")
     min_coverage: float = Field(
-        0.0, ge=0, le=1, description="share of a request's rows that must be found; 0: missing rows are no trouble"
+        0.0,
+        ge=0,
+        le=1,
+        description="share of a request's rows that must be found; 0: only a request without any is degraded",
     )
     dead_shards: OnTrouble = Field("fail", description="when a shard of the Cube does not answer")
     late_cube: OnTrouble = Field("fail", description="when the Cube does not answer within cube_timeout_ms")

@@ -29,6 +29,7 @@ from elasticctr.serve.settings import ModelSettings
 from elasticctr.serve.shelf import Shelf
 
 _LOAD_S = 24 * 3600.0
+_CUBE_LOOK_S = 0.5
 _NICENESS = 10  # loading gives way to answering
 
 
@@ -73,6 +74,8 @@ class Watcher:
         self._watch: _LoadWatch | None = None
         self._told = ""
         self._kept: list[int] = []
+        self._cube_look_s = 0.0  # when the Cube is looked at next
+        self._cube_version: int | None = None  # what it answered from when this server could not
         self._thread = threading.Thread(target=self._run, name=f"watch-{settings.name}", daemon=True)
 
     def start(self) -> None:
@@ -103,6 +106,7 @@ class Watcher:
 
     def _turn(self) -> None:
         self._observe()
+        self._look_at_cube()
         for goal in self._goals():
             if self._stop.is_set():
                 return
@@ -164,12 +168,30 @@ class Watcher:
         model.announced = found
 
     def _goals(self) -> list[Goal]:
-        """Wanted versions, the one to be live first."""
-        target = self.model.target
+        """Wanted versions, the one to be live first. With nothing to answer from, what the Cube has decided on goes
+        before what is on its way there."""
+        target, active = self.model.target, self._cube_version
         goals = [] if target is None else [target]
-        if target is not None and self.model.view.live is None and self._is_refused(target):
+        if not self.model.view.can_answer and active is not None and (target is None or target.version != active):
+            decided = Goal(active, None, "cube")
+            goals = goals if self._is_refused(decided) else [decided]
+        elif target is not None and self.model.view.live is None and self._is_refused(target):
             goals += self._fallback()
         return goals + self.model.variant_goals
+
+    def _look_at_cube(self) -> None:
+        """Which versions the Cube still has. Now and then, and without waiting for one that does not answer."""
+        now_s = time.monotonic()
+        if self.settings.cube is None or now_s < self._cube_look_s:
+            return
+        view = self.model.view
+        answers = [(one, self._loader.is_lost(one)) for one in view.ready]
+        self.model.lose(tuple(one for one, lost in answers if (one in view.lost if lost is None else lost)))
+        for one in self.model.view.lost:
+            self._tell(f"the Cube does not have version {one.version} any more")
+        if not self.model.view.can_answer:
+            self._cube_version = self._loader.find_cube_version()
+        self._cube_look_s = time.monotonic() + _CUBE_LOOK_S
 
     def _fallback(self) -> list[Goal]:
         """With nothing to serve at all: the newest announced version before those refused."""
@@ -187,7 +209,11 @@ class Watcher:
             self._note(goal.version, "reading")
             identity = goal.identity or self._loader.feed.chain(self.settings.published, goal.version)[-1].identity
             self._pin.renew([*(one.version for one in self.model.view.ready), goal.version])
-            ready = self._loader.load(goal.version, identity, self._watch, lambda step: self._note(goal.version, step))
+            # What people ask for needs no other's decision.
+            decided = goal.cause not in ("held", "live", "variant")
+            ready = self._loader.load(
+                goal.version, identity, self._watch, lambda step: self._note(goal.version, step), decided=decided
+            )
         except ElasticCTRError as e:
             if not self._stop.is_set() and self._is_wanted(goal):
                 self._refuse(goal, e)
@@ -216,6 +242,7 @@ class Watcher:
     def _is_wanted(self, goal: Goal) -> bool:
         """Asked now and then while a version is loaded."""
         self._observe()
+        self._look_at_cube()
         if goal.cause == "fallback":
             return self.model.view.live is None
         return any((goal.version, goal.identity) == (one.version, one.identity) for one in self._goals())
@@ -225,7 +252,7 @@ class Watcher:
         with self.model.lock:
             view = self.model.view
             for goal in self._goals():
-                ready = view.find(goal.version, goal.identity)
+                ready = view.find_usable(goal.version, goal.identity)
                 if ready is not None and goal.cause != "variant":
                     if ready is not view.live:
                         self.model.switch(ready)

@@ -84,7 +84,7 @@ def desk(tmp_path: Path) -> Iterator[Desk]:
 
 def test_bases_and_deltas_go_live_and_only_deltas_are_indexed(desk: Desk) -> None:
     desk.start()
-    assert desk.handed == [[]]
+    assert [(one[0], one[-1]) for one in desk.handed[-1]] == [("ctr", [])], "known, and without a version"
     assert desk.ready[0] is False
     desk.scored.base()
     desk.wait_live(1)

@@ -213,7 +213,7 @@ def test_a_cube_scores_as_local_files_do(cube: tuple[Made, list[ServerProcess], 
     other = Served(
         make_served_version("ctr", 9, local.schema, make_graph(), CubeRows(client, "ctr"), None, "graph"), local.schema
     )
-    with pytest.raises(NotFound, match="version 9"):
+    with pytest.raises(Unavailable, match="version 9"):
         other.score(batch)
 
 

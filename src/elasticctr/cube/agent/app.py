@@ -17,15 +17,15 @@ from elasticctr.cube.agent.engine import Engine
 from elasticctr.cube.agent.jobs import Job
 from elasticctr.cube.agent.older import OlderAgent
 from elasticctr.cube.agent.request import parse_prepare
-from elasticctr.cube.control.names import check_model, check_version
+from elasticctr.cube.control.names import check_digest, check_model, check_version
 
 
 def make_agent_app(engine: Engine, tokens: Tokens) -> ASGIApp:
     """
-    POST /v1/lease     {owner, epoch, ttl_s}         take or renew the right to change things here
+    POST /v1/lease     {owner, epoch, ttl_s, address}   take or renew the right to change things here
     POST /v1/release   {owner}                       give it back
     POST /v1/prepare   {model, version, shard, shards, source, sha256, identity, chain, lease}
-    POST /v1/activate  {model, version, lease}       POST /v1/retire {model, version, lease}
+    POST /v1/activate  {model, version, identity, lease}    POST /v1/retire {model, version, lease}
     POST /v1/cancel    {model, lease}                stop the job of a model
     GET  /v1/status    /v1/jobs   /metrics   /healthz
     POST /agent/cmd    GET /agent/status             as an older transfer asks
@@ -41,8 +41,9 @@ def make_agent_app(engine: Engine, tokens: Tokens) -> ASGIApp:
 
     def activate(body: Body) -> Any:
         model, version = check_model(body.get("model")), check_version(body.get("version"))
+        identity = body.get("identity")
         engine.lease.check(body.get("lease"))
-        return engine.activate(model, version)
+        return engine.activate(model, version, None if identity is None else check_digest(identity))
 
     def retire(body: Body) -> Any:
         model, version = check_model(body.get("model")), check_version(body.get("version"))
@@ -59,7 +60,7 @@ def make_agent_app(engine: Engine, tokens: Tokens) -> ASGIApp:
 
     return make_app(
         [
-            post("/v1/lease", lambda body: engine.lease.take(body.get("owner"), body.get("epoch"), body.get("ttl_s"))),
+            post("/v1/lease", lambda body: engine.lease.take(*map(body.get, ("owner", "epoch", "ttl_s", "address")))),
             post("/v1/release", lambda body: engine.lease.release(body.get("owner"))),
             post("/v1/prepare", prepare),
             post("/v1/activate", activate),

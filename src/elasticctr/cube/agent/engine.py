@@ -18,7 +18,7 @@ from elasticctr.cube.agent.server import NOTHING, CubeServer, ModelStatus
 from elasticctr.cube.agent.shelf import Held, Shelf
 from elasticctr.cube.agent.sources import AllowedSources
 from elasticctr.cube.control.listing import ShardListing, parse_shard
-from elasticctr.cube.control.names import check_model, check_version
+from elasticctr.cube.control.names import check_model, check_version, may_be_same
 from elasticctr.errors import (
     AlreadyExists,
     Corruption,
@@ -42,11 +42,12 @@ class Engine:
         *,
         job_timeout_s: float = 3600.0,
         shard: tuple[int, int] | None = None,
+        lease: Lease | None = None,
     ) -> None:
         self.shelf = shelf
         self.server = server
         self.fetcher = fetcher
-        self.lease = Lease(shelf.notes / "lease.json")
+        self.lease = lease or Lease(shelf.notes / "lease.json")
         self.jobs = Jobs(job_timeout_s)
         self.activations = 0
         self.restores = 0
@@ -65,10 +66,10 @@ class Engine:
             )
         return self.jobs.start(wanted.model, wanted.version, wanted.key, lambda job: self._prepare(wanted, job))
 
-    def activate(self, model: str, version: int) -> dict[str, Any]:
-        """Switches the server. Raises NotFound if the version is not resident there."""
+    def activate(self, model: str, version: int, identity: str | None = None) -> dict[str, Any]:
+        """Switches the server. Raises NotFound if the version is not resident there, or only with other contents."""
         status = self.server.model(check_model(model))
-        if not status.is_ready(check_version(version)):
+        if not status.is_ready(check_version(version), identity):
             raise NotFound(f"version {version} of {model} is not resident on {self.server.url}; prepare it first")
         answer = self.server.activate(model, version)
         self.activations += 1
@@ -121,14 +122,19 @@ class Engine:
         versions = []
         for version in sorted({*self.shelf.versions(model), *status.versions}):
             held, resident = self.shelf.find(model, version), status.versions.get(version)
+            identity = None if held is None else held.identity
+            if resident is not None and resident.identity:
+                # What answers counts, whatever the disk has by now.
+                identity = resident.identity
+            stored = held is not None and may_be_same(held.identity, identity) and self.shelf.is_whole(model, held)
             versions.append(
                 {
                     "version": version,
                     "state": "stored" if resident is None else resident.state,
                     "error": "" if resident is None else resident.error,
-                    "stored": held is not None,
+                    "stored": stored,
                     "retired": held is not None and held.is_retired,
-                    "identity": None if held is None else held.identity,
+                    "identity": identity,
                     "parent": held.listing.parent if held is not None else resident.parent if resident else 0,
                 }
             )
@@ -137,27 +143,27 @@ class Engine:
     def _prepare(self, wanted: Prepare, job: Job) -> None:
         model = wanted.model
         status = self.server.model(model)
-        to_load: list[int] = []
+        to_load: list[tuple[int, str]] = []
         version = wanted.version
         while True:
             held = self._obtain(wanted, version, status, job)
-            if status.is_ready(version):
+            if status.is_ready(version, held.identity):
                 break
-            to_load.append(version)
+            to_load.append((version, held.identity))
             if held.listing.parent == 0:
                 break
             version = held.listing.parent
-            if status.is_ready(version) and wanted.step(version) is None:
+            if status.is_ready(version, held.parent_identity) and wanted.step(version) is None:
                 break
         self.shelf.mark_retired(model, wanted.version, retired=False)
         job.state = "loading"
-        for version in reversed(to_load):
-            self._load(wanted, version, job)
+        for version, identity in reversed(to_load):
+            self._load(wanted, version, identity, job)
 
     def _obtain(self, wanted: Prepare, version: int, status: ModelStatus, job: Job) -> Held:
         """The version's files on disk, fetched if need be."""
         step, held = wanted.step(version), self.shelf.find(wanted.model, version)
-        if held is not None and (step is None or _is_same(held, step)):
+        if held is not None and (step is None or (_is_same(held, step) and self._stands(wanted, held))):
             self._check_shard(wanted, held.listing)
             return held
         if step is None:
@@ -165,12 +171,28 @@ class Engine:
                 f"version {wanted.version} of {wanted.model} stands on version {version}, which this replica lacks: "
                 "send it along in chain, or a base"
             )
-        if held is not None and status.is_ready(version):
-            raise AlreadyExists(
-                f"version {version} of {wanted.model} is here with other contents (identity {held.identity[:12]}…); "
-                "a version never changes: publish under a new number, or retire this one first"
+        if step.sha256 is None and step.identity is not None:
+            # Nothing says what belongs there: it was thought to be here.
+            raise NotFound(
+                f"version {version} of {wanted.model} is not on this replica: send its files' digest, or a base"
             )
+        if held is not None and not _is_same(held, step) and status.is_ready(version):
+            self._check_replacing(wanted, step, held, status)
         return self._fetch(wanted, step, job)
+
+    def _stands(self, wanted: Prepare, held: Held) -> bool:
+        """Whether what a held version stands on is here or comes along. If not it is fetched too, perhaps as a base."""
+        return wanted.step(held.listing.parent) is not None or self.shelf.is_whole(wanted.model, held)
+
+    def _check_replacing(self, wanted: Prepare, step: Step, held: Held, status: ModelStatus) -> None:
+        """Contents of the same number give way to others only where both have a name."""
+        what = f"version {step.version} of {wanted.model} is here with other contents (identity {held.identity[:12]}…)"
+        if step.identity is None:
+            raise AlreadyExists(
+                f"{what}; a version never changes: publish under a new number, or retire this one first"
+            )
+        if step.version == status.active and step.version != wanted.version:
+            raise NotFound(f"{what} and answers requests: send version {wanted.version} as a base")
 
     def _fetch(self, wanted: Prepare, step: Step, job: Job) -> Held:
         job.state = "fetching"
@@ -193,25 +215,27 @@ class Engine:
             # A full disk must get its room back, and damage must not be resumed.
             self.shelf.abandon(wanted.model, step.version)
             raise
-        self.shelf.finish(folder, listing, data, step.identity or step.sha256 or "")
+        below = step.parent_identity if listing.parent else None
+        self.shelf.finish(folder, listing, data, step.identity or step.sha256 or "", below)
         held = self.shelf.find(wanted.model, step.version)
         if held is None:
             raise InternalError(f"version {step.version} of {wanted.model} was fetched but is not on the disk")
         return held
 
-    def _load(self, wanted: Prepare, version: int, job: Job) -> None:
+    def _load(self, wanted: Prepare, version: int, identity: str, job: Job) -> None:
         try:
-            self.server.load(wanted.model, version, job.watch)
-        except Corruption:
+            self.server.load(wanted.model, version, identity, job.watch)
+        except Corruption as e:
             # The disk may have damaged what arrived whole: once more from the source, then it is the source's fault.
             step = wanted.step(version)
-            if step is None:
-                raise
-            self.server.retire(wanted.model, version)
+            if version != self.server.model(wanted.model).active:
+                self.server.retire(wanted.model, version)
             self.shelf.discard(wanted.model, version)
+            if step is None:
+                raise NotFound(f"{e}; what is damaged was removed: send it along in chain, or a base") from None
             self._fetch(wanted, step, job)
             job.state = "loading"
-            self.server.load(wanted.model, version, job.watch)
+            self.server.load(wanted.model, version, identity, job.watch)
 
     def _restore(self, job: Job) -> None:
         live, previous = self.shelf.live(job.model)
@@ -230,10 +254,10 @@ class Engine:
                 raise FailedPrecondition(
                     f"version {version} of {model} is needed and not on the disk; prepare it again"
                 )
-            chain.append(version)
+            chain.append((version, held.identity))
             version = held.listing.parent
-        for version in reversed(chain):
-            self.server.load(model, version, watch)
+        for version, identity in reversed(chain):
+            self.server.load(model, version, identity, watch)
 
     def _check_shard(self, wanted: Prepare, listing: ShardListing) -> None:
         expected = (wanted.shard, wanted.shards) if wanted.shards is not None else self._shard
@@ -245,6 +269,7 @@ class Engine:
 
 
 def _is_same(held: Held, step: Step) -> bool:
-    if step.identity is not None and step.identity == held.identity:
-        return True
+    """An identity decides where there is one; files that came without a name are known by their digest."""
+    if step.identity is not None and held.identity != held.sha256:
+        return step.identity == held.identity
     return step.sha256 is None or step.sha256 == held.sha256

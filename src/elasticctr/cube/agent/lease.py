@@ -2,7 +2,8 @@
 
 A transfer takes the lease with an epoch above every one it has seen, and names owner and epoch in each request. While
 the lease runs, another owner is refused; after it has run out, whoever comes with a higher epoch has it. The highest
-ever granted is on disk: a restarted agent still refuses what it refused before.
+ever granted is on disk: a restarted agent still refuses what it refused before. A damaged note is set aside, and an
+epoch taken that is above every one there can have been.
 """
 
 from __future__ import annotations
@@ -12,8 +13,9 @@ import time
 from pathlib import Path
 from typing import Any
 
-from elasticctr.control.files import read_json, write_json
-from elasticctr.errors import DataError, FailedPrecondition, NotFound
+from elasticctr.control.files import write_json
+from elasticctr.cube.control.epoch import read_epoch
+from elasticctr.errors import DataError, FailedPrecondition
 
 MAX_TTL_S = 300.0
 
@@ -25,17 +27,15 @@ class Lease:
         self._path = path
         self._lock = threading.Lock()
         self._expires_s = 0.0
-        try:
-            note = read_json(path)
-            self.owner, self.epoch = str(note.get("owner", "")), int(note.get("epoch", 0))
-        except NotFound:
-            self.owner, self.epoch = "", 0
+        note = read_epoch(path)
+        self.owner, self.epoch = str(note.get("owner", "")), int(note.get("epoch", 0))
+        self.address = str(note.get("address") or "")  # where its holder said that it is to be found
 
     @property
     def left_s(self) -> float:
         return max(0.0, self._expires_s - time.monotonic())
 
-    def take(self, owner: object, epoch: object, ttl_s: object) -> dict[str, Any]:
+    def take(self, owner: object, epoch: object, ttl_s: object, address: object = None) -> dict[str, Any]:
         """Grants or renews it, and tells who had it before. Raises FailedPrecondition while another owner has it, or
         if it was granted with a higher epoch."""
         if not isinstance(owner, str) or not 1 <= len(owner) <= 64 or not owner.isprintable():
@@ -44,14 +44,16 @@ class Lease:
             raise DataError("a lease needs an epoch: a whole number from 1")
         if isinstance(ttl_s, bool) or not isinstance(ttl_s, (int, float)) or not 0 < ttl_s <= MAX_TTL_S:
             raise DataError(f"ttl_s must be over 0 and at most {MAX_TTL_S:g}")
+        if address is not None and (not isinstance(address, str) or len(address) > 512 or not address.isprintable()):
+            raise DataError("address must be the URL of the transfer that takes the lease")
         with self._lock:
             self._refuse_others(owner)
             if epoch < self.epoch or (epoch == self.epoch and owner != self.owner):
                 raise self._outdated(owner, epoch)
             before = self.owner
-            if (owner, epoch) != (self.owner, self.epoch):
-                write_json(self._path, {"owner": owner, "epoch": epoch})
-                self.owner, self.epoch = owner, epoch
+            if (owner, epoch, address or "") != (self.owner, self.epoch, self.address):
+                write_json(self._path, {"owner": owner, "epoch": epoch, "address": address})
+                self.owner, self.epoch, self.address = owner, epoch, address or ""
             self._expires_s = time.monotonic() + ttl_s
             return {**self.describe(), "before": before}
 

@@ -12,6 +12,7 @@ from elasticctr.control.web import WebServer
 from elasticctr.cube.agent.app import make_agent_app
 from elasticctr.cube.agent.engine import Engine
 from elasticctr.cube.agent.fetch import Fetcher, RateLimit
+from elasticctr.cube.agent.lease import Lease
 from elasticctr.cube.agent.server import CubeServer
 from elasticctr.cube.agent.shelf import Shelf
 from elasticctr.cube.agent.sources import AllowedSources
@@ -31,6 +32,7 @@ class AgentOptions:
     insecure: bool = False  # without a token, may be reached from other machines
     shard: tuple[int, int] | None = None
     allow_sources: tuple[str, ...] = ()
+    peers: tuple[str, ...] = ()
     rate_limit_bytes_s: float | None = None
     job_timeout_s: float = 3600.0
     watch_s: float = 1.0
@@ -45,14 +47,23 @@ class AgentProcess:
     def __init__(self, options: AgentOptions) -> None:
         check_listener("cube agent", options.host, has_token=bool(options.tokens), insecure=options.insecure)
         self._options = options
-        client = make_client(options.tokens.admin, timeout_s=_SILENCE_S, tls_ca=options.tls_ca)
+        shelf = Shelf(options.data)
+        lease = Lease(shelf.notes / "lease.json")
+        # The secret is for who shares it: the transfer in charge, and those named here. Files may also lie elsewhere.
+        sources = AllowedSources(
+            (*options.allow_sources, *options.peers),
+            make_client(None, timeout_s=_SILENCE_S, tls_ca=options.tls_ca),
+            make_client(options.tokens.admin, timeout_s=_SILENCE_S, tls_ca=options.tls_ca),
+            lambda: (lease.address, *options.peers),
+        )
         self.engine = Engine(
-            Shelf(options.data),
+            shelf,
             CubeServer(Peer(options.server, options.tokens.admin, tls_ca=options.tls_ca)),
-            AllowedSources(options.allow_sources, client),
+            sources,
             Fetcher(RateLimit(options.rate_limit_bytes_s)),
             job_timeout_s=options.job_timeout_s,
             shard=options.shard,
+            lease=lease,
         )
         app = make_agent_app(self.engine, options.tokens)
         self.web = WebServer(app, options.host, options.port, tls_cert=options.tls_cert, tls_key=options.tls_key)

@@ -14,12 +14,14 @@ MAX_CHAIN = 1000
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One version: where its shard's directory is, the SHA-256 of the shard.json there, the name of its contents."""
+    """One version: where its shard's directory is, the SHA-256 of the shard.json there, the name of its contents and of
+    those of the version it stands on."""
 
     version: int
     source: str
     sha256: str | None
     identity: str | None
+    parent_identity: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +61,8 @@ def parse_prepare(body: dict[str, Any]) -> Prepare:
 
 
 def _parse_step(body: dict[str, Any]) -> Step:
-    source, sha256, identity = body.get("source"), body.get("sha256"), body.get("identity")
+    source = body.get("source")
+    sha256, identity, below = (body.get(key) for key in ("sha256", "identity", "parent_identity"))
     if not isinstance(source, str):
         raise DataError("source must be the URL or location of a shard's directory")
     return Step(
@@ -67,6 +70,7 @@ def _parse_step(body: dict[str, Any]) -> Step:
         source,
         None if sha256 is None else check_digest(sha256),
         None if identity is None else check_digest(identity),
+        None if below is None else check_digest(below),
     )
 
 

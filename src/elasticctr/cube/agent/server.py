@@ -8,6 +8,7 @@ from typing import Any
 
 from elasticctr.control.peer import Peer, error_named
 from elasticctr.control.watch import Watch
+from elasticctr.cube.control.names import may_be_same
 from elasticctr.errors import DataError, DeadlineExceeded, NotFound, Unavailable
 
 _POLL_S = 0.02
@@ -20,16 +21,30 @@ class Resident:
     parent: int
     state: str
     error: str
+    identity: str = ""  # empty: not known
 
 
 @dataclass(frozen=True, slots=True)
 class ModelStatus:
+    """`next` is of the active version's number with other contents: activating that number puts it in its place."""
+
     active: int
     previous: int
     versions: dict[int, Resident]
+    next: Resident | None = None
 
-    def is_ready(self, version: int) -> bool:
-        found = self.versions.get(version)
+    def find(self, version: int, identity: str | None) -> Resident | None:
+        """What is there of a version with this identity; without one, of its number."""
+        found, coming = self.versions.get(version), self.next
+        if found is not None and may_be_same(found.identity, identity):
+            return found
+        is_coming = coming is not None and coming.version == version and may_be_same(coming.identity, identity)
+        if is_coming or found is None or found.state == "ready":
+            return coming if is_coming else None
+        return found  # being loaded, or not loadable: its identity is not known
+
+    def is_ready(self, version: int, identity: str | None = None) -> bool:
+        found = self.find(version, identity)
         return found is not None and found.state == "ready"
 
 
@@ -54,7 +69,7 @@ class CubeServer:
     def model(self, model: str) -> ModelStatus:
         return self.status().get(model, NOTHING)
 
-    def load(self, model: str, version: int, watch: Watch) -> None:
+    def load(self, model: str, version: int, identity: str | None, watch: Watch) -> None:
         """Returns when the version is resident and checked. Raises what the server had against it."""
         answer = self._peer.post("/v1/load", {"model": model, "version": version})
         pause_s, failures = _POLL_S, 0
@@ -62,7 +77,7 @@ class CubeServer:
             watch.pause(pause_s)
             pause_s = min(pause_s * 1.5, _SLOW_POLL_S)
             try:
-                found = self.model(model).versions.get(version)
+                found = self.model(model).find(version, identity)
                 failures = 0
             except (Unavailable, DeadlineExceeded):
                 failures += 1
@@ -86,11 +101,15 @@ class CubeServer:
 
 
 def _parse_model(model: Any) -> ModelStatus:
-    versions = {}
-    for version in model["versions"]:
-        number = int(version["version"])
-        error = version.get("error") or ""
-        if isinstance(error, dict):
-            error = f"{error.get('code', '')}: {error.get('message', '')}"
-        versions[number] = Resident(number, int(version.get("parent") or 0), str(version["state"]), str(error))
-    return ModelStatus(int(model.get("active") or 0), int(model.get("previous") or 0), versions)
+    versions = [_parse_version(version) for version in model["versions"]]
+    coming = _parse_version(model["next"]) if model.get("next") else None
+    found = {one.version: one for one in versions}
+    return ModelStatus(int(model.get("active") or 0), int(model.get("previous") or 0), found, coming)
+
+
+def _parse_version(version: Any) -> Resident:
+    error = version.get("error") or ""
+    if isinstance(error, dict):
+        error = f"{error.get('code', '')}: {error.get('message', '')}"
+    number, parent = int(version["version"]), int(version.get("parent") or 0)
+    return Resident(number, parent, str(version["state"]), str(error), str(version.get("identity") or ""))

@@ -24,7 +24,7 @@ from elasticctr.control.files import (
     write_json,
 )
 from elasticctr.cube.control.listing import ShardListing, parse_shard
-from elasticctr.cube.control.names import check_model, check_version
+from elasticctr.cube.control.names import check_model, check_version, may_be_same
 from elasticctr.errors import Corruption, DataError, ElasticCTRError, InternalError, NotFound
 
 _SPARE_BYTES = 16 << 20
@@ -32,12 +32,14 @@ _SPARE_BYTES = 16 << 20
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """A complete version on disk. `identity` names its contents whatever form they were built in."""
+    """A complete version on disk. `identity` names its contents whatever form they were built in, `parent_identity`
+    those of the version it stands on, where that is known."""
 
     listing: ShardListing
     sha256: str
     identity: str
     is_retired: bool
+    parent_identity: str | None = None
 
 
 class Shelf:
@@ -90,10 +92,20 @@ class Shelf:
                 return None
         sha256 = hashlib.sha256(data).hexdigest()
         try:
-            identity = str(read_json(folder / "origin.json").get("identity") or sha256)
+            origin = read_json(folder / "origin.json")
         except ElasticCTRError:
-            identity = sha256
-        return Held(listing, sha256, identity, (folder / "RETIRED").exists())
+            origin = {}
+        identity, below = str(origin.get("identity") or sha256), origin.get("parent_identity")
+        return Held(listing, sha256, identity, (folder / "RETIRED").exists(), None if below is None else str(below))
+
+    def is_whole(self, model: str, held: Held) -> bool:
+        """Whether everything a version stands on is here too, as it was when the version was made."""
+        while held.listing.parent:
+            below = self.find(model, held.listing.parent)
+            if below is None or not may_be_same(below.identity, held.parent_identity):
+                return False
+            held = below
+        return True
 
     def folder(self, model: str, version: int) -> Path:
         return self.data / check_model(model) / str(check_version(version))
@@ -123,10 +135,12 @@ class Shelf:
             if path.name.removesuffix(".part") not in names:
                 path.unlink(missing_ok=True)
 
-    def finish(self, folder: Path, listing: ShardListing, data: bytes, identity: str) -> None:
+    def finish(
+        self, folder: Path, listing: ShardListing, data: bytes, identity: str, parent_identity: str | None = None
+    ) -> None:
         """Makes a fetched version appear. REQUIRES: every listed file is in `folder`, checked and synced."""
         target = self.folder(listing.model, listing.version)
-        write_json(folder / "origin.json", {"identity": identity})
+        write_json(folder / "origin.json", {"identity": identity, "parent_identity": parent_identity})
         write_atomic(folder / "shard.json", data)
         try:
             target.parent.mkdir(exist_ok=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Protocol
@@ -85,8 +85,16 @@ class LocationSource:
 class AllowedSources:
     """The places a source may name: `http(s)://host[:port][/path]` and locations, each with all below it."""
 
-    def __init__(self, allowed: Sequence[str], client: httpx.Client) -> None:
+    def __init__(
+        self,
+        allowed: Sequence[str],
+        client: httpx.Client,
+        trusted_client: httpx.Client | None = None,
+        trusted: Callable[[], Sequence[str]] = tuple,
+    ) -> None:
+        """`trusted_client` shows the fleet's secret; it is used for the places of `trusted` alone, by host and port."""
         self._client = client
+        self._trusted_client, self._trusted = trusted_client, trusted
         self._urls: list[tuple[str, str, int | None, str]] = []
         self._locations: list[str] = []
         for place in allowed:
@@ -104,11 +112,19 @@ class AllowedSources:
             raise DataError("source must be the URL or location of a shard's directory")
         if source.startswith(("http://", "https://")):
             self._check_url(source)
-            return HttpSource(source.rstrip("/"), self._client)
+            return HttpSource(source.rstrip("/"), self._client_for(source))
         location = _normal(source)
         if not any(_is_below(location, allowed) for allowed in self._locations):
             raise Unauthorized(f"{source}: not an allowed source; start the agent with --allow-source DIRECTORY")
         return LocationSource(location)
+
+    def _client_for(self, source: str) -> httpx.Client:
+        if self._trusted_client is not None:
+            place = _parse_url(source)[:3]
+            for url in self._trusted():
+                if url.startswith(("http://", "https://")) and _parse_url(url)[:3] == place:
+                    return self._trusted_client
+        return self._client
 
     def _check_url(self, source: str) -> None:
         scheme, host, port, path = _parse_url(source)

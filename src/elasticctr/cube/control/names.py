@@ -49,3 +49,8 @@ def parse_shard_directory(name: str) -> tuple[int, int]:
     if match is None or not int(match[1]) < int(match[2]) <= MAX_SHARDS:
         raise DataError(f"{name!r} is not a shard's directory such as shard-0000-of-0002")
     return int(match[1]), int(match[2])
+
+
+def may_be_same(identity: str | None, other: str | None) -> bool:
+    """Whether two identities may be of the same contents; one that is not known is never found to differ."""
+    return not identity or not other or identity == other

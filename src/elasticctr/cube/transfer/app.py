@@ -160,10 +160,12 @@ def describe_instances(process: TransferProcess) -> list[dict[str, Any]]:
 
 
 def state_of(instance: Instance, rollout: ModelRollout) -> str:
-    """down, empty, live, behind."""
+    """down, empty, live, behind, other (the live number with other contents)."""
     if not instance.snapshot.is_usable:
         return "down"
-    active = instance.snapshot.models.get(rollout.model, Holding()).active
-    if not active:
+    holding = instance.snapshot.models.get(rollout.model, Holding())
+    if not holding.active:
         return "empty"
-    return "live" if active == rollout.journal.live else "behind"
+    if holding.active != rollout.journal.live:
+        return "behind"
+    return "other" if holding.has_active_other_than({rollout.journal.live: rollout.journal.live_identity}) else "live"

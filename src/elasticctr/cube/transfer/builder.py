@@ -15,9 +15,9 @@ from elasticctr.control.peer import error_named
 from elasticctr.control.watch import Watch
 from elasticctr.cube.build import BuildOptions
 from elasticctr.cube.builds import build_version
-from elasticctr.cube.transfer.feed import Link
+from elasticctr.cube.transfer.feed import Link, read_links
 from elasticctr.cube.transfer.settings import BuildSettings
-from elasticctr.errors import InternalError
+from elasticctr.errors import Corruption, InternalError
 from elasticctr.publish import Repository
 
 _POLL_S = 0.05
@@ -33,6 +33,12 @@ class RepositoryBuilder:
         self._shards = shards
 
     def build(self, model: str, link: Link, out: Path, *, compact: bool, watch: Watch) -> None:
+        self._build(model, link, out, compact, watch)
+        # A repository may be restored meanwhile: what was built is then not what it will be called.
+        if read_links(self._repository, model, link.version)[-1].chain != link.chain:
+            raise Corruption(f"version {link.version} of {model} is not what was announced any more")
+
+    def _build(self, model: str, link: Link, out: Path, compact: bool, watch: Watch) -> None:
         rows = sum(one.rows for one in self._repository.chain(model, link.version)) if compact else link.rows
         if rows > self._settings.in_process_rows:
             self._run(model, link.version, out, compact, watch)

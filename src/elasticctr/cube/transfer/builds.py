@@ -4,7 +4,9 @@
     <state>/builds/compacted/<model>/<version>/   the same contents as one base
     <state>/builds/.making/…                      one being made
 
-A build is there when its build.json is: it is made elsewhere and moved into place whole.
+A build is there when its build.json is: it is made elsewhere and moved into place whole. Its origin.json names what it
+was made of, the version and all it stands on: a build of the same number from another repository, or from the same one
+before it was restored from a backup, is made anew.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ import threading
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
-from elasticctr.control.files import explain_write, remove_tree, sync_directory
+from elasticctr.control.files import explain_write, read_json, remove_tree, sync_directory, write_json
 from elasticctr.control.watch import Watch
 from elasticctr.cube.control.listing import BuildListing, parse_build, parse_shard
 from elasticctr.cube.control.names import check_file, check_model, check_version, parse_shard_directory, shard_directory
@@ -24,6 +26,7 @@ from elasticctr.errors import Corruption, DataError, NotFound
 
 Form = Literal["published", "compacted"]
 FORMS: tuple[Form, ...] = ("published", "compacted")
+_ORIGIN = "origin.json"
 
 
 class Builder(Protocol):
@@ -42,27 +45,37 @@ class Builds:
         self._locks: dict[str, threading.Lock] = {}
         self._guard = threading.Lock()
 
-    def find(self, model: str, version: int, form: Form) -> dict[str, Any] | None:
-        """The step agents are told for a build that is there and whole; None if there is none."""
+    def find(self, model: str, link: Link, form: Form) -> dict[str, Any] | None:
+        """The step agents are told for a build of exactly this version that is there whole; None if there is none."""
+        folder = self.folder(model, link.version, form)
         try:
-            listing = self._read(self.folder(model, version, form))
+            listing = self._read(folder)
+            if read_json(folder / _ORIGIN).get("chain") != link.chain:
+                return None
         except (NotFound, Corruption):
             return None
-        if (listing.model, listing.version, listing.shards) != (model, version, self._shards):
+        if (listing.model, listing.version, listing.shards) != (model, link.version, self._shards):
             return None
-        digests = [file.sha256 for file in listing.shard_files]
-        return {"version": version, "form": form, "kind": listing.kind, "parent": listing.parent, "sha256": digests}
+        return {
+            "version": link.version,
+            "form": form,
+            "kind": listing.kind,
+            "parent": listing.parent,
+            "sha256": [file.sha256 for file in listing.shard_files],
+            "identity": link.identity,
+            "parent_identity": (link.parent_identity or None) if listing.parent else None,
+        }
 
     def ensure(self, model: str, link: Link, form: Form, watch: Watch) -> dict[str, Any]:
         """The step of a build, which is made if it is not there."""
         with self._lock_of(model):
-            found = self.find(model, link.version, form)
+            found = self.find(model, link, form)
             if found is None:
                 self._make(model, link, form, watch)
-                found = self.find(model, link.version, form)
+                found = self.find(model, link, form)
             if found is None:
                 raise Corruption(f"the builder made something else than version {link.version} of {model}")
-            return {**found, "identity": link.identity}
+            return found
 
     def folder(self, model: str, version: int, form: Form) -> Path:
         return self.root / form / check_model(model) / str(check_version(version))
@@ -106,6 +119,7 @@ class Builds:
             self._builder.build(model, link, making, compact=form == "compacted", watch=watch)
             built = making / model / str(link.version)
             self._read(built)
+            write_json(built / _ORIGIN, {"identity": link.identity, "chain": link.chain})
             remove_tree(target)
             built.rename(target)
             sync_directory(target.parent)

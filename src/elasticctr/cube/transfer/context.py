@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from elasticctr.control.watch import Watch
+from elasticctr.cube.control.names import may_be_same
 from elasticctr.cube.transfer.builds import Builds
 from elasticctr.cube.transfer.feed import Feed, Link
 from elasticctr.cube.transfer.fleet import Fleet
@@ -64,12 +65,17 @@ class Context:
         body = prepare_request(self.model, steps, instance, self.fleet.shards, self.root)
         return {**body, "lease": self.lease}
 
-    def order(self, version: int) -> dict[str, Any]:
+    def order(self, version: int, identity: str | None = None) -> dict[str, Any]:
         """The body of an activate or retire."""
-        return {"model": self.model, "version": version, "lease": self.lease}
+        return {"model": self.model, "version": version, "identity": identity, "lease": self.lease}
 
     def holding(self, instance: Instance) -> Holding:
         return instance.snapshot.models.get(self.model, Holding())
 
-    def is_current(self, instance: Instance, version: int) -> bool:
-        return instance.snapshot.is_usable and self.holding(instance).active == version
+    def is_current(self, instance: Instance, version: int, identity: str) -> bool:
+        """Whether a replica answers from this version: a number alone may be of other contents."""
+        holding = self.holding(instance)
+        if not instance.snapshot.is_usable or holding.active != version:
+            return False
+        found = holding.versions.get(version)
+        return found is not None and may_be_same(found.identity, identity)

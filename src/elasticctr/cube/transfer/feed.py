@@ -5,12 +5,15 @@ A publish that arrives after one with a higher number does not turn anybody back
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import hashlib
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from elasticctr.errors import Corruption, NotFound
 from elasticctr.publish import Event, Manifest, Repository
 from elasticctr.publish.donefile import DONEFILE, last_in_effect
+from elasticctr.publish.repository import CUBE_PIN
 
 _RECHECK_POLLS = 10
 _KEPT_CHAINS = 256
@@ -28,12 +31,15 @@ class Announcement:
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """One version of a chain; `identity` names its contents, `parent` 0 is a base."""
+    """One version of a chain; `identity` names its contents, `parent` 0 is a base. `chain` names its contents and those
+    of all it stands on."""
 
     version: int
     parent: int
     identity: str
     rows: int
+    parent_identity: str = ""
+    chain: str = ""
 
 
 class Feed(Protocol):
@@ -49,13 +55,17 @@ class Feed(Protocol):
         """Keeps versions from being pruned for a while."""
         ...
 
+    def pinned(self, model: str) -> set[int]:
+        """Versions that servers of predictions answer from this Cube's rows with, or are about to."""
+        ...
+
 
 class RepositoryFeed:
     """Threads: one per model."""
 
     def __init__(self, url: str) -> None:
         self.repository = Repository(url)
-        self._seen: dict[str, tuple[int, Announcement | None, bool]] = {}
+        self._seen: dict[str, tuple[int, Announcement | None]] = {}
         self._chains: dict[tuple[str, int], list[Link]] = {}
         self._polls = 0
 
@@ -66,19 +76,19 @@ class RepositoryFeed:
         except NotFound:
             return None
         seen = self._seen.get(model)
-        # A line whose manifest was not there may become good without the file changing.
-        if seen is not None and seen[0] == size and not (seen[2] and self._polls % _RECHECK_POLLS == 0):
+        # A line whose manifest was not there may become good without the file changing, and a repository that was
+        # restored from a backup may have a file of the same size that says something else.
+        if seen is not None and seen[0] == size and self._polls % _RECHECK_POLLS:
             return seen[1]
-        found, has_doubts = self._choose(model)
-        self._seen[model] = (size, found, has_doubts)
+        found = self._choose(model)
+        self._seen[model] = (size, found)
         return found
 
     def chain(self, model: str, version: int) -> list[Link]:
         """Versions never change, so a chain is read once: over a network that is many requests."""
         known = self._chains.get((model, version))
         if known is None:
-            events = {event.version: event for event in self.repository.events(model)}
-            known = [_link(manifest, events) for manifest in self.repository.chain(model, version)]
+            known = read_links(self.repository, model, version)
             while len(self._chains) >= _KEPT_CHAINS:
                 self._chains.pop(next(iter(self._chains)))
             self._chains[model, version] = known
@@ -87,26 +97,44 @@ class RepositoryFeed:
     def pin(self, model: str, name: str, versions: list[int], ttl_s: float) -> None:
         self.repository.pin(model, name, versions, ttl_s)
 
+    def pinned(self, model: str) -> set[int]:
+        pins = self.repository.pinned(model)
+        return {version for version, names in pins.items() if any(name.startswith(f"{CUBE_PIN}-") for name in names)}
+
     def _forget_changed(self, model: str, digests: dict[int, str]) -> None:
         """A repository that was made anew has other versions under the same numbers."""
         for (name, version), links in list(self._chains.items()):
-            if name == model and digests.get(version) != links[-1].identity:
+            if name == model and any(digests.get(link.version) != link.identity for link in links):
                 self._chains.pop((name, version), None)
 
-    def _choose(self, model: str) -> tuple[Announcement | None, bool]:
+    def _choose(self, model: str) -> Announcement | None:
         events = self.repository.events(model)
         self._forget_changed(model, {event.version: event.manifest_sha256 for event in events})
-        has_doubts = False
         while events:
             event = last_in_effect(events)
             try:
                 self.repository.manifest(model, event.version)
                 key = f"{event.number}:{event.event}:{event.version}:{event.manifest_sha256[:16]}"
-                return Announcement(key, event.version, event.manifest_sha256, event.event == "rollback"), has_doubts
+                return Announcement(key, event.version, event.manifest_sha256, event.event == "rollback")
             except (NotFound, Corruption):
-                has_doubts = True
                 events.remove(event)
-        return None, has_doubts
+        return None
+
+
+def read_links(repository: Repository, model: str, version: int) -> list[Link]:
+    """What a version is made of, as the repository has it now."""
+    events = {event.version: event for event in repository.events(model)}
+    return join_links(_link(manifest, events) for manifest in repository.chain(model, version))
+
+
+def join_links(links: Iterable[Link]) -> list[Link]:
+    """The links of a chain, base first, each told what it stands on."""
+    joined: list[Link] = []
+    for link in links:
+        below = joined[-1] if joined else Link(0, 0, "", 0)
+        chain = hashlib.sha256(f"{below.chain}/{link.identity}".encode()).hexdigest()
+        joined.append(replace(link, parent_identity=below.identity, chain=chain))
+    return joined
 
 
 def _link(manifest: Manifest, events: dict[int, Event]) -> Link:

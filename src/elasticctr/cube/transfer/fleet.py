@@ -6,7 +6,6 @@ that was asleep and lost its lease is refused by the agents (its epoch is lower)
 
 from __future__ import annotations
 
-import contextlib
 import random
 import threading
 import time
@@ -15,11 +14,12 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, TypeVar
 
-from elasticctr.control.files import read_json, write_json
+from elasticctr.control.files import write_json
 from elasticctr.control.peer import Peer
+from elasticctr.cube.control.epoch import read_epoch
 from elasticctr.cube.transfer.instance import Instance
 from elasticctr.cube.transfer.settings import TransferSettings
-from elasticctr.errors import ElasticCTRError, FailedPrecondition, NotFound
+from elasticctr.errors import ElasticCTRError, FailedPrecondition
 
 T = TypeVar("T")
 
@@ -36,7 +36,7 @@ class Fleet:
             for r, one in enumerate(shard)
         ]
         self.shards = len(settings.shards)
-        self.epoch = 0
+        self.address = ""  # where this transfer is to be found; the one place agents show the secret to
         self.takeovers = 0  # times agents were found that another transfer had fed meanwhile
         self._refusals: dict[str, str] = {}  # by agent: whose lease it has; any makes this transfer stand by
         self._patience = patience
@@ -46,8 +46,7 @@ class Fleet:
         self._stop = threading.Event()
         self._threads: list[threading.Thread] = []
         self._pool = ThreadPoolExecutor(max_workers=min(64, 2 * len(self.instances)), thread_name_prefix="call")
-        with contextlib.suppress(NotFound):
-            self.epoch = int(read_json(self._path).get("epoch", 0))
+        self.epoch = int(read_epoch(self._path).get("epoch", 0))
 
     def start(self) -> None:
         """Takes an epoch of its own and begins to watch every agent."""
@@ -107,7 +106,8 @@ class Fleet:
         now_s = time.monotonic()
         if now_s - self._leased_s.get(instance.name, -1e9) < self._patience.lease_s / 4:
             return
-        body = {"owner": self.owner, "epoch": self.epoch, "ttl_s": self._patience.lease_s}
+        body: dict[str, Any] = {"owner": self.owner, "epoch": self.epoch, "ttl_s": self._patience.lease_s}
+        body["address"] = self.address or None
         try:
             before = instance.post("/v1/lease", body).get("before")
             if before and before != self.owner:

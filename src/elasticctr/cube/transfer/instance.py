@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from elasticctr.control.peer import Peer
+from elasticctr.cube.control.names import may_be_same
 from elasticctr.errors import DataError, Unavailable
 
 
@@ -38,6 +39,23 @@ class Holding:
     def has(self, version: int, identity: str) -> bool:
         found = self.versions.get(version)
         return found is not None and found.is_stored and found.identity == identity and found.state != "failed"
+
+    def has_whole(self, version: int, identity: str) -> bool:
+        """Whether it has this version, and on its disk everything that stands under it."""
+        if not self.has(version, identity):
+            return False
+        below = self.versions[version].parent
+        while below:
+            found = self.versions.get(below)
+            if found is None or not found.is_stored or found.state == "failed":
+                return False
+            below = found.parent
+        return True
+
+    def has_active_other_than(self, identities: Mapping[int, str]) -> bool:
+        """Whether it answers from a version of one of these numbers that has another identity."""
+        found, wanted = self.versions.get(self.active), identities.get(self.active)
+        return found is not None and not may_be_same(found.identity, wanted)
 
     def depth(self, version: int) -> int:
         """How many deltas it stands on, as it is held."""

@@ -1,4 +1,5 @@
-"""Between rollouts: replicas that missed one are brought to the live version, and what nobody needs any more goes.
+"""Between rollouts: replicas that missed one are brought to the live version, versions that servers of predictions pin
+are brought back, and what nobody needs any more goes.
 
 A pass never waits for a replica to finish: it asks, and looks again at the next pass.
 """
@@ -9,6 +10,7 @@ import contextlib
 import time
 
 from elasticctr.control.watch import Watch
+from elasticctr.cube.control.names import may_be_same
 from elasticctr.cube.transfer.context import Context
 from elasticctr.cube.transfer.instance import Instance
 from elasticctr.cube.transfer.journal import Journal
@@ -16,6 +18,8 @@ from elasticctr.errors import ElasticCTRError, NotFound, Unavailable
 
 _PIN_S = 3600.0
 _LOOK_AGAIN_S = 0.2
+_PINS_S = 1.0  # between two looks at them
+_MOST_PINNED = 8  # versions kept in memory for them, beside those of `resident`
 
 
 class Mending:
@@ -26,12 +30,16 @@ class Mending:
         self._pinned_s = 0.0
         # By replica that is behind: when to try again, the pause after that, and whether it needs a base.
         self._attempts: dict[str, tuple[float, float, bool]] = {}
+        # By replica and pinned version: when to try to give it back, and the pause after that.
+        self._returns: dict[tuple[str, int], tuple[float, float]] = {}
+        self._pins: set[int] = set()
+        self._pins_read_s = 0.0
 
     def run(self, journal: Journal) -> None:
         """REQUIRES: no rollout is under way and a version is live."""
         context, now_s = self._context, time.monotonic()
         usable = context.fleet.usable()
-        behind = [one for one in usable if not context.is_current(one, journal.live)]
+        behind = [one for one in usable if not context.is_current(one, journal.live, journal.live_identity)]
         due = [one for one in behind if self._attempts.get(one.name, (0.0,))[0] <= now_s]
         if due:
             context.fleet.each(due, lambda one: self._mend(one, journal.live, journal.live_identity))
@@ -39,7 +47,10 @@ class Mending:
             if one not in behind:
                 self._attempts.pop(one.name, None)
                 one.trouble.pop(context.model, None)
-        keep = resident(journal, context.settings.resident)
+        used = self._used(journal)
+        keep = self._identities(resident(journal, context.settings.resident) | used)
+        current = [one for one in usable if one not in behind]
+        context.fleet.each(current, lambda one: self._give_back(one, {v: keep[v] for v in used}))
         surplus = {one.name: self._surplus(one, keep) for one in usable if one not in behind}
         crowded = [one for one in usable if surplus.get(one.name)]
         context.fleet.each(crowded, lambda one: self._retire(one, surplus[one.name]))
@@ -56,7 +67,7 @@ class Mending:
             self._check_latest_job(instance, version)
             instance.trouble.pop(context.model, None)
             if instance.post("/v1/prepare", context.request(steps, instance))["state"] == "ready":
-                instance.post("/v1/activate", context.order(version))
+                instance.post("/v1/activate", context.order(version, identity))
                 instance.wake()
             else:
                 self._attempts[instance.name] = (time.monotonic() + _LOOK_AGAIN_S, pause_s, needs_base)
@@ -64,6 +75,41 @@ class Mending:
             instance.trouble[context.model] = str(e)
             next_s = min(2 * pause_s, patience.longest_pause_s)
             self._attempts[instance.name] = (time.monotonic() + pause_s, next_s, needs_base or isinstance(e, NotFound))
+
+    def _used(self, journal: Journal) -> set[int]:
+        """Versions pinned by servers that ask this Cube for rows, the newest of those that were ever live."""
+        now_s = time.monotonic()
+        if now_s >= self._pins_read_s:
+            self._pins_read_s = now_s + _PINS_S
+            # What was known goes on: a repository that does not answer lets go of nothing.
+            with contextlib.suppress(ElasticCTRError, OSError):
+                self._pins = self._context.feed.pinned(self._context.model)
+        outcomes = {one["version"]: one["outcome"] for one in journal.history}
+        # One that was never tried is an older one than the history goes back to.
+        used = [v for v in self._pins if outcomes.get(v, "done" if v < journal.live else "") == "done"]
+        return set(sorted(used, reverse=True)[:_MOST_PINNED])
+
+    def _give_back(self, instance: Instance, used: dict[int, str | None]) -> None:
+        """Has a replica load one version that is pinned and that it does not have any more."""
+        context, holding = self._context, self._context.holding(instance)
+        for version, identity in sorted(used.items(), reverse=True):
+            found = holding.versions.get(version)
+            is_there = found is not None and found.state in ("ready", "loading")
+            if identity is None or (is_there and found is not None and may_be_same(found.identity, identity)):
+                continue
+            due_s, pause_s = self._returns.get((instance.name, version), (0.0, context.settings.patience.first_pause_s))
+            if due_s > time.monotonic():
+                continue
+            next_s = min(2 * pause_s, context.settings.patience.longest_pause_s)
+            self._returns[instance.name, version] = (time.monotonic() + pause_s, next_s)
+            try:
+                watch = Watch(context.settings.build.timeout_s)
+                links = context.links(version, identity)
+                instance.post("/v1/prepare", context.request(context.steps(links, [instance], watch), instance))
+                instance.wake()
+            except ElasticCTRError as e:
+                instance.trouble[context.model] = f"version {version}, which is pinned: {e}"
+            return
 
     def _check_latest_job(self, instance: Instance, version: int) -> None:
         """Tells a failed job once, so that a pause comes before it is begun again."""
@@ -76,12 +122,23 @@ class Mending:
                 message = f"agent {instance.agent}: {error.get('message', 'failed')}"
                 raise NotFound(message) if error.get("code") == "NotFound" else Unavailable(message)
 
-    def _surplus(self, instance: Instance, keep: set[int]) -> list[int]:
+    def _identities(self, versions: set[int]) -> dict[int, str | None]:
+        """What the repository has under these numbers; None: nothing, any more."""
+        found: dict[int, str | None] = {}
+        for version in versions:
+            try:
+                found[version] = self._context.feed.chain(self._context.model, version)[-1].identity
+            except ElasticCTRError:
+                found[version] = None
+        return found
+
+    def _surplus(self, instance: Instance, keep: dict[int, str | None]) -> list[int]:
+        """What nobody needs: other versions, and those of the same number that are not what was published."""
         holding = self._context.holding(instance)
         return [
             one.version
             for one in holding.versions.values()
-            if one.version not in keep
+            if (one.version not in keep or not may_be_same(one.identity, keep[one.version]))
             and one.version != holding.active
             and one.state != "loading"
             and not (one.is_retired and one.state == "stored")
@@ -110,6 +167,7 @@ class Mending:
 
     def forget_attempts(self) -> None:
         self._attempts.clear()
+        self._returns.clear()
 
     def _in_use(self, journal: Journal, *more: int) -> set[int]:
         versions: set[int] = set()

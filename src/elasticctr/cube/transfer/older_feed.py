@@ -16,7 +16,7 @@ from urllib.parse import quote, unquote, urlsplit
 
 from elasticctr.control.watch import Watch
 from elasticctr.cube.build import BuildOptions, Target, build_tables
-from elasticctr.cube.transfer.feed import Announcement, Link
+from elasticctr.cube.transfer.feed import Announcement, Link, join_links
 from elasticctr.cube.transfer.settings import BuildSettings
 from elasticctr.cube.version_source import ChainSource
 from elasticctr.data.settings import ReadOptions
@@ -56,10 +56,13 @@ class OlderFeed:
         for count, line in enumerate(lines, 1):
             links.append(Link(int(line.id), parent, _identity(lines[:count]), 0))
             parent = int(line.id)
-        return links
+        return join_links(links)
 
     def pin(self, model: str, name: str, versions: list[int], ttl_s: float) -> None:
         return None
+
+    def pinned(self, model: str) -> set[int]:
+        return set()
 
     def lines(self, version: int) -> list[DoneLine]:
         """The base and patches a version is made of."""

@@ -19,13 +19,17 @@ def choose_forms(
 
     `links` is the version's chain, base first; `built` are the versions whose own build is on disk.
     """
-    floor = -1  # the newest link that all of them hold
+    floor = -1  # the newest link that all of them hold, with all it stands on
     for position, link in enumerate(links):
-        if all(holding.has(link.version, link.identity) for holding in holdings):
+        if all(holding.has_whole(link.version, link.identity) for holding in holdings):
             floor = position
     missing = links[floor + 1 :]
     if not missing:
         return [] if holdings else [(links[-1], "published" if len(links) == 1 else "compacted")]
+    identities = {link.version: link.identity for link in missing[:-1]}
+    if any(one.has_active_other_than(identities) for one in holdings):
+        # What answers now has a number of the chain and other contents: nothing can be put in its place meanwhile.
+        return [(links[-1], "compacted")]
     deltas = len(missing) - 1 if floor < 0 else len(missing) + max(one.depth(links[floor].version) for one in holdings)
     is_unbuilt = floor < 0 and not all(link.version in built for link in links)
     if len(links) > 1 and (deltas > max_chain or is_unbuilt):
@@ -39,13 +43,12 @@ def make_steps(
 ) -> list[dict[str, Any]]:
     """Builds what these replicas need and returns the steps to send them. Never empty: the last one is the version."""
     holdings = [instance.snapshot.models.get(model, Holding()) for instance in instances]
-    built = {link.version for link in links if builds.find(model, link.version, "published") is not None}
+    built = {link.version for link in links if builds.find(model, link, "published") is not None}
     forms = choose_forms(links, holdings, built, max_chain)
     if not forms:
         last = links[-1]
-        return [
-            {"version": last.version, "form": "published", "kind": "held", "identity": last.identity, "sha256": None}
-        ]
+        held = {"version": last.version, "form": "published", "kind": "held", "sha256": None}
+        return [{**held, "identity": last.identity, "parent_identity": None}]
     return [builds.ensure(model, link, form, watch) for link, form in forms]
 
 
@@ -62,6 +65,7 @@ def prepare_request(
             "source": f"{root}/{step['form']}/{model}/{step['version']}/{folder}",
             "sha256": None if digests is None else digests[instance.shard],
             "identity": step["identity"],
+            "parent_identity": step.get("parent_identity"),
         }
 
     older = [told(step) for step in steps[:-1]]

@@ -56,6 +56,7 @@ class TransferProcess:
             tls_key=options.tls_key,
         )
         self.address = settings.address or f"{self.web.scheme}://{_reachable(options.host)}:{self.web.port}"
+        self.fleet.address = self.address
         root = f"{self.address}/v1/files" if settings.source == "http" else str(self._state.builds.resolve())
         self.models = {
             model: ModelRollout(

@@ -233,7 +233,7 @@ class ModelRollout:
         context = self._context
 
         def request(instance: Instance, needs_base: bool) -> dict[str, Any]:
-            held = context.holding(instance).has(rollout.version, rollout.identity)
+            held = context.holding(instance).has_whole(rollout.version, rollout.identity)
             if needs_base or (rollout.steps[-1]["kind"] == "held" and not held):
                 links = context.links(rollout.version, rollout.identity)
                 return context.request(context.base(links, watch), instance)
@@ -289,10 +289,11 @@ class ModelRollout:
         """Phase two. Every replica that has the version is switched; one that does not answer follows later."""
         context, rollout = self._context, _current(self.journal)
         deadline_s = time.monotonic() + context.settings.patience.activate_s
+        order = context.order(rollout.version, rollout.identity)
         waiting, pause_s = set(rollout.ready), 0.05
         while waiting and context.is_in_charge:
             targets = [one for one in context.fleet.instances if one.name in waiting]
-            answers = context.fleet.each(targets, lambda one: one.post("/v1/activate", context.order(rollout.version)))
+            answers = context.fleet.each(targets, lambda one: one.post("/v1/activate", order))
             # NotFound: its server was restarted and has lost the version; it is mended when all is done.
             waiting -= {
                 name for name, a in answers.items() if not isinstance(a, ElasticCTRError) or isinstance(a, NotFound)
@@ -308,7 +309,11 @@ class ModelRollout:
     def _verify(self, rollout: Rollout) -> None:
         context = self._context
         context.fleet.refresh()
-        behind = [one.name for one in context.fleet.instances if not context.is_current(one, rollout.version)]
+        behind = [
+            one.name
+            for one in context.fleet.instances
+            if not context.is_current(one, rollout.version, rollout.identity)
+        ]
 
         def finish(journal: Journal) -> None:
             if journal.live != rollout.version:

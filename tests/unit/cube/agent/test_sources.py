@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from elasticctr.control.peer import make_client
-from elasticctr.cube.agent.sources import AllowedSources
+from elasticctr.cube.agent.sources import AllowedSources, HttpSource
 from elasticctr.errors import ConfigError, DataError, Unauthorized
 
 
@@ -71,3 +71,23 @@ def test_a_symlink_does_not_lead_out_of_an_allowed_directory(tmp_path: Path) -> 
 def test_an_empty_permission_is_a_mistake() -> None:
     with pytest.raises(ConfigError):
         allowed(" ")
+
+
+@pytest.mark.promise(
+    "An agent fetches from an allowed source that is not its transfer",
+    "the fleet's secret is shown to the transfer that holds the lease, and to peers named, alone",
+)
+def test_the_secret_is_shown_to_those_who_share_it_alone() -> None:
+    plain, trusted = make_client(None, timeout_s=1), make_client("secret of the fleet", timeout_s=1)
+    places = ["http://10.0.0.1:8099", "http://10.0.0.2"]
+    sources = AllowedSources(places, plain, trusted, lambda: ("", "http://10.0.0.1:8099"))
+
+    def client_of(source: str) -> object:
+        opened = sources.open(source)
+        assert isinstance(opened, HttpSource)
+        return opened._client
+
+    assert client_of("http://10.0.0.1:8099/v1/files/x") is trusted
+    assert client_of("http://10.0.0.2/x") is plain
+    with pytest.raises(Unauthorized):
+        sources.open("http://10.0.0.1:8098/v1/files/x")

@@ -16,7 +16,7 @@ from elasticctr.control.access import Tokens, write_token
 from elasticctr.control.peer import Peer
 from elasticctr.cube.agent.process import AgentOptions, AgentProcess
 from elasticctr.cube.transfer import process as process_module
-from elasticctr.cube.transfer.feed import Announcement, Link
+from elasticctr.cube.transfer.feed import Announcement, Link, join_links
 from elasticctr.cube.transfer.process import TransferOptions, TransferProcess
 from elasticctr.cube.transfer.rollout import ModelRollout
 from elasticctr.cube.transfer.settings import TransferSettings
@@ -30,6 +30,7 @@ class FakeFeed:
         self.parents: dict[int, int] = {}
         self.events: list[Announcement] = []
         self.pins: list[list[int]] = []
+        self.used: set[int] = set()  # pinned by servers of predictions
 
     def publish(self, version: int, parent: int = 0) -> None:
         self.parents[version] = parent
@@ -48,10 +49,13 @@ class FakeFeed:
                 raise NotFound(f"version {version} was never published")
             links.insert(0, Link(version, self.parents[version], identity_of(version), 10))
             version = self.parents[version]
-        return links
+        return join_links(links)
 
     def pin(self, model: str, name: str, versions: list[int], ttl_s: float) -> None:
         self.pins.append(versions)
+
+    def pinned(self, model: str) -> set[int]:
+        return self.used
 
     def _announce(self, version: int, is_rollback: bool) -> None:
         key = f"{len(self.events) + 1}:{version}"

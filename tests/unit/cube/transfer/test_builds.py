@@ -8,11 +8,13 @@ from tests.cluster.fakes import make_build
 
 from elasticctr.control.watch import Watch
 from elasticctr.cube.transfer.builder import run_builder
-from elasticctr.cube.transfer.builds import Builds
-from elasticctr.cube.transfer.feed import Link
+from elasticctr.cube.transfer.builds import FORMS, Builds
+from elasticctr.cube.transfer.feed import Link, join_links
 from elasticctr.errors import ConfigError, Corruption, DeadlineExceeded, NotFound
 
 LINK = Link(3, 2, "ab" * 32, 10)
+# Of a base and a delta: the first, another delta, another base under that.
+IDENTITIES = [("01" * 32, "ab" * 32), ("01" * 32, "cd" * 32), ("02" * 32, "cd" * 32)]
 
 
 class Builder:
@@ -51,7 +53,7 @@ def test_a_failed_build_leaves_nothing(builds: Builds, builder: Builder, tmp_pat
     builder.fails = True
     with pytest.raises(Corruption):
         builds.ensure("ctr", LINK, "published", Watch(5))
-    assert builds.find("ctr", 3, "published") is None
+    assert builds.find("ctr", LINK, "published") is None
     assert not list(tmp_path.rglob("*.cube"))
     builder.fails = False
     assert builds.ensure("ctr", LINK, "published", Watch(5))["version"] == 3
@@ -68,7 +70,7 @@ def test_a_damaged_build_is_made_again(builds: Builds, builder: Builder, name: s
     builds.ensure("ctr", LINK, "published", Watch(5))
     path = builds.folder("ctr", 3, "published") / name
     path.write_bytes(path.read_bytes()[:-5])
-    assert builds.find("ctr", 3, "published") is None
+    assert builds.find("ctr", LINK, "published") is None
     builds.ensure("ctr", LINK, "published", Watch(5))
     assert builder.calls == 2
 
@@ -89,3 +91,18 @@ def test_the_builders_own_error_comes_back(tmp_path: Path) -> None:
 def test_a_build_process_is_killed_when_its_time_is_over(tmp_path: Path) -> None:
     with pytest.raises(DeadlineExceeded):
         run_builder(["cube", "build", str(tmp_path), "--out", str(tmp_path), "--json"], Watch(0.05))
+
+
+@pytest.mark.promise(
+    "A build of the same number is on transfer's disk, made of another version",
+    "a build is found by the identity of the version and all it stands on, and else made anew",
+)
+def test_a_build_of_another_version_of_the_same_number_is_made_again(builds: Builds, builder: Builder) -> None:
+    old, new, above = (join_links([Link(2, 0, base, 1), Link(3, 2, top, 1)])[-1] for base, top in IDENTITIES)
+    for form in FORMS:
+        builds.ensure("ctr", old, form, Watch(5))
+        for count, other in enumerate((new, above), 2):
+            assert builds.find("ctr", other, form) is None
+            assert builds.ensure("ctr", other, form, Watch(5))["identity"] == other.identity
+            assert builder.calls == count
+        builder.calls = 0

@@ -65,3 +65,16 @@ def test_deltas_are_counted_from_the_base_a_replica_really_has() -> None:
 def test_with_nobody_there_something_complete_is_built() -> None:
     assert forms(chain(1, 2)) == [(2, "compacted")]
     assert forms(chain(1)) == [(1, "published")]
+
+
+def test_a_base_that_failed_under_several_deltas_is_sent_again() -> None:
+    """The middle one is there, but stands on nothing."""
+    held = {v: Held(v, v - 1, "failed" if v == 1 else "stored", f"id{v}", True, False) for v in (1, 2, 3)}
+    assert forms(chain(1, 2, 3), Holding(0, 0, held)) == [(3, "compacted")]
+    assert forms(chain(1, 2, 3), Holding(0, 0, {v: held[v] for v in (2, 3)})) == [(3, "compacted")]
+
+
+def test_what_answers_is_not_replaced_in_the_middle_of_a_chain() -> None:
+    active = Holding(2, 0, {1: Held(1, 0, "ready", "id1", True, False), 2: Held(2, 1, "ready", "old", True, False)})
+    assert forms(chain(1, 2, 3), active, built={1, 2, 3}) == [(3, "compacted")]
+    assert forms(chain(1, 2), active) == [(2, "published")]

@@ -1,0 +1,81 @@
+"""A repository restored from a backup, or made anew, has other versions under known numbers: the Cube serves those."""
+
+from __future__ import annotations
+
+import copy
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.cluster.harness import wait_until
+from tests.cluster.story import FULL_NAME, Story
+
+
+def _begin_anew(story: Story, since: int) -> None:
+    """From this version on, another history."""
+    truth = copy.deepcopy(story.truth)
+    truth._seed += 100
+    for version in [one for one in truth.writers if one > since]:
+        del truth.writers[version], truth.parents[version]
+    story.truth = truth
+
+
+def _wait_right(story: Story, version: int) -> None:
+    """Until every replica has every row of the version as it is published now, and transfer says so."""
+
+    def is_right() -> bool:
+        places = np.arange(len(story.truth.feasigns))
+        for replica in range(story.cluster.replicas):
+            with story.client([[replicas[replica]] for replicas in story.addresses()]) as client:
+                answer = client.get(FULL_NAME, story.truth.feasigns)
+                if answer.version != version or not story.truth.judge(places, answer).is_right:
+                    return False
+        status = story.cluster.status()
+        return bool(status["live"] == version and not status["behind"])
+
+    wait_until(is_right, f"the rows of the new version {version} everywhere", 90, 0.2)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+@pytest.mark.promise(
+    "The repository is restored from a backup, and versions are published anew under the same numbers",
+    "every replica serves the new rows: a build, a file and a loaded version are known by identity, not by number",
+)
+def test_versions_published_anew_take_the_place_of_those_of_the_same_number(tmp_path: Path) -> None:
+    with Story(tmp_path, shards=1, replicas=2, count=1000) as story:
+        story.begin(load=False)
+        story.delta()
+        model = story.cluster.repository / story.cluster.model
+        shutil.copytree(model, tmp_path / "backup")
+        for _ in range(3):
+            story.wait_live(story.delta())
+        old = story.truth
+        assert story.cluster.transfer is not None
+        story.cluster.transfer.pause()  # it sees nothing of it until all is there again
+        shutil.rmtree(model)
+        shutil.copytree(tmp_path / "backup", model)
+        _begin_anew(story, 2)
+        for _ in range(3):
+            story.delta()
+        assert any((old.writers[5] != story.truth.writers[5]).tolist())
+        story.cluster.transfer.resume()
+        _wait_right(story, 5)
+        story.wait_live(story.delta())
+        _wait_right(story, 6)
+
+        # What the disk has is the same: a server started again reads it.
+        for instance in story.cluster.instances:
+            assert instance.server is not None
+            instance.server.kill()
+            instance.start_server()
+        _wait_right(story, 6)
+
+        # Not one version in common.
+        shutil.rmtree(model)
+        _begin_anew(story, 0)
+        story.base()
+        story.delta()
+        _wait_right(story, 2)
