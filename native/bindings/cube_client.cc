@@ -175,21 +175,30 @@ void BindCubeClient(nb::module_& m) {
           [](Client* self, std::vector<std::vector<std::string>> shards, const std::string& sharding, std::string token,
              uint32_t timeout_ms, uint32_t connect_ms, uint32_t retries, uint32_t backup_ms,
              const std::string& load_balancer, uint32_t eject_after, uint32_t eject_ms, uint32_t eject_max_ms,
-             uint32_t idle_connections, uint64_t cache_bytes, uint32_t refresh_ms) {
-            cube::ClientSettings settings{std::move(shards), ToSharding(sharding),
-                                          std::move(token),  timeout_ms,
-                                          connect_ms,        retries,
-                                          backup_ms,         ToBalance(load_balancer),
-                                          eject_after,       eject_ms,
-                                          eject_max_ms,      idle_connections,
-                                          cache_bytes,       refresh_ms};
+             uint32_t idle_connections, uint64_t cache_bytes, uint32_t refresh_ms, std::string tls_ca,
+             std::string tls_cert, std::string tls_key, bool tls_check_host) {
+            cube::ClientSettings settings{std::move(shards),
+                                          ToSharding(sharding),
+                                          std::move(token),
+                                          timeout_ms,
+                                          connect_ms,
+                                          retries,
+                                          backup_ms,
+                                          ToBalance(load_balancer),
+                                          eject_after,
+                                          eject_ms,
+                                          eject_max_ms,
+                                          idle_connections,
+                                          cache_bytes,
+                                          refresh_ms,
+                                          {tls_ca, tls_cert, tls_key, tls_check_host}};
             nb::gil_scoped_release release;
             new (self) Client(std::move(settings));
           },
           nb::kw_only(), "shards"_a, "sharding"_a = "auto", "token"_a = "", "timeout_ms"_a = 200, "connect_ms"_a = 100,
           "retries"_a = 3, "backup_ms"_a = 50, "load_balancer"_a = "round_robin", "eject_after"_a = 3,
           "eject_ms"_a = 1000, "eject_max_ms"_a = 30000, "idle_connections"_a = 64, "cache_bytes"_a = 0,
-          "refresh_ms"_a = 1000)
+          "refresh_ms"_a = 1000, "tls_ca"_a = "", "tls_cert"_a = "", "tls_key"_a = "", "tls_check_host"_a = true)
       .def("get", &Get, "tables"_a, "feasigns"_a, "version"_a = 0, "timeout_ms"_a = 0, "degrade"_a = false)
       .def("connect", &Client::Connect, "timeout_ms"_a, nb::call_guard<nb::gil_scoped_release>())
       .def("tables", [](Client& self) { return self.directory().tables(); })

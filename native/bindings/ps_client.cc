@@ -225,7 +225,8 @@ void BindPsClient(nb::module_& m) {
              uint64_t incarnation, uint64_t era, std::string attach,
              const std::vector<std::tuple<std::string, uint32_t, bool>>& tables, uint64_t dense_floats,
              bool dense_on_first, const std::string& rows_as, const std::string& gradients_as,
-             const std::string& dense_gradients_as, uint32_t timeout_ms) {
+             const std::string& dense_gradients_as, uint32_t timeout_ms, std::string tls_ca, std::string tls_cert,
+             std::string tls_key, bool tls_check_host) {
             ps::ClientOptions options;
             options.addresses = std::move(addresses);
             options.token = std::move(token);
@@ -247,12 +248,14 @@ void BindPsClient(nb::module_& m) {
               throw Error(Code::kConfig, "dense gradients go as fp32, fp16 or bf16, not int8");
             }
             options.timeout_ms = timeout_ms;
+            options.tls = {std::move(tls_ca), std::move(tls_cert), std::move(tls_key), tls_check_host};
             nb::gil_scoped_release release;
             new (self) Client(options);
           },
           nb::kw_only(), "addresses"_a, "token"_a = "", "job"_a, "trainer"_a = 0, "incarnation"_a = 0, "era"_a = 0,
           "attach"_a, "tables"_a, "dense_floats"_a, "dense_on_first"_a = false, "rows_as"_a = "fp32",
-          "gradients_as"_a = "fp32", "dense_gradients_as"_a = "fp32", "timeout_ms"_a = 30'000)
+          "gradients_as"_a = "fp32", "dense_gradients_as"_a = "fp32", "timeout_ms"_a = 30'000, "tls_ca"_a = "",
+          "tls_cert"_a = "", "tls_key"_a = "", "tls_check_host"_a = true)
       .def_prop_ro("shards", &Client::shards)
       .def("start_pull", &StartPull, "lookups"_a, "insert"_a, "wants_dense"_a, nb::rv_policy::take_ownership)
       .def(

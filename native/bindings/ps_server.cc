@@ -43,7 +43,9 @@ void BindPsServer(nb::module_& m) {
              const std::string& identity, const std::string& digest, const std::string& build,
              const std::string& strategy, bool is_standby, size_t threads, uint32_t group_timeout_ms,
              uint64_t max_buffered_bytes, uint32_t request_timeout_s, const std::string& scratch,
-             uint32_t standby_timeout_ms, uint64_t standby_max_bytes, bool confirms_drops) {
+             uint32_t standby_timeout_ms, uint64_t standby_max_bytes, bool confirms_drops, const std::string& tls_cert,
+             const std::string& tls_key, const std::string& tls_client_ca, const std::string& tls_ca,
+             bool tls_check_host) {
             ps::ServiceOptions options;
             options.net.host = host;
             options.net.ports = {port};
@@ -52,6 +54,10 @@ void BindPsServer(nb::module_& m) {
             options.net.threads = threads;
             options.net.max_buffered_bytes = max_buffered_bytes;
             options.net.limits.request_timeout_s = request_timeout_s;
+            if (!tls_cert.empty()) {
+              options.net.tls = std::make_shared<net::TlsContext>(net::TlsOptions{tls_cert, tls_key, tls_client_ca});
+            }
+            if (!tls_ca.empty()) options.tls = {tls_ca, tls_cert, tls_key, tls_check_host};
             options.shard = {shard,          shards,          std::move(tables), dense_floats,
                              dense_on_first, dense_optimizer, group_timeout_ms};
             options.token = token;
@@ -71,7 +77,14 @@ void BindPsServer(nb::module_& m) {
           "port"_a, "unix_path"_a, "token"_a, "job"_a, "identity"_a, "digest"_a, "build"_a, "strategy"_a,
           "is_standby"_a, "threads"_a, "group_timeout_ms"_a, "max_buffered_bytes"_a, "request_timeout_s"_a,
           "scratch"_a = "", "standby_timeout_ms"_a = 5'000, "standby_max_bytes"_a = uint64_t{512} << 20,
-          "confirms_drops"_a = true)
+          "confirms_drops"_a = true, "tls_cert"_a = "", "tls_key"_a = "", "tls_client_ca"_a = "", "tls_ca"_a = "",
+          "tls_check_host"_a = true)
+      .def(
+          "set_tls",
+          [](Service& self, const std::string& cert, const std::string& key, const std::string& client_ca) {
+            self.SetTls(std::make_shared<net::TlsContext>(net::TlsOptions{cert, key, client_ca}));
+          },
+          "cert"_a, "key"_a, "client_ca"_a, nb::call_guard<nb::gil_scoped_release>())
       .def("start", &Service::Start, nb::call_guard<nb::gil_scoped_release>())
       .def("stop", &Service::Stop, "drain_s"_a, nb::call_guard<nb::gil_scoped_release>())
       .def("load", &Service::Load, "directory"_a, "era"_a = 0, nb::call_guard<nb::gil_scoped_release>(),

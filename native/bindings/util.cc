@@ -3,6 +3,7 @@
 #include <nanobind/stl/string_view.h>
 
 #include "bindings/bindings.h"
+#include "net/tls.h"
 #include "ps/frames.h"
 #include "util/crc32c.h"
 #include "util/hash.h"
@@ -33,6 +34,7 @@ void BindUtil(nb::module_& m) {
   m.def(
       "crc32c", [](nb::bytes data, uint32_t crc) { return Crc32c(crc, data.c_str(), data.size()); }, "data"_a,
       "crc"_a = 0);
+  m.def("tls_library", &net::TlsLibrary, "The library that does TLS, such as 'OpenSSL 3.0.15'; empty: built without.");
   m.attr("BUCKETS") = kBuckets;
   m.attr("WIRE_BUILD") = ps::kWireBuild;
   m.def("bucket_of", &BucketOf, "feasign"_a);

@@ -42,6 +42,8 @@ class Service : public net::Application {
   bool WaitStarted(double timeout_s) { return control_.WaitStarted(timeout_s); }
   // Finishes what arrived, within drain_s, and closes every connection.
   void Stop(double drain_s) { server_->Stop(drain_s); }
+  // Certificate and key for connections made from now on. Throws FailedPrecondition if the server speaks no TLS.
+  void SetTls(std::shared_ptr<const net::TlsContext> tls) { server_->SetTls(std::move(tls)); }
 
   const std::vector<uint16_t>& ports() const { return server_->ports(); }
   bool is_ready() const { return control_.is_ready(); }

@@ -48,6 +48,8 @@ void CheckAddress(const std::string& text) {
   throw Error(Code::kConfig, "'" + text + "' is not an address; expected host:port, [v6]:port or unix:/path");
 }
 
+std::string HostOf(const std::string& text) { return IsUnix(text) ? "" : Split(text).host; }
+
 SocketAddress Resolve(const std::string& text, bool ask) {
   SocketAddress address;
   if (IsUnix(text)) {

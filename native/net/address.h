@@ -15,6 +15,9 @@ struct SocketAddress {
 // Throws ConfigError for text that names no address.
 void CheckAddress(const std::string& text);
 
+// The host in it, without brackets; empty for a Unix socket. REQUIRES: CheckAddress(text) did not throw.
+std::string HostOf(const std::string& text);
+
 // Throws Unavailable if a name cannot be resolved. With `ask` false no resolver is asked: a host that is not a number
 // gives length 0. REQUIRES: CheckAddress(text) did not throw.
 SocketAddress Resolve(const std::string& text, bool ask);

@@ -75,6 +75,7 @@ class Loop {
   void Handle(Connection& c, uint32_t events);
   void Receive(Connection& c);
   void ReceiveSecure(Connection& c);
+  void RefuseSecure(Connection& c);
   void Advance(Connection& c, const uint8_t* data, size_t size, bool owned);
   Step RunSession(Connection& c, const uint8_t* data, size_t size, size_t* taken);
   void Settle(Connection& c, const Step& step, bool moved_on);

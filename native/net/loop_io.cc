@@ -8,6 +8,7 @@
 #include <exception>
 
 #include "net/loop_connection.h"
+#include "net/plain_refusal.h"
 
 namespace elasticctr::net {
 namespace {
@@ -50,14 +51,23 @@ void Loop::ReceiveSecure(Connection& c) {
   if (n < 0 && (errno == EAGAIN || errno == EINTR)) return;
   if (n <= 0) return Close(c);
   c.received_ns = NowNs();
-  if (c.tls == nullptr) c.tls = std::make_unique<TlsStream>(*c.tls_context);
-  bool is_good = c.tls->Receive(scratch_.get(), static_cast<size_t>(n), &c.in, &c.out);
-  if (!FlushPending(c) || !is_good) {
-    if (!is_good) stats_->foreign.fetch_add(1, std::memory_order_relaxed);
-    return Close(c);
+  const auto size = static_cast<size_t>(n);
+  if (c.tls == nullptr && Sniff(scratch_.get(), size) != Protocol::kTls) {
+    c.out.Append(PlainRefusal(scratch_.get(), size));
+    return RefuseSecure(c);
   }
+  if (c.tls == nullptr) c.tls = std::make_unique<TlsStream>(*c.tls_context);
+  if (!c.tls->Receive(scratch_.get(), size, &c.in, &c.out)) return RefuseSecure(c);
+  if (!FlushPending(c)) return Close(c);
   if (c.in.empty()) return Settle(c, {}, false);
   Advance(c, c.in.data(), c.in.size(), true);
+}
+
+// Says its last words and listens a little longer: closed with bytes unread, the socket would take the words back.
+void Loop::RefuseSecure(Connection& c) {
+  stats_->foreign.fetch_add(1, std::memory_order_relaxed);
+  if (!FlushPending(c)) return Close(c);
+  Linger(c);
 }
 
 // `owned`: the bytes are those of c.in; else they are in the scratch buffer and c.in is empty.

@@ -70,6 +70,9 @@ void Server::Complete(ConnectionId id, std::string answer, bool close) {
 }
 
 void Server::SetTls(std::shared_ptr<const TlsContext> tls) {
+  if (options_.tls == nullptr) {
+    throw Error(Code::kFailedPrecondition, "the server was started without TLS; its ports cannot change to it");
+  }
   std::lock_guard lock(tls_mutex_);
   tls_ = std::move(tls);
 }

@@ -40,7 +40,8 @@ class Server {
   // Calls Application::OnWake on every loop, soon.
   void WakeAll();
   void Complete(ConnectionId id, std::string answer, bool close);
-  // For connections made from now on; the others keep what they have. REQUIRES: the server was made with TLS.
+  // For connections made from now on; the others keep what they have. Throws FailedPrecondition if the server was made
+  // without TLS.
   void SetTls(std::shared_ptr<const TlsContext> tls);
 
   const std::vector<uint16_t>& ports() const { return ports_; }

@@ -75,11 +75,11 @@ Fd ListenUnix(const std::string& path) {
     ::unlink(path.c_str());
   }
   Fd fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
-  // The socket is made with its final mode: no moment in which others could connect.
-  mode_t before = ::umask(0117);
-  bool bound = ::bind(fd.get(), name, sizeof address) == 0;
-  ::umask(before);
-  if (!bound || ::listen(fd.get(), kBacklog) != 0) {
+  // The file is made with this mode, less the umask, which is the whole process' and left alone; where that takes the
+  // group out, it is let in again. Nobody can connect before the socket listens.
+  constexpr mode_t kMode = 0660;
+  if (!fd || ::fchmod(fd.get(), kMode) != 0 || ::bind(fd.get(), name, sizeof address) != 0 ||
+      ::chmod(path.c_str(), kMode) != 0 || ::listen(fd.get(), kBacklog) != 0) {
     throw Error(Code::kUnavailable, "cannot listen on " + path + ": " + Reason());
   }
   return fd;

@@ -1,128 +1,33 @@
 #include "net/tls.h"
 
-#include <dlfcn.h>
+#include <sys/stat.h>
 
 #include <algorithm>
 #include <new>
+#include <utility>
 
 #include "util/status.h"
 
+#ifdef ELASTICCTR_TLS
+#include <openssl/err.h>
+#include <openssl/ssl.h>
+#include <openssl/x509v3.h>
+#endif
+
 namespace elasticctr::net {
+
+#ifdef ELASTICCTR_TLS
+
 namespace {
 
-// What we use of libssl and libcrypto, versions 1.1 and 3: the same in both.
-struct Library {
-  const void* (*TLS_server_method)();
-  void* (*SSL_CTX_new)(const void* method);
-  void (*SSL_CTX_free)(void*);
-  long (*SSL_CTX_ctrl)(void*, int command, long number, void* pointer);
-  unsigned long (*SSL_CTX_set_options)(void*, unsigned long);
-  void (*SSL_CTX_set_default_passwd_cb)(void*, int (*callback)(char*, int, int, void*));
-  int (*SSL_CTX_use_certificate_chain_file)(void*, const char*);
-  int (*SSL_CTX_use_PrivateKey_file)(void*, const char*, int type);
-  int (*SSL_CTX_check_private_key)(const void*);
-  int (*SSL_CTX_load_verify_locations)(void*, const char* file, const char* directory);
-  void (*SSL_CTX_set_verify)(void*, int mode, int (*callback)(int, void*));
-  int (*SSL_CTX_set_session_id_context)(void*, const unsigned char*, unsigned);
-  void* (*SSL_load_client_CA_file)(const char*);
-  void (*SSL_CTX_set_client_CA_list)(void*, void* names);
-  void* (*SSL_new)(void*);
-  void (*SSL_free)(void*);
-  void (*SSL_set_bio)(void*, void* in, void* out);
-  void (*SSL_set_accept_state)(void*);
-  int (*SSL_read)(void*, void*, int);
-  int (*SSL_write)(void*, const void*, int);
-  int (*SSL_shutdown)(void*);
-  int (*SSL_get_error)(const void*, int);
-  int (*SSL_is_init_finished)(const void*);
-  void* (*BIO_new)(const void* method);
-  const void* (*BIO_s_mem)();
-  int (*BIO_read)(void*, void*, int);
-  int (*BIO_write)(void*, const void*, int);
-  size_t (*BIO_ctrl_pending)(void*);
-  unsigned long (*ERR_get_error)();
-  void (*ERR_error_string_n)(unsigned long, char*, size_t);
-  void (*ERR_clear_error)();
-};
-
-constexpr int kFilePem = 1;             // SSL_FILETYPE_PEM
-constexpr int kErrorWantRead = 2;       // SSL_ERROR_WANT_READ
-constexpr int kErrorZeroReturn = 6;     // SSL_ERROR_ZERO_RETURN
-constexpr int kSetMinVersion = 123;     // SSL_CTRL_SET_MIN_PROTO_VERSION
-constexpr long kTls12 = 0x0303;         // TLS1_2_VERSION
-constexpr int kMode = 33;               // SSL_CTRL_MODE
-constexpr long kReleaseBuffers = 0x10;  // SSL_MODE_RELEASE_BUFFERS
-constexpr int kVerifyPeer = 1;          // SSL_VERIFY_PEER
-constexpr int kVerifyRequired = 2;      // SSL_VERIFY_FAIL_IF_NO_PEER_CERT
-constexpr unsigned long kOptions =      // no renegotiation, no compression
-    (1ul << 30) | (1ul << 17);
 constexpr size_t kRecordBytes = 16 * 1024;
 constexpr size_t kMaxWriteBytes = 1u << 30;
-
-template <typename Function>
-void Find(void* handle, const char* name, Function* function) {
-  *function = reinterpret_cast<Function>(::dlsym(handle, name));
-  if (*function == nullptr) throw Error(Code::kConfig, std::string("TLS: the system's libssl has no ") + name);
-}
-
-Library Load() {
-  void* handle = nullptr;
-  for (const char* name : {"libssl.so.3", "libssl.so.1.1"}) {
-    handle = ::dlopen(name, RTLD_NOW | RTLD_LOCAL);
-    if (handle != nullptr) break;
-  }
-  if (handle == nullptr) {
-    throw Error(Code::kConfig,
-                "TLS: neither libssl.so.3 nor libssl.so.1.1 is on this machine; install OpenSSL, or put a proxy that "
-                "does TLS in front");
-  }
-  Library library{};
-#define ELASTICCTR_FIND(name) Find(handle, #name, &library.name)
-  ELASTICCTR_FIND(TLS_server_method);
-  ELASTICCTR_FIND(SSL_CTX_new);
-  ELASTICCTR_FIND(SSL_CTX_free);
-  ELASTICCTR_FIND(SSL_CTX_ctrl);
-  ELASTICCTR_FIND(SSL_CTX_set_options);
-  ELASTICCTR_FIND(SSL_CTX_set_default_passwd_cb);
-  ELASTICCTR_FIND(SSL_CTX_use_certificate_chain_file);
-  ELASTICCTR_FIND(SSL_CTX_use_PrivateKey_file);
-  ELASTICCTR_FIND(SSL_CTX_check_private_key);
-  ELASTICCTR_FIND(SSL_CTX_load_verify_locations);
-  ELASTICCTR_FIND(SSL_CTX_set_verify);
-  ELASTICCTR_FIND(SSL_CTX_set_session_id_context);
-  ELASTICCTR_FIND(SSL_load_client_CA_file);
-  ELASTICCTR_FIND(SSL_CTX_set_client_CA_list);
-  ELASTICCTR_FIND(SSL_new);
-  ELASTICCTR_FIND(SSL_free);
-  ELASTICCTR_FIND(SSL_set_bio);
-  ELASTICCTR_FIND(SSL_set_accept_state);
-  ELASTICCTR_FIND(SSL_read);
-  ELASTICCTR_FIND(SSL_write);
-  ELASTICCTR_FIND(SSL_shutdown);
-  ELASTICCTR_FIND(SSL_get_error);
-  ELASTICCTR_FIND(SSL_is_init_finished);
-  ELASTICCTR_FIND(BIO_new);
-  ELASTICCTR_FIND(BIO_s_mem);
-  ELASTICCTR_FIND(BIO_read);
-  ELASTICCTR_FIND(BIO_write);
-  ELASTICCTR_FIND(BIO_ctrl_pending);
-  ELASTICCTR_FIND(ERR_get_error);
-  ELASTICCTR_FIND(ERR_error_string_n);
-  ELASTICCTR_FIND(ERR_clear_error);
-#undef ELASTICCTR_FIND
-  return library;
-}
-
-const Library& Ssl() {
-  static const Library library = Load();
-  return library;
-}
 
 // The library's first complaint, and none left.
 std::string Reason() {
   char text[256] = "unknown reason";
-  if (unsigned long code = Ssl().ERR_get_error(); code != 0) Ssl().ERR_error_string_n(code, text, sizeof text);
-  Ssl().ERR_clear_error();
+  if (const unsigned long code = ERR_get_error(); code != 0) ERR_error_string_n(code, text, sizeof text);
+  ERR_clear_error();
   return text;
 }
 
@@ -131,83 +36,161 @@ std::string Reason() {
 // An encrypted key would otherwise be asked for at the terminal.
 int NoPassword(char*, int, int, void*) { return 0; }
 
+using ContextPtr = std::unique_ptr<SSL_CTX, decltype(&SSL_CTX_free)>;
+
+ContextPtr MakeContext(const SSL_METHOD* method) {
+  ERR_clear_error();
+  ContextPtr context(SSL_CTX_new(method), &SSL_CTX_free);
+  if (context == nullptr) Refuse("OpenSSL does not start");
+  SSL_CTX_set_min_proto_version(context.get(), TLS1_2_VERSION);
+  SSL_CTX_set_mode(context.get(), SSL_MODE_RELEASE_BUFFERS);
+  SSL_CTX_set_options(context.get(), SSL_OP_NO_RENEGOTIATION | SSL_OP_NO_COMPRESSION);
+  SSL_CTX_set_default_passwd_cb(context.get(), NoPassword);
+  return context;
+}
+
+void UseCertificate(SSL_CTX* context, const std::string& certificate, const std::string& key) {
+  if (SSL_CTX_use_certificate_chain_file(context, certificate.c_str()) != 1) {
+    Refuse("certificate " + certificate + " cannot be used");
+  }
+  if (SSL_CTX_use_PrivateKey_file(context, key.c_str(), SSL_FILETYPE_PEM) != 1 ||
+      SSL_CTX_check_private_key(context) != 1) {
+    Refuse("key " + key + " cannot be used with certificate " + certificate);
+  }
+}
+
+// An alert of the peer, in words; empty: there was none of these.
+std::string ExplainAlert(int reason, bool is_caller) {
+  const std::string peer = is_caller ? "the server" : "the client";
+  switch (reason) {
+    case SSL_R_TLSV13_ALERT_CERTIFICATE_REQUIRED:
+      return peer + " wants to see a certificate; give one of its client authority (tls cert and key)";
+    case SSL_R_SSLV3_ALERT_HANDSHAKE_FAILURE:
+      return peer + " refused the handshake; it may want to see a certificate (tls cert and key)";
+    case SSL_R_TLSV1_ALERT_UNKNOWN_CA:
+    case SSL_R_SSLV3_ALERT_BAD_CERTIFICATE:
+    case SSL_R_SSLV3_ALERT_CERTIFICATE_UNKNOWN:
+    case SSL_R_TLSV1_ALERT_DECRYPT_ERROR:
+      return peer + " does not trust our certificate: it is of another authority than the one given there (" +
+             (is_caller ? "tls client_ca" : "tls ca") + ")";
+    case SSL_R_SSLV3_ALERT_CERTIFICATE_EXPIRED: return peer + " says that our certificate has expired";
+    default: return "";
+  }
+}
+
 }  // namespace
 
+std::string TlsLibrary() {
+  const std::string text = OpenSSL_version(OPENSSL_VERSION);
+  return text.substr(0, text.find(' ', text.find(' ') + 1));
+}
+
 TlsContext::TlsContext(const TlsOptions& options) {
-  const Library& ssl = Ssl();
-  ssl.ERR_clear_error();
-  std::unique_ptr<void, void (*)(void*)> context(ssl.SSL_CTX_new(ssl.TLS_server_method()), ssl.SSL_CTX_free);
-  if (context == nullptr) Refuse("libssl does not start");
-  ssl.SSL_CTX_ctrl(context.get(), kSetMinVersion, kTls12, nullptr);
-  ssl.SSL_CTX_ctrl(context.get(), kMode, kReleaseBuffers, nullptr);
-  ssl.SSL_CTX_set_options(context.get(), kOptions);
-  ssl.SSL_CTX_set_default_passwd_cb(context.get(), NoPassword);
-  if (ssl.SSL_CTX_use_certificate_chain_file(context.get(), options.certificate.c_str()) != 1) {
-    Refuse("certificate " + options.certificate + " cannot be used");
-  }
-  if (ssl.SSL_CTX_use_PrivateKey_file(context.get(), options.key.c_str(), kFilePem) != 1 ||
-      ssl.SSL_CTX_check_private_key(context.get()) != 1) {
-    Refuse("key " + options.key + " cannot be used with certificate " + options.certificate);
-  }
+  ContextPtr context = MakeContext(TLS_server_method());
+  UseCertificate(context.get(), options.certificate, options.key);
   if (!options.client_ca.empty()) {
-    void* names = ssl.SSL_load_client_CA_file(options.client_ca.c_str());
-    if (names == nullptr || ssl.SSL_CTX_load_verify_locations(context.get(), options.client_ca.c_str(), nullptr) != 1) {
+    STACK_OF(X509_NAME)* names = SSL_load_client_CA_file(options.client_ca.c_str());
+    if (names == nullptr || SSL_CTX_load_verify_locations(context.get(), options.client_ca.c_str(), nullptr) != 1) {
+      sk_X509_NAME_pop_free(names, X509_NAME_free);
       Refuse("clients' authority " + options.client_ca + " cannot be used");
     }
-    ssl.SSL_CTX_set_client_CA_list(context.get(), names);
-    ssl.SSL_CTX_set_verify(context.get(), kVerifyPeer | kVerifyRequired, nullptr);
+    SSL_CTX_set_client_CA_list(context.get(), names);
+    SSL_CTX_set_verify(context.get(), SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT, nullptr);
     constexpr unsigned char kName[] = "elasticctr";
-    ssl.SSL_CTX_set_session_id_context(context.get(), kName, sizeof kName - 1);
+    SSL_CTX_set_session_id_context(context.get(), kName, sizeof kName - 1);
   }
   context_ = context.release();
 }
 
-TlsContext::~TlsContext() { Ssl().SSL_CTX_free(context_); }
-
-TlsStream::TlsStream(const TlsContext& context) {
-  const Library& ssl = Ssl();
-  ssl_ = ssl.SSL_new(context.context_);
-  if (ssl_ == nullptr) throw std::bad_alloc();
-  in_ = ssl.BIO_new(ssl.BIO_s_mem());
-  out_ = ssl.BIO_new(ssl.BIO_s_mem());
-  if (in_ == nullptr || out_ == nullptr) {
-    ssl.SSL_free(ssl_);  // a BIO alone is lost, with all other memory
-    throw std::bad_alloc();
+TlsContext::TlsContext(const TlsClientOptions& options) : checks_host_(options.checks_host) {
+  ContextPtr context = MakeContext(TLS_client_method());
+  if (SSL_CTX_load_verify_locations(context.get(), options.ca.c_str(), nullptr) != 1) {
+    Refuse("authority " + options.ca + " cannot be used");
   }
-  ssl.SSL_set_bio(ssl_, in_, out_);
-  ssl.SSL_set_accept_state(ssl_);
+  SSL_CTX_set_verify(context.get(), SSL_VERIFY_PEER, nullptr);
+  if (!options.certificate.empty()) UseCertificate(context.get(), options.certificate, options.key);
+  context_ = context.release();
 }
 
-TlsStream::~TlsStream() { Ssl().SSL_free(ssl_); }
+TlsContext::~TlsContext() { SSL_CTX_free(context_); }
 
-bool TlsStream::is_open() const { return Ssl().SSL_is_init_finished(ssl_) == 1; }
+TlsStream::TlsStream(const TlsContext& context) {
+  Open(context);
+  SSL_set_accept_state(ssl_);
+}
+
+TlsStream::TlsStream(const TlsContext& context, const std::string& host) : is_caller_(true), host_(host) {
+  Open(context);
+  SSL_set_connect_state(ssl_);
+  X509_VERIFY_PARAM* const wanted = SSL_get0_param(ssl_);
+  bool is_set = true;
+  if (ASN1_OCTET_STRING* address = a2i_IPADDRESS(host.c_str()); address != nullptr) {
+    ASN1_OCTET_STRING_free(address);
+    if (context.checks_host_) is_set = X509_VERIFY_PARAM_set1_ip_asc(wanted, host.c_str()) == 1;
+  } else {
+    SSL_set_tlsext_host_name(ssl_, host.c_str());
+    if (context.checks_host_) is_set = X509_VERIFY_PARAM_set1_host(wanted, host.c_str(), host.size()) == 1;
+  }
+  if (!is_set) {
+    SSL_free(ssl_);
+    throw std::bad_alloc();
+  }
+  ERR_clear_error();
+}
+
+void TlsStream::Open(const TlsContext& context) {
+  ssl_ = SSL_new(context.context_);
+  if (ssl_ == nullptr) throw std::bad_alloc();
+  in_ = BIO_new(BIO_s_mem());
+  out_ = BIO_new(BIO_s_mem());
+  if (in_ == nullptr || out_ == nullptr) {
+    BIO_free(in_);
+    BIO_free(out_);
+    SSL_free(ssl_);
+    throw std::bad_alloc();
+  }
+  SSL_set_bio(ssl_, in_, out_);
+}
+
+TlsStream::~TlsStream() { SSL_free(ssl_); }
+
+bool TlsStream::is_open() const { return SSL_is_init_finished(ssl_) == 1; }
+
+void TlsStream::Begin(Buffer* out) {
+  ERR_clear_error();
+  SSL_do_handshake(ssl_);
+  ERR_clear_error();
+  TakeOutput(out);
+}
 
 bool TlsStream::Receive(const uint8_t* data, size_t size, Buffer* plain, Buffer* out) {
-  const Library& ssl = Ssl();
-  ssl.ERR_clear_error();
+  ERR_clear_error();
   // At most a loop's scratch buffer comes at a time, so lengths fit.
-  if (ssl.BIO_write(in_, data, static_cast<int>(size)) != static_cast<int>(size)) return false;
+  if (BIO_write(in_, data, static_cast<int>(size)) != static_cast<int>(size)) return false;
   while (true) {
-    int n = ssl.SSL_read(ssl_, plain->Reserve(kRecordBytes), static_cast<int>(kRecordBytes));
+    const int n = SSL_read(ssl_, plain->Reserve(kRecordBytes), static_cast<int>(kRecordBytes));
     if (n > 0) {
       plain->Commit(static_cast<size_t>(n));
       continue;
     }
-    int error = ssl.SSL_get_error(ssl_, n);
+    const int error = SSL_get_error(ssl_, n);
     TakeOutput(out);
-    ssl.ERR_clear_error();
+    is_ended_ = is_ended_ || error == SSL_ERROR_ZERO_RETURN;
     // A peer that says it will send no more may still want its answers.
-    return error == kErrorWantRead || error == kErrorZeroReturn;
+    const bool is_good = error == SSL_ERROR_WANT_READ || error == SSL_ERROR_ZERO_RETURN;
+    if (!is_good) Explain();
+    ERR_clear_error();
+    return is_good;
   }
 }
 
 bool TlsStream::Send(const uint8_t* data, size_t size, Buffer* out) {
-  const Library& ssl = Ssl();
-  ssl.ERR_clear_error();
+  ERR_clear_error();
   while (size != 0) {
-    int n = ssl.SSL_write(ssl_, data, static_cast<int>(std::min(size, kMaxWriteBytes)));
+    const int n = SSL_write(ssl_, data, static_cast<int>(std::min(size, kMaxWriteBytes)));
     if (n <= 0) {
-      ssl.ERR_clear_error();
+      Explain();
+      ERR_clear_error();
       return false;
     }
     data += n;
@@ -219,19 +202,106 @@ bool TlsStream::Send(const uint8_t* data, size_t size, Buffer* out) {
 
 void TlsStream::End(Buffer* out) {
   if (!is_open()) return;
-  Ssl().ERR_clear_error();
-  Ssl().SSL_shutdown(ssl_);
-  Ssl().ERR_clear_error();
+  ERR_clear_error();
+  SSL_shutdown(ssl_);
+  ERR_clear_error();
   TakeOutput(out);
 }
 
 void TlsStream::TakeOutput(Buffer* out) {
-  const Library& ssl = Ssl();
-  while (size_t waiting = ssl.BIO_ctrl_pending(out_)) {
-    int n = ssl.BIO_read(out_, out->Reserve(waiting), static_cast<int>(std::min(waiting, kMaxWriteBytes)));
+  while (const size_t waiting = BIO_ctrl_pending(out_)) {
+    const int n = BIO_read(out_, out->Reserve(waiting), static_cast<int>(std::min(waiting, kMaxWriteBytes)));
     if (n <= 0) return;
     out->Commit(static_cast<size_t>(n));
   }
+}
+
+void TlsStream::Explain() {
+  const unsigned long code = ERR_peek_error();
+  const int reason = ERR_GET_REASON(code);
+  const char* said = ERR_reason_error_string(code);
+  trouble_ = ExplainAlert(reason, is_caller_);
+  if (!trouble_.empty()) return;
+  const long verdict = SSL_get_verify_result(ssl_);
+  if (is_caller_ && reason == SSL_R_CERTIFICATE_VERIFY_FAILED) {
+    if (verdict == X509_V_ERR_HOSTNAME_MISMATCH || verdict == X509_V_ERR_IP_ADDRESS_MISMATCH) {
+      trouble_ = "its certificate is not for " + host_ + "; call it by a name that the certificate has";
+    } else {
+      trouble_ = std::string("its certificate is not trusted: ") + X509_verify_cert_error_string(verdict) +
+                 "; give the authority that signed it (tls ca)";
+    }
+  } else if (is_caller_ && (reason == SSL_R_WRONG_VERSION_NUMBER || reason == SSL_R_PACKET_LENGTH_TOO_LONG)) {
+    trouble_ = "does not speak TLS on that port; start it with --tls-cert, or leave tls ca out";
+  } else {
+    trouble_ = std::string("TLS: ") + (said != nullptr ? said : "the connection is broken");
+  }
+}
+
+#else  // without OpenSSL's headers
+
+namespace {
+
+[[noreturn]] void Missing() {
+  throw Error(Code::kConfig, "built without TLS: install OpenSSL's headers (libssl-dev) and build again");
+}
+
+}  // namespace
+
+std::string TlsLibrary() { return ""; }
+
+TlsContext::TlsContext(const TlsOptions&) { Missing(); }
+TlsContext::TlsContext(const TlsClientOptions&) { Missing(); }
+TlsContext::~TlsContext() = default;
+
+// No context, no stream: none of these is ever called.
+TlsStream::TlsStream(const TlsContext&) { Missing(); }
+TlsStream::TlsStream(const TlsContext&, const std::string&) { Missing(); }
+TlsStream::~TlsStream() = default;
+bool TlsStream::is_open() const { return false; }
+void TlsStream::Begin(Buffer*) {}
+bool TlsStream::Receive(const uint8_t*, size_t, Buffer*, Buffer*) { return false; }
+bool TlsStream::Send(const uint8_t*, size_t, Buffer*) { return false; }
+void TlsStream::End(Buffer*) {}
+
+#endif
+
+TlsClient::TlsClient(TlsClientOptions options)
+    : options_(std::move(options)), stamp_(Stamp()), context_(std::make_shared<const TlsContext>(options_)) {}
+
+std::shared_ptr<const TlsContext> TlsClient::Get() {
+  const std::lock_guard lock(mutex_);
+  // Taken before the files are read, so that what is written meanwhile is seen next time.
+  if (std::vector<int64_t> stamp = Stamp(); stamp != stamp_) {
+    stamp_ = std::move(stamp);
+    try {
+      context_ = std::make_shared<const TlsContext>(options_);
+    } catch (const Error&) {
+      // Looked at again when one of them changes once more.
+    }
+  }
+  return context_;
+}
+
+std::vector<int64_t> TlsClient::Stamp() const {
+  std::vector<int64_t> stamp;
+  for (const std::string* path : {&options_.ca, &options_.certificate, &options_.key}) {
+    struct stat found{};
+    if (path->empty() || ::stat(path->c_str(), &found) != 0) continue;
+    stamp.insert(stamp.end(), {static_cast<int64_t>(found.st_mtim.tv_sec), static_cast<int64_t>(found.st_mtim.tv_nsec),
+                               static_cast<int64_t>(found.st_size), static_cast<int64_t>(found.st_ino)});
+  }
+  return stamp;
+}
+
+std::shared_ptr<TlsClient> MakeTlsClient(const TlsClientOptions& options) {
+  if (options.certificate.empty() != options.key.empty()) {
+    throw Error(Code::kConfig, "TLS: a certificate and its key go together: give both or neither");
+  }
+  if (!options.is_set()) {
+    if (options.certificate.empty()) return nullptr;
+    throw Error(Code::kConfig, "TLS: a certificate to show needs an authority to check the other side by: give tls ca");
+  }
+  return std::make_shared<TlsClient>(options);
 }
 
 }  // namespace elasticctr::net

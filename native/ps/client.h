@@ -15,6 +15,7 @@
 #include <string>
 #include <vector>
 
+#include "net/tls.h"
 #include "ps/cursor_error.h"
 #include "ps/era_error.h"
 #include "ps/frames.h"
@@ -40,6 +41,7 @@ struct ClientOptions {
   Encoding gradient_encoding = Encoding::kFp32;        // of rows
   Encoding dense_gradient_encoding = Encoding::kFp32;  // not kInt8
   uint32_t timeout_ms = 30'000;  // of a request, reconnecting and waiting for a pserver that is not ready included
+  net::TlsClientOptions tls;     // for host:port; a Unix socket is plain
 };
 
 // Rows on their way to, or here for, one batch. Lookups must outlive it. One thread's.

@@ -24,8 +24,9 @@ Io::Io(const ClientOptions& options, std::function<void(uint32_t)> on_ready)
   if (epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, wake_.get(), &event) != 0) {
     throw Error(Code::kInternal, "cannot watch an eventfd; raise the limit of open files");
   }
+  const std::shared_ptr<net::TlsClient> tls = net::MakeTlsClient(options.tls);
   for (uint32_t s = 0; s < options.addresses.size(); ++s) {
-    links_.push_back(std::make_unique<Link>(options, s, epoll_.get(), &counters_, [on_ready, s] { on_ready(s); }));
+    links_.push_back(std::make_unique<Link>(options, s, epoll_.get(), &counters_, [on_ready, s] { on_ready(s); }, tls));
   }
   thread_ = std::thread([this] { Run(); });
 }

@@ -34,12 +34,13 @@ bool IsPassing(const net::wire::Header& header) {
 }  // namespace
 
 Link::Link(const ClientOptions& options, uint32_t shard, int epoll, LinkCounters* counters,
-           std::function<void()> on_ready)
+           std::function<void()> on_ready, std::shared_ptr<net::TlsClient> tls)
     : options_(options),
       shard_(shard),
       epoll_(epoll),
       counters_(counters),
       on_ready_(std::move(on_ready)),
+      tls_(std::move(tls)),
       address_(options.addresses[shard]),
       incarnation_(options.incarnation) {
   net::CheckAddress(address_);
@@ -87,7 +88,7 @@ void Link::Connect(uint64_t now) {
   resume_ns_ = now + kConnectMs * kMs;
   try {
     const net::SocketAddress address = net::Resolve(address_, true);
-    connection_ = std::make_unique<net::Connection>(address);
+    connection_ = std::make_unique<net::Connection>(address, tls_.get(), net::HostOf(address_));
     if (address.storage.ss_family == AF_UNIX) net::SetSendRoom(connection_->fd(), kUnixSendRoom);
     epoll_event event{kAlways | EPOLLOUT, {}};
     event.data.u32 = shard_;
@@ -148,7 +149,11 @@ void Link::Greet(Opcode opcode, const std::string& body) {
   Transmit();
 }
 
-void Link::Transmit() { Watch(!SendAll()); }
+void Link::Transmit() {
+  connection_->Flush();
+  const bool is_all = SendAll();
+  Watch(!is_all || connection_->has_unsent());
+}
 
 // Hears of room in the socket only while it is waited for: a pserver that reads makes some with every part.
 void Link::Watch(bool is_blocked) {
@@ -198,8 +203,8 @@ void Link::OnEvents(uint32_t events, uint64_t now) {
   if (!connection_) return;
   try {
     if (phase_ == Phase::kConnecting) {
-      if ((events & (EPOLLOUT | EPOLLERR | EPOLLHUP)) == 0) return;
-      connection_->FinishConnecting();
+      if ((events & (EPOLLIN | EPOLLOUT | EPOLLERR | EPOLLHUP)) == 0) return;
+      if (!connection_->FinishConnecting()) return;
       Greet(Opcode::kHello, options_.token);
     } else if ((events & EPOLLOUT) != 0) {
       Transmit();

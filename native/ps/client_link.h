@@ -25,7 +25,9 @@ struct LinkCounters {
 class Link {
  public:
   // `on_ready` is called whenever the pserver was attached to. `epoll` outlives the link.
-  Link(const ClientOptions& options, uint32_t shard, int epoll, LinkCounters* counters, std::function<void()> on_ready);
+  // `tls` may be null.
+  Link(const ClientOptions& options, uint32_t shard, int epoll, LinkCounters* counters, std::function<void()> on_ready,
+       std::shared_ptr<net::TlsClient> tls);
   ~Link();
 
   // All below on the IO thread.
@@ -70,6 +72,7 @@ class Link {
   const int epoll_;
   LinkCounters* const counters_;
   const std::function<void()> on_ready_;
+  const std::shared_ptr<net::TlsClient> tls_;
   std::string address_;
   uint64_t incarnation_;
 

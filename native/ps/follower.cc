@@ -2,16 +2,14 @@
 
 #include <poll.h>
 #include <sys/socket.h>
-#include <sys/time.h>
 #include <unistd.h>
 
-#include <cerrno>
 #include <chrono>
-#include <cstring>
 #include <filesystem>
 #include <vector>
 
 #include "net/address.h"
+#include "net/connection.h"
 #include "net/socket.h"
 #include "net/wire.h"
 #include "util/coding.h"
@@ -39,26 +37,26 @@ struct RemoteFile {
 class Follower::Link {
  public:
   explicit Link(Follower* follower) : options_(follower->options_), follower_(follower) {
-    const FollowerOptions& options = options_;
-    net::CheckAddress(options.primary);
-    const net::SocketAddress address = net::Resolve(options.primary, true);
-    const auto* where = reinterpret_cast<const sockaddr*>(&address.storage);
-    fd_ = net::Fd(::socket(where->sa_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
-    if (!fd_) Lost("no socket");
-    Show(fd_.get());
-    SetTimeout(options.timeout_ms);
-    if (::connect(fd_.get(), where, address.length) != 0) {
-      const int error = errno;
+    net::CheckAddress(options_.primary);
+    try {
+      connection_ = std::make_unique<net::Connection>(net::Resolve(options_.primary, true), options_.tls.get(),
+                                                      net::HostOf(options_.primary));
+      net::TuneConnection(connection_->fd());
+      Show(connection_->fd());
+      SetDeadline(options_.timeout_ms);
+      do {
+        Wait(connection_->connect_events());
+      } while (!connection_->FinishConnecting());
+    } catch (const Error& error) {
       Show(-1);  // before the number is another socket's
-      Lost(std::strerror(error));
+      Lost(error.what());
     }
-    net::TuneConnection(fd_.get());
   }
   ~Link() { Show(-1); }
   Link(const Link&) = delete;
 
   std::string Ask(Opcode opcode, std::string_view body, uint32_t timeout_ms) {
-    SetTimeout(timeout_ms);
+    SetDeadline(timeout_ms);
     net::wire::Header header;
     header.body_bytes = static_cast<uint32_t>(body.size());
     header.id = ++id_;
@@ -67,18 +65,21 @@ class Follower::Link {
     std::string frame(kHeader, '\0');
     net::wire::EncodeHeader(reinterpret_cast<uint8_t*>(frame.data()), header);
     frame += body;
-    for (size_t sent = 0; sent < frame.size();) {
-      const ssize_t n = ::send(fd_.get(), frame.data() + sent, frame.size() - sent, MSG_NOSIGNAL);
-      if (n <= 0) Lost("it does not read");
-      sent += static_cast<size_t>(n);
-    }
     uint8_t head[kHeader];
-    Receive(head, sizeof head);
-    if (!net::wire::HasMagic(head)) Malformed();
-    const net::wire::Header answer = net::wire::DecodeHeader(head);
-    if (answer.body_bytes > kMaxAnswer || answer.id != id_) Malformed();
-    std::string text(answer.body_bytes, '\0');
-    Receive(text.data(), text.size());
+    std::string text;
+    net::wire::Header answer;
+    try {
+      Send(frame);
+      Receive(head, sizeof head);
+      if (!net::wire::HasMagic(head)) Malformed();
+      answer = net::wire::DecodeHeader(head);
+      if (answer.body_bytes > kMaxAnswer || answer.id != id_) Malformed();
+      text.resize(answer.body_bytes);
+      Receive(text.data(), text.size());
+    } catch (const Error& error) {
+      if (error.code() == Code::kUnavailable) Lost(error.what());
+      throw;
+    }
     if (answer.status != 0) throw Error(static_cast<Code>(answer.status), options_.primary + ": " + text);
     return text;
   }
@@ -91,26 +92,40 @@ class Follower::Link {
   [[noreturn]] void Lost(const std::string& why) const {
     throw Error(Code::kUnavailable, "primary " + options_.primary + ": " + why);
   }
-  void SetTimeout(uint32_t timeout_ms) {
-    const timeval time{timeout_ms / 1000, static_cast<suseconds_t>(timeout_ms % 1000) * 1000};
-    ::setsockopt(fd_.get(), SOL_SOCKET, SO_RCVTIMEO, &time, sizeof time);
-    ::setsockopt(fd_.get(), SOL_SOCKET, SO_SNDTIMEO, &time, sizeof time);
+  void SetDeadline(uint32_t timeout_ms) { deadline_ns_ = net::NowNs() + uint64_t{timeout_ms} * 1'000'000; }
+  void Wait(short events) {
+    const uint64_t now = net::NowNs();
+    pollfd one{connection_->fd(), events, 0};
+    const uint64_t left_ms = now < deadline_ns_ ? (deadline_ns_ - now) / 1'000'000 + 1 : 0;
+    const int ready = now < deadline_ns_ ? ::poll(&one, 1, static_cast<int>(left_ms)) : 0;
+    if (ready == 0) throw Error(Code::kUnavailable, "no answer in time");
+  }
+  void Send(const std::string& frame) {
+    for (size_t sent = 0; sent < frame.size() || connection_->has_unsent();) {
+      const iovec rest{const_cast<char*>(frame.data()) + sent, frame.size() - sent};
+      if (rest.iov_len != 0) {
+        sent += connection_->Send(&rest, 1);
+      } else {
+        connection_->Flush();
+      }
+      if (sent < frame.size() || connection_->has_unsent()) Wait(POLLOUT);
+    }
   }
   void Receive(void* to, size_t size) {
     auto* at = static_cast<uint8_t*>(to);
     while (size != 0) {
-      const ssize_t n = ::recv(fd_.get(), at, size, 0);
-      if (n == 0) Lost("closed the connection");
-      if (n < 0 && errno == EINTR) continue;
-      if (n < 0) Lost(errno == EAGAIN ? "no answer in time" : std::strerror(errno));
+      iovec rest{at, size};
+      const size_t n = connection_->Receive(&rest, 1);
+      if (n == 0) Wait(POLLIN);
       at += n;
-      size -= static_cast<size_t>(n);
+      size -= n;
     }
   }
 
   const FollowerOptions& options_;
   Follower* const follower_;
-  net::Fd fd_;
+  std::unique_ptr<net::Connection> connection_;
+  uint64_t deadline_ns_ = 0;
   uint64_t id_ = 0;
 };
 

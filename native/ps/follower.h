@@ -5,10 +5,12 @@
 #pragma once
 
 #include <atomic>
+#include <memory>
 #include <mutex>
 #include <string>
 #include <thread>
 
+#include "net/tls.h"
 #include "ps/shard.h"
 
 namespace elasticctr::ps {
@@ -21,6 +23,7 @@ struct FollowerOptions {
   std::string scratch;  // directory for the copy of the state
   uint32_t timeout_ms = 10'000;
   uint32_t transfer_timeout_ms = 600'000;
+  std::shared_ptr<net::TlsClient> tls;  // null: plain
 };
 
 class Follower {

@@ -6,7 +6,10 @@
 namespace elasticctr::ps {
 
 Service::Service(const ServiceOptions& options)
-    : options_(options), secret_(options.token), is_primary_(!options.is_standby) {
+    : options_(options),
+      secret_(options.token),
+      tls_(net::MakeTlsClient(options.tls)),
+      is_primary_(!options.is_standby) {
   server_ = std::make_unique<net::Server>(options.net, this);
   replica_ = std::make_unique<Replica>(options.replica);
   shard_ = std::make_unique<Shard>(options.shard);

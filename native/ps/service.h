@@ -30,6 +30,7 @@ struct ServiceOptions {
   bool is_standby = false;
   ReplicaOptions replica;
   std::string scratch;  // directory for copies of the state on their way to or from a standby; empty: the system's
+  net::TlsClientOptions tls;  // of a standby that calls its primary
 };
 
 class Service : public net::Application {
@@ -41,6 +42,8 @@ class Service : public net::Application {
   // Answers from now on; pulls and pushes once it is ready.
   void Start();
   void Stop(double drain_s);
+  // Certificate and key for connections made from now on. Throws FailedPrecondition if the server speaks no TLS.
+  void SetTls(std::shared_ptr<const net::TlsContext> tls) { server_->SetTls(std::move(tls)); }
 
   const std::vector<uint16_t>& ports() const { return server_->ports(); }
   // Takes its part of a checkpoint, or nothing where it is empty, and serves: a standby that is told to is a primary.
@@ -90,6 +93,7 @@ class Service : public net::Application {
 
   const ServiceOptions options_;
   const Secret secret_;
+  const std::shared_ptr<net::TlsClient> tls_;
   std::atomic<bool> is_ready_{false}, is_primary_, is_stop_asked_{false};
   std::atomic<uint64_t> incarnation_{0};
   std::unique_ptr<net::Server> server_;  // destroyed after the shard, whose last answers go to it

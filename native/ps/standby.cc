@@ -38,6 +38,7 @@ void Service::Follow(const std::string& primary) {
   options.job = options_.job;
   options.attach = AttachText(options_);
   options.scratch = scratch();
+  options.tls = tls_;
   std::lock_guard lock(standby_mutex_);
   follower_.reset();
   follower_ = std::make_unique<Follower>(options, shard_.get());

@@ -1,5 +1,7 @@
 #include "cube/client/attempt.h"
 
+#include <poll.h>
+
 #include <algorithm>
 
 #include "cube/client/report.h"
@@ -20,6 +22,14 @@ void Attempt::Prepare(const wire::Header& header, const void* body) {
   out[1] = {const_cast<void*>(body), header.body_bytes};
   sent = 0;
   to_send = wire::kHeaderBytes + header.body_bytes;
+}
+
+short Attempt::events() const {
+  switch (phase) {
+    case Phase::kConnecting: return connection->connect_events();
+    case Phase::kReceiving: return static_cast<short>(connection->has_unsent() ? POLLIN | POLLOUT : POLLIN);
+    default: return POLLOUT;
+  }
 }
 
 void Attempt::PrepareHello(const std::string& token, uint64_t id) {
@@ -59,7 +69,7 @@ void Attempt::Transmit() {
 }
 
 bool Attempt::Receive() {
-  for (int turn = 0; turn < kMostReads; ++turn) {
+  for (int turn = 0; turn < kMostReads || connection->has_received(); ++turn) {
     iovec buffers[2];
     const int n = reader.Buffers(buffers);
     const size_t received = connection->Receive(buffers, n);

@@ -46,6 +46,9 @@ struct Attempt {
   // No request was sent yet.
   bool is_opening() const { return phase == Phase::kConnecting || (is_open() && is_hello); }
 
+  // What its socket is waited for. REQUIRES: is_open().
+  short events() const;
+
   void PrepareHello(const std::string& token, uint64_t id);
   // `target` is where rows go; null: the reader keeps them.
   void PrepareRequest(const Leg& asked, uint64_t id, uint32_t time_ms, uint8_t* target);

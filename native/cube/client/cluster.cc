@@ -18,9 +18,10 @@ Cluster::Cluster(ClientSettings settings)
     throw Error(Code::kConfig, "a cube has 1 to 4096 shards, not " + std::to_string(settings_.shards.size()));
   }
   if (settings_.timeout_ms == 0) throw Error(Code::kConfig, "timeout_ms must be at least 1");
+  const std::shared_ptr<net::TlsClient> tls = net::MakeTlsClient(settings_.tls);
   bool out = false;
   for (uint32_t i = 0; i < settings_.shards.size(); ++i) {
-    shards_.push_back(std::make_unique<ReplicaSet>(settings_.shards[i], i, settings_));
+    shards_.push_back(std::make_unique<ReplicaSet>(settings_.shards[i], i, settings_, tls));
     for (size_t k = 0; k < shards_[i]->size(); ++k) out |= shard(i)[k].is_ejected();
   }
   if (out) WakeProber();

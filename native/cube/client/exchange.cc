@@ -66,8 +66,7 @@ void Exchange::Run(std::span<Leg> legs, Clock::time_point deadline) {
     for (size_t i = 0; i < used_; ++i) {
       Attempt& attempt = *attempts_[i];
       if (!attempt.is_open()) continue;
-      const short events = attempt.phase == Attempt::Phase::kReceiving ? POLLIN : POLLOUT;
-      polled_.push_back({attempt.connection->fd(), events, 0});
+      polled_.push_back({attempt.connection->fd(), attempt.events(), 0});
       polled_attempts_.push_back(&attempt);
     }
     const auto wait = std::max(Clock::duration::zero(), NextEvent() - now_);
@@ -141,11 +140,11 @@ void Exchange::Advance(Attempt& attempt) {
   try {
     switch (attempt.phase) {
       case Attempt::Phase::kConnecting:
-        attempt.connection->FinishConnecting();
+        if (!attempt.connection->FinishConnecting()) return;
         attempt.PrepareHello(cluster_.settings().token, cluster_.NextId());
         return attempt.Transmit();
       case Attempt::Phase::kSending: return attempt.Transmit();
-      case Attempt::Phase::kReceiving: return Receive(attempt);
+      case Attempt::Phase::kReceiving: attempt.connection->Flush(); return Receive(attempt);
       case Attempt::Phase::kClosed: return;
     }
   } catch (const Error& e) {

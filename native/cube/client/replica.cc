@@ -10,10 +10,12 @@
 
 namespace elasticctr::cube {
 
-Replica::Replica(std::string address, uint32_t shard, const ClientSettings& settings)
+Replica::Replica(std::string address, uint32_t shard, const ClientSettings& settings,
+                 std::shared_ptr<net::TlsClient> tls)
     : address_(std::move(address)),
       shard_(shard),
       settings_(settings),
+      tls_(std::move(tls)),
       max_keys_(net::wire::kMaxKeys),
       out_ms_(settings.eject_ms) {
   net::CheckAddress(address_);
@@ -39,7 +41,7 @@ std::unique_ptr<net::Connection> Replica::Take(bool fresh) {
     target = target_;
   }
   if (connection == nullptr) {
-    connection = std::make_unique<net::Connection>(target);
+    connection = std::make_unique<net::Connection>(target, tls_.get(), net::HostOf(address_));
     connections_.fetch_add(1, std::memory_order_relaxed);
   }
   in_flight_.fetch_add(1, std::memory_order_relaxed);
@@ -124,14 +126,15 @@ ReplicaStats Replica::stats() const {
   return {address_, shard_, is_ejected(), in_flight(), requests_, failures_, ejections_, connections_};
 }
 
-ReplicaSet::ReplicaSet(const std::vector<std::string>& addresses, uint32_t shard, const ClientSettings& settings)
+ReplicaSet::ReplicaSet(const std::vector<std::string>& addresses, uint32_t shard, const ClientSettings& settings,
+                       const std::shared_ptr<net::TlsClient>& tls)
     : balance_(settings.balance), next_(std::random_device{}()) {
   if (addresses.empty() || addresses.size() > 64) {
     throw Error(Code::kConfig, "shard " + std::to_string(shard) + " has " + std::to_string(addresses.size()) +
                                    " replicas; expected 1 to 64");
   }
   for (const std::string& address : addresses) {
-    replicas_.push_back(std::make_unique<Replica>(address, shard, settings));
+    replicas_.push_back(std::make_unique<Replica>(address, shard, settings, tls));
   }
 }
 

@@ -28,7 +28,8 @@ struct ReplicaStats {
 
 class Replica {
  public:
-  Replica(std::string address, uint32_t shard, const ClientSettings& settings);
+  // `tls` may be null.
+  Replica(std::string address, uint32_t shard, const ClientSettings& settings, std::shared_ptr<net::TlsClient> tls);
 
   const std::string& address() const { return address_; }
   uint32_t shard() const { return shard_; }
@@ -67,6 +68,7 @@ class Replica {
   const std::string address_;
   const uint32_t shard_;
   const ClientSettings& settings_;
+  const std::shared_ptr<net::TlsClient> tls_;
 
   std::atomic<uint32_t> in_flight_{0}, consecutive_{0};
   std::atomic<bool> ejected_{false};
@@ -84,7 +86,8 @@ class Replica {
 // The replicas of one shard.
 class ReplicaSet {
  public:
-  ReplicaSet(const std::vector<std::string>& addresses, uint32_t shard, const ClientSettings& settings);
+  ReplicaSet(const std::vector<std::string>& addresses, uint32_t shard, const ClientSettings& settings,
+             const std::shared_ptr<net::TlsClient>& tls);
 
   size_t size() const { return replicas_.size(); }
   Replica& operator[](size_t i) const { return *replicas_[i]; }

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "cube/index.h"
+#include "net/tls.h"
 
 namespace elasticctr::cube {
 
@@ -28,6 +29,7 @@ struct ClientSettings {
   uint32_t idle_connections = 64;  // kept per replica
   uint64_t cache_bytes = 0;
   uint32_t refresh_ms = 1000;  // with a cache: how old the knowledge of the active version may get
+  net::TlsClientOptions tls;   // for host:port; a Unix socket is plain
 };
 
 }  // namespace elasticctr::cube

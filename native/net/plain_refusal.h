@@ -1,0 +1,13 @@
+// What a port that speaks TLS says to a client that does not, in that client's own protocol.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+namespace elasticctr::net {
+
+// `data`: what the client sent first. Empty: it starts a TLS handshake, or speaks nothing we know.
+std::string PlainRefusal(const uint8_t* data, size_t size);
+
+}  // namespace elasticctr::net
