@@ -217,6 +217,7 @@ void TlsStream::TakeOutput(Buffer* out) {
 }
 
 void TlsStream::Explain() {
+  if (!trouble_.empty()) return;  // what came first is the reason
   const unsigned long code = ERR_peek_error();
   const int reason = ERR_GET_REASON(code);
   const char* said = ERR_reason_error_string(code);

@@ -14,6 +14,10 @@ is_debug_build: bool = False
 def xxh64(data: bytes, seed: int = 0) -> int: ...
 def feature_hash(slot: str, value: bytes, seed: int = 0) -> int: ...
 def crc32c(data: bytes, crc: int = 0) -> int: ...
+def tls_library() -> str:
+    """
+    The library that does TLS, such as 'OpenSSL 3.0.15'; empty: built without.
+    """
 
 BUCKETS: int = 4096
 
@@ -609,6 +613,10 @@ class PsClient:
         gradients_as: str = "fp32",
         dense_gradients_as: str = "fp32",
         timeout_ms: int = 30000,
+        tls_ca: str = "",
+        tls_cert: str = "",
+        tls_key: str = "",
+        tls_check_host: bool = True,
     ) -> None: ...
     @property
     def shards(self) -> int: ...
@@ -1063,6 +1071,10 @@ class CubeClient:
         idle_connections: int = 64,
         cache_bytes: int = 0,
         refresh_ms: int = 1000,
+        tls_ca: str = "",
+        tls_cert: str = "",
+        tls_key: str = "",
+        tls_check_host: bool = True,
     ) -> None: ...
     def get(
         self,
@@ -1121,7 +1133,11 @@ class CubeServer:
         max_buffered_bytes: int,
         request_timeout_s: int,
         busy_poll_us: int,
+        tls_cert: str = "",
+        tls_key: str = "",
+        tls_client_ca: str = "",
     ) -> None: ...
+    def set_tls(self, cert: str, key: str, client_ca: str) -> None: ...
     def start(self) -> None: ...
     def wait_started(self, timeout_s: float) -> bool: ...
     def stop(self, drain_s: float) -> None: ...
@@ -1197,7 +1213,13 @@ class PServer:
         standby_timeout_ms: int = 5000,
         standby_max_bytes: int = 536870912,
         confirms_drops: bool = True,
+        tls_cert: str = "",
+        tls_key: str = "",
+        tls_client_ca: str = "",
+        tls_ca: str = "",
+        tls_check_host: bool = True,
     ) -> None: ...
+    def set_tls(self, cert: str, key: str, client_ca: str) -> None: ...
     def start(self) -> None: ...
     def stop(self, drain_s: float) -> None: ...
     def load(self, directory: str, era: int = 0) -> None:

@@ -16,6 +16,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
+from elasticctr.config.tls import TlsSettings
 from elasticctr.control.access import Tokens
 from elasticctr.control.files import write_json
 from elasticctr.control.web import WebServer, accepted, get, make_app, post
@@ -28,8 +29,8 @@ TOKEN = "correct horse battery"
 class Serving:
     """An app on a free port of this machine, in a thread."""
 
-    def __init__(self, app: ASGIApp, **tls: Any) -> None:
-        self._web = WebServer(app, "127.0.0.1", 0, **tls)
+    def __init__(self, app: ASGIApp, tls: TlsSettings | None = None) -> None:
+        self._web = WebServer(app, "127.0.0.1", 0, tls=tls)
         self.url = f"{self._web.scheme}://127.0.0.1:{self._web.port}"
         self._thread = threading.Thread(target=self._web.run, daemon=True)
         self._thread.start()

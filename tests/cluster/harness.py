@@ -27,6 +27,7 @@ from elasticctr.cluster.launch import find_free_port
 from elasticctr.control.access import write_token
 from elasticctr.control.peer import Peer
 from elasticctr.errors import ElasticCTRError
+from tests.cluster.certificate import Authority, flags_of
 
 T = TypeVar("T")
 TOKEN = "a secret of the test cluster"
@@ -136,23 +137,30 @@ class Instance:
 
     @property
     def server_url(self) -> str:
-        return f"http://{self.host}:{self.server_port}"
+        return f"{self._cluster.scheme}://{self.host}:{self.server_port}"
 
     @property
     def agent_url(self) -> str:
-        return f"http://{self.host}:{self.agent_port}"
+        return f"{self._cluster.scheme}://{self.host}:{self.agent_port}"
 
     def start_server(self, *extra: str) -> Process:
         self.data.mkdir(parents=True, exist_ok=True)
         arguments = ["cube", "server", "--port", str(self.server_port), "--data", str(self.data)]
-        arguments += ["--token-file", str(self._cluster.token_file), *extra]
+        arguments += ["--token-file", str(self._cluster.token_file), *self._cluster.tls_flags("server"), *extra]
         self.server = self._cluster.run(f"server-{self.name}", arguments, self.prefix)
         return self.server
 
     def start_agent(self, *extra: str) -> Process:
         arguments = ["cube", "agent", "--port", str(self.agent_port), "--server", self.server_url]
         arguments += ["--data", str(self.data), "--token-file", str(self._cluster.token_file)]
-        arguments += ["--shard", f"{self.shard}/{self._cluster.shards}", "--watch", "0.3", *extra]
+        arguments += [
+            "--shard",
+            f"{self.shard}/{self._cluster.shards}",
+            "--watch",
+            "0.3",
+            *self._cluster.tls_flags("agent"),
+            *extra,
+        ]
         self.agent = self._cluster.run(f"agent-{self.name}", arguments, self.prefix)
         return self.agent
 
@@ -173,7 +181,15 @@ class Instance:
 class Cluster:
     """Shards × replicas of servers and agents, and one transfer over them. Ends all it started."""
 
-    def __init__(self, root: Path, shards: int = 2, replicas: int = 2, model: str = "ctr", **settings: Any) -> None:
+    def __init__(
+        self,
+        root: Path,
+        shards: int = 2,
+        replicas: int = 2,
+        model: str = "ctr",
+        authority: Authority | None = None,
+        **settings: Any,
+    ) -> None:
         self.root, self.shards, self.replicas, self.model = root, shards, replicas, model
         self.repository = root / "repo"
         self.state = root / "transfer"
@@ -186,6 +202,9 @@ class Cluster:
         self.transfer_port = free_port()
         self.transfer: Process | None = None
         self.settings = settings
+        self.authority = authority  # every port speaks mutual TLS with certificates of it
+        self.scheme = "http" if authority is None else "https"
+        self.tls = None if authority is None else authority.mutual("tester")
         self._processes: list[Process] = []
         self._peers: dict[str, Peer] = {}
 
@@ -203,7 +222,11 @@ class Cluster:
 
     @property
     def transfer_url(self) -> str:
-        return f"http://127.0.0.1:{self.transfer_port}"
+        return f"{self.scheme}://127.0.0.1:{self.transfer_port}"
+
+    def tls_flags(self, name: str) -> list[str]:
+        """Options of a process that has the certificate called so, which all of its kind share."""
+        return [] if self.authority is None else flags_of(self.authority.mutual(name))
 
     def instance(self, shard: int, replica: int) -> Instance:
         return self.instances[shard * self.replicas + replica]
@@ -234,7 +257,8 @@ class Cluster:
 
     def start_transfer(self, *extra: str, prefix: Sequence[str] = ()) -> Process:
         config = self.write_config()
-        arguments = ["cube", "transfer", "--config", str(config), "--port", str(self.transfer_port), *extra]
+        arguments = ["cube", "transfer", "--config", str(config), "--port", str(self.transfer_port)]
+        arguments += [*self.tls_flags("transfer"), *extra]
         self.transfer = self.run("transfer", arguments, prefix)
         wait_until(lambda: self.answers(self.transfer, self.transfer_url), "transfer", START_S)
         return self.transfer
@@ -265,7 +289,7 @@ class Cluster:
         return True
 
     def ask(self, url: str, path: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
-        peer = self._peers.setdefault(url, Peer(url, TOKEN, timeout_s=30.0))
+        peer = self._peers.setdefault(url, Peer(url, TOKEN, timeout_s=30.0, tls=self.tls))
         return peer.get(path) if body is None else peer.post(path, body)
 
     def status(self) -> dict[str, Any]:

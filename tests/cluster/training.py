@@ -183,7 +183,8 @@ class Training:
             token = (self.run_dir / "cluster" / "token").read_text().strip()
         except OSError as e:
             raise Unavailable(f"not started yet: {e}") from None
-        with Peer(find_coordinator(str(self.run_dir)), token, timeout_s=3.0) as peer:
+        assert self.job.cluster is not None
+        with Peer(find_coordinator(str(self.run_dir)), token, timeout_s=3.0, tls=self.job.cluster.tls) as peer:
             return peer.get("/v1/status")
 
     def wait_samples(self, part: float, timeout_s: float = START_S) -> int:

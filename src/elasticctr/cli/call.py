@@ -11,6 +11,7 @@ import typer
 
 from elasticctr.cli.inspect import read_schema
 from elasticctr.cli.output import JsonOption, print_error, print_json, print_pairs
+from elasticctr.cli.tls_options import KeyOption, ShownCertOption
 from elasticctr.data.schema import Format
 from elasticctr.errors import ConfigError, DataError
 from elasticctr.obs import console
@@ -67,7 +68,11 @@ def call(
         str | None, typer.Option(help="With variants: what decides which one answers, for example a user id.")
     ] = None,
     token_file: Annotated[Path | None, typer.Option(help="File with the servers' secret.")] = None,
-    ca_file: Annotated[Path | None, typer.Option(help="Authorities to trust for https.")] = None,
+    tls_ca: Annotated[
+        Path | None, typer.Option("--tls-ca", "--ca-file", help="Authorities (PEM) to trust for https.")
+    ] = None,
+    tls_cert: ShownCertOption = None,
+    tls_key: KeyOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Send samples to prediction servers: scores, percentiles, errors, versions and variants seen, coverage.
@@ -84,7 +89,7 @@ def call(
     if schema is not None and not files:
         raise ConfigError("--schema goes with files")
     own: dict[str, object] = {"timeout_ms": timeout * 1000, "retries": retries, "hedge_ms": hedge_ms}
-    settings = _read_settings(endpoint, (predictors, predictor), model, own, token_file, ca_file)
+    settings = _read_settings(endpoint, (predictors, predictor), model, own, token_file, (tls_ca, tls_cert, tls_key))
     from elasticctr.serve.client import Client
 
     with Client(settings) as client:
@@ -110,7 +115,7 @@ def _read_settings(
     model: str | None,
     patience: dict[str, object],
     token_file: Path | None,
-    ca_file: Path | None,
+    tls: tuple[Path | None, Path | None, Path | None],
 ) -> ClientSettings:
     """`patience` is for endpoints; predictors have their own."""
     from elasticctr.control.access import read_token
@@ -122,8 +127,10 @@ def _read_settings(
     own: dict[str, object] = {
         "model": model,
         "token": None if token_file is None else read_token(token_file),
-        "ca_file": None if ca_file is None else str(ca_file),
     }
+    own |= dict(
+        zip(("ca_file", "cert_file", "key_file"), (None if one is None else str(one) for one in tls), strict=True)
+    )
     if path is None:
         return make_settings([_parse_endpoint(text) for text in endpoint or []], (), own | patience)
     from elasticctr.compat.paddle_serving import read_predictors

@@ -10,6 +10,7 @@ import typer
 
 from elasticctr.cli.access import Insecure, ReadToken
 from elasticctr.cli.output import JsonOption, print_json
+from elasticctr.cli.tls_options import CaOption, CertOption, ClientCaOption, KeyOption, with_tls
 from elasticctr.obs import console
 
 
@@ -33,6 +34,10 @@ def coordinator(
         list[str] | None,
         typer.Option("--set", metavar="KEY=VALUE", help="Override a setting, for example cluster.trainers=8."),
     ] = None,
+    tls_cert: CertOption = None,
+    tls_key: KeyOption = None,
+    tls_client_ca: ClientCaOption = None,
+    tls_ca: CaOption = None,
     json: JsonOption = False,
 ) -> None:
     """Direct a training run: pservers and trainers join it, are given work, and are told when it is over.
@@ -48,7 +53,7 @@ def coordinator(
     changes = list(overrides or [])
     if run_dir is not None:
         changes.append(f"run_dir={run_dir}")
-    job = load_job(job_file, changes)
+    job = with_tls(load_job(job_file, changes), tls_cert, tls_key, tls_client_ca, tls_ca)
     settings = job.cluster
     if token_file is None and settings is not None and settings.token_file is not None:
         token_file = Path(settings.token_file)

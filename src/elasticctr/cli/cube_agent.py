@@ -10,6 +10,7 @@ import typer
 
 from elasticctr.cli.access import Insecure, ReadToken
 from elasticctr.cli.output import JsonOption, print_json
+from elasticctr.cli.tls_options import CaOption, CertOption, ClientCaOption, KeyOption, read_tls
 from elasticctr.errors import ConfigError
 from elasticctr.obs import console
 
@@ -49,11 +50,10 @@ def agent(
     watch: Annotated[
         float, typer.Option(min=0.05, help="Seconds between two looks at whether the server lost its data.")
     ] = 1.0,
-    tls_cert: Annotated[Path | None, typer.Option(help="Certificate (PEM) to serve HTTPS with.")] = None,
-    tls_key: Annotated[Path | None, typer.Option(help="Private key (PEM) of --tls-cert.")] = None,
-    tls_ca: Annotated[
-        Path | None, typer.Option(help="Authority (PEM) that transfer's and server's are signed by.")
-    ] = None,
+    tls_cert: CertOption = None,
+    tls_key: KeyOption = None,
+    tls_client_ca: ClientCaOption = None,
+    tls_ca: CaOption = None,
     json: JsonOption = False,
 ) -> None:
     """Run the agent of one cube server: fetches versions from transfer, checks them, has them loaded and activated.
@@ -77,9 +77,7 @@ def agent(
             rate_limit_bytes_s=_parse_rate(rate_limit),
             job_timeout_s=job_timeout,
             watch_s=watch,
-            tls_cert=tls_cert,
-            tls_key=tls_key,
-            tls_ca=tls_ca,
+            tls=read_tls(tls_cert, tls_key, tls_client_ca, tls_ca),
         )
     )
     address = f"{process.web.scheme}://{host}:{process.web.port}"

@@ -10,6 +10,7 @@ import typer
 
 from elasticctr.cli.cube_servers import AtOption, ConfOption, ModelOption, TimeoutOption, TokenOption, open_client
 from elasticctr.cli.output import JsonOption, print_json, print_pairs
+from elasticctr.cli.tls_options import CaOption, KeyOption, ShownCertOption, read_tls
 from elasticctr.cube.keys import draw_feasigns, read_feasigns
 from elasticctr.errors import ConfigError, DataError
 from elasticctr.obs.progress import Progress
@@ -44,6 +45,9 @@ def bench(
     cache_bytes: Annotated[int | None, typer.Option(help="Memory for the hot-key cache.", min=0)] = None,
     model: ModelOption = None,
     token_file: TokenOption = None,
+    tls_ca: CaOption = None,
+    tls_cert: ShownCertOption = None,
+    tls_key: KeyOption = None,
     timeout: TimeoutOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -61,7 +65,7 @@ def bench(
     if feasigns.size == 0:
         raise DataError("holds no feasign", keys)
     override = {} if cache_bytes is None else {"cache_bytes": cache_bytes}
-    with open_client(conf, at, model, token_file, override) as client:
+    with open_client(conf, at, model, token_file, override, read_tls(tls_cert, tls_key, ca=tls_ca)) as client:
         before = client.get(table, feasigns[:1], version, timeout)
         load = client.start_load(
             table,

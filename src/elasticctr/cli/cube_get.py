@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from elasticctr.cli.cube_servers import AtOption, ConfOption, ModelOption, TimeoutOption, TokenOption, open_client
 from elasticctr.cli.output import JsonOption, print_json, print_table
+from elasticctr.cli.tls_options import CaOption, KeyOption, ShownCertOption, read_tls
 from elasticctr.cube.keys import parse_feasign, read_feasigns
 from elasticctr.cube.local import LocalCube
 from elasticctr.cube.lookup import Lookup
@@ -31,6 +32,9 @@ def get(
     version: Annotated[int | None, typer.Option(help="This version, not the active one.", min=1)] = None,
     model: ModelOption = None,
     token_file: TokenOption = None,
+    tls_ca: CaOption = None,
+    tls_cert: ShownCertOption = None,
+    tls_key: KeyOption = None,
     timeout: TimeoutOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -49,7 +53,7 @@ def get(
         name = table if "/" in table or model is None else f"{model}/{table}"
         lookup = LocalCube(local, name.split("/")[0] if "/" in name else None).get(name, wanted, version)
     else:
-        with open_client(conf, at, model, token_file) as client:
+        with open_client(conf, at, model, token_file, tls=read_tls(tls_cert, tls_key, ca=tls_ca)) as client:
             lookup = client.get(table, wanted, version, timeout)
     if as_json:
         print_json(_to_json(table, wanted, lookup))

@@ -12,6 +12,7 @@ import typer
 
 from elasticctr.cli.access import Insecure, ReadToken, ServerToken
 from elasticctr.cli.output import JsonOption, print_json
+from elasticctr.cli.tls_options import CaOption, CertOption, ClientCaOption, KeyOption, read_tls
 from elasticctr.control.access import load_tokens
 from elasticctr.cube.server import Listening, ServerOptions, parse_shard, run
 
@@ -54,6 +55,10 @@ def server(
     busy_poll: Annotated[
         int, typer.Option(help="Microseconds to look for work before sleeping: lower latency for CPU.", min=0)
     ] = 0,
+    tls_cert: CertOption = None,
+    tls_key: KeyOption = None,
+    tls_client_ca: ClientCaOption = None,
+    tls_ca: CaOption = None,
     json: JsonOption = False,
 ) -> None:
     """Serve rows: our wire protocol, Redis' (read-only) and HTTP, all on one port.
@@ -80,6 +85,7 @@ def server(
         max_buffered_mib=max_buffered,
         request_timeout_s=request_timeout,
         busy_poll_us=busy_poll,
+        tls=read_tls(tls_cert, tls_key, tls_client_ca, tls_ca),
     )
 
     def announce(listening: Listening) -> None:

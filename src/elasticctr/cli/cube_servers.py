@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from elasticctr.config.tls import TlsSettings
 from elasticctr.control.access import read_token
 from elasticctr.cube.client import Client
 from elasticctr.cube.conf import ClusterSettings, load_conf, parse_addresses
@@ -37,8 +38,10 @@ def open_client(
     model: str | None,
     token_file: Path | None,
     override: Mapping[str, int] | None = None,
+    tls: TlsSettings | None = None,
 ) -> Client:
-    """`override` goes before what the settings say."""
+    """`override` and `tls` go before what the settings say."""
     token = None if token_file is None else read_token(token_file)
-    clusters = [cluster.model_copy(update=dict(override or {})) for cluster in read_clusters(conf, at, model)]
+    changes: dict[str, object] = {**(override or {}), **({} if tls is None else {"tls": tls})}
+    clusters = [cluster.model_copy(update=changes) for cluster in read_clusters(conf, at, model)]
     return Client(clusters, token)

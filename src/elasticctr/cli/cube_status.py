@@ -9,12 +9,15 @@ from typing import Annotated, Any
 import typer
 
 from elasticctr.cli.output import JsonOption, print_json, print_table
+from elasticctr.cli.tls_options import CaOption, KeyOption, ShownCertOption, read_tls
 
 
 def status(
     transfer: Annotated[str, typer.Option(help="Address of the transfer.")] = "http://127.0.0.1:8099",
     token_file: Annotated[Path | None, typer.Option(help="File whose first line is the secret.")] = None,
-    tls_ca: Annotated[Path | None, typer.Option(help="Authority (PEM) transfer's certificate is signed by.")] = None,
+    tls_ca: CaOption = None,
+    tls_cert: ShownCertOption = None,
+    tls_key: KeyOption = None,
     json: JsonOption = False,
 ) -> None:
     """Show shards and replicas with their versions and states. Ends with 15 if a replica is down or behind.
@@ -24,7 +27,7 @@ def status(
     from elasticctr.control.access import read_optional_token
     from elasticctr.control.peer import Peer
 
-    with Peer(transfer, read_optional_token(token_file), tls_ca=tls_ca) as peer:
+    with Peer(transfer, read_optional_token(token_file), tls=read_tls(tls_cert, tls_key, ca=tls_ca)) as peer:
         found = peer.get("/v1/status")
         instances = peer.get("/v1/instances")["instances"]
     is_whole = all(one["state"] == "live" for one in instances)

@@ -9,6 +9,7 @@ import typer
 
 from elasticctr.cli.access import Insecure, ReadToken
 from elasticctr.cli.output import JsonOption, print_json
+from elasticctr.cli.tls_options import CaOption, CertOption, ClientCaOption, KeyOption, read_tls
 from elasticctr.obs import console
 
 
@@ -28,9 +29,10 @@ def transfer(
     ] = None,
     read_token_file: ReadToken = None,
     insecure: Insecure = False,
-    tls_cert: Annotated[Path | None, typer.Option(help="Certificate (PEM) to serve HTTPS with.")] = None,
-    tls_key: Annotated[Path | None, typer.Option(help="Private key (PEM) of --tls-cert.")] = None,
-    tls_ca: Annotated[Path | None, typer.Option(help="Authority (PEM) the agents' certificates are signed by.")] = None,
+    tls_cert: CertOption = None,
+    tls_key: KeyOption = None,
+    tls_client_ca: ClientCaOption = None,
+    tls_ca: CaOption = None,
     json: JsonOption = False,
 ) -> None:
     """Watch a repository and roll out each version to all shards and replicas: prepare, then activate.
@@ -53,11 +55,12 @@ def transfer(
             address = f"{'http' if tls_cert is None else 'https'}://{own_host}:{port}"
     else:
         settings = parse_settings(TransferSettings, apply_overrides(load_yaml(config)), str(config))
-    given = {"poll_s": poll, "address": address, "token_file": token_file, "tls_ca": tls_ca}
+    tls = read_tls(tls_cert, tls_key, tls_client_ca, tls_ca, settings.tls)
+    given = {"poll_s": poll, "address": address, "token_file": token_file, "tls": tls}
     given["read_token_file"] = read_token_file
     changes = {name: value for name, value in given.items() if value is not None}
     settings = parse_settings(TransferSettings, settings.model_dump() | changes, str(config))
-    process = TransferProcess(TransferOptions(settings, host, port, tls_cert, tls_key, with_patches, insecure))
+    process = TransferProcess(TransferOptions(settings, host, port, with_patches, insecure))
     own = f"{process.web.scheme}://{host}:{process.web.port}"
     if json:
         print_json({"listening": own, "models": list(settings.models), "owner": process.fleet.owner})

@@ -12,6 +12,7 @@ import typer
 
 from elasticctr.cli.access import Insecure
 from elasticctr.cli.output import JsonOption, print_json
+from elasticctr.cli.tls_options import CaOption, CertOption, ClientCaOption, KeyOption, with_tls
 from elasticctr.cluster.environment import read_environment
 from elasticctr.control.access import read_optional_token
 from elasticctr.errors import ConfigError
@@ -52,6 +53,10 @@ def pserver(
     max_buffered: Annotated[
         int, typer.Option(help="MiB of half requests and unread answers; above, answers are 'overloaded'.", min=1)
     ] = 2048,
+    tls_cert: CertOption = None,
+    tls_key: KeyOption = None,
+    tls_client_ca: ClientCaOption = None,
+    tls_ca: CaOption = None,
     json: JsonOption = False,
 ) -> None:
     """Hold a part of a job's tables and dense parameters for trainers.
@@ -61,7 +66,7 @@ def pserver(
 
     Example: `elasticctr pserver --job job.yaml --coordinator http://10.0.0.1:9000 --host 0.0.0.0 --token-file token`
     """
-    settings = load_job(job)
+    settings = with_tls(load_job(job), tls_cert, tls_key, tls_client_ca, tls_ca)
     assigned = read_environment(os.environ)
     if assigned is not None and assigned.role == "pserver":
         assigned_host, assigned_port = assigned.endpoint

@@ -12,6 +12,7 @@ import typer
 
 from elasticctr.cli.access import Insecure, ReadToken, ServerToken
 from elasticctr.cli.output import JsonOption, print_json
+from elasticctr.cli.tls_options import CaOption, CertOption, ClientCaOption, KeyOption
 from elasticctr.obs import console
 
 if TYPE_CHECKING:
@@ -43,11 +44,10 @@ def serve(
     token_file: ServerToken = None,
     read_token_file: ReadToken = None,
     insecure: Insecure = False,
-    tls_cert: Annotated[Path | None, typer.Option(help="Certificate (PEM) to serve TLS with.")] = None,
-    tls_key: Annotated[Path | None, typer.Option(help="Private key (PEM) of --tls-cert.")] = None,
-    tls_client_ca: Annotated[
-        Path | None, typer.Option(help="Authority (PEM) that clients' certificates must be signed by.")
-    ] = None,
+    tls_cert: CertOption = None,
+    tls_key: KeyOption = None,
+    tls_client_ca: ClientCaOption = None,
+    tls_ca: CaOption = None,
     access_log: Annotated[Path | None, typer.Option(help="File with a JSON line per request; -: stderr.")] = None,
     request_log: Annotated[Path | None, typer.Option(help="Directory that keeps requests and their scores.")] = None,
     request_log_sample: Annotated[
@@ -100,6 +100,7 @@ def serve(
         "tls_cert": tls_cert,
         "tls_key": tls_key,
         "tls_client_ca": tls_client_ca,
+        "tls_ca": tls_ca,
         "access_log": access_log,
         "request_log_directory": None if request_log is None else str(request_log),
         "request_log_sample": request_log_sample,

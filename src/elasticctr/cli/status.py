@@ -14,6 +14,7 @@ from elasticctr.cluster.engine import RoleState
 from elasticctr.cluster.feed import ask_status
 from elasticctr.cluster.logs import Follower, find_logs
 from elasticctr.cluster.view import COLUMNS, headline, make_rows
+from elasticctr.config.tls import TlsSettings
 from elasticctr.control.access import read_optional_token
 from elasticctr.control.peer import Peer
 from elasticctr.errors import ElasticCTRError, NotFound, Unauthorized, Unavailable
@@ -114,9 +115,8 @@ def checkpoint(run: RunArgument, token_file: TokenOption = None, as_json: JsonOp
 
 def _post(run: Path, token_file: Path | None, path: str) -> None:
     directory = _open(run)
-    with Peer(
-        find_coordinator(directory.path), read_optional_token(_token_file(directory, token_file)), timeout_s=600
-    ) as peer:
+    token = read_optional_token(_token_file(directory, token_file))
+    with Peer(find_coordinator(directory.path), token, timeout_s=600, tls=_tls(directory)) as peer:
         try:
             peer.post(path, {})
         except Unavailable as e:
@@ -142,10 +142,16 @@ def _token_file(directory: RunDirectory, given: Path | None) -> Path | None:
     return own if own.exists() else None
 
 
+def _tls(directory: RunDirectory) -> TlsSettings | None:
+    settings = directory.load_job().cluster
+    return None if settings is None else settings.tls
+
+
 def _ask(directory: RunDirectory, token_file: Path | None) -> tuple[dict[str, Any], str]:
     """The coordinator's status, or why there is none."""
     try:
-        return ask_status(directory.path, read_optional_token(_token_file(directory, token_file))), ""
+        token = read_optional_token(_token_file(directory, token_file))
+        return ask_status(directory.path, token, tls=_tls(directory)), ""
     except Unauthorized:
         raise
     except ElasticCTRError as e:

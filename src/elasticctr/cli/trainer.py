@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from elasticctr.cli.output import JsonOption, print_json
+from elasticctr.cli.tls_options import CaOption, CertOption, ClientCaOption, KeyOption, with_tls
 from elasticctr.cli.train import Overrides
 from elasticctr.errors import ConfigError
 
@@ -31,6 +32,10 @@ def trainer(
         Path | None,
         typer.Option(help="File with the job's secret; default: cluster.token_file.", envvar="ELASTICCTR_TOKEN_FILE"),
     ] = None,
+    tls_cert: CertOption = None,
+    tls_key: KeyOption = None,
+    tls_client_ca: ClientCaOption = None,
+    tls_ca: CaOption = None,
     resume: Annotated[bool, typer.Option("--resume", help="Strategy collective: go on from a checkpoint.")] = False,
     overrides: Overrides = None,
     as_json: JsonOption = False,
@@ -43,7 +48,7 @@ def trainer(
     """
     from elasticctr.train.job import load_job
 
-    job = load_job(job_file, list(overrides or []))
+    job = with_tls(load_job(job_file, list(overrides or [])), tls_cert, tls_key, tls_client_ca, tls_ca)
     if job.cluster is not None and job.cluster.strategy == "collective":
         from elasticctr.ps.strategies import collective
 

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from elasticctr.cli.output import JsonOption, print_json, print_pairs, print_table
+from elasticctr.cli.tls_options import CaOption, KeyOption, ShownCertOption, read_tls
 from elasticctr.errors import ConfigError, DeadlineExceeded, FailedPrecondition
+
+if TYPE_CHECKING:
+    from elasticctr.config.tls import TlsSettings
 
 app = typer.Typer(
     name="variants",
@@ -21,7 +25,6 @@ app = typer.Typer(
 Endpoint = Annotated[str, typer.Option(help="Address of the server.")]
 Model = Annotated[str | None, typer.Option(help="Model to command; needed if there are several.")]
 TokenFile = Annotated[Path | None, typer.Option(help="File with the server's secret.")]
-TlsCa = Annotated[Path | None, typer.Option(help="Authority (PEM) the server's certificate is signed by.")]
 Wait = Annotated[float, typer.Option(help="Seconds to wait until the version answers; 0: do not wait.", min=0)]
 DEFAULT = "http://127.0.0.1:8500"
 
@@ -29,12 +32,12 @@ DEFAULT = "http://127.0.0.1:8500"
 class _Remote:
     """A server and the model that is commanded."""
 
-    def __init__(self, endpoint: str, model: str | None, token_file: Path | None, tls_ca: Path | None) -> None:
+    def __init__(self, endpoint: str, model: str | None, token_file: Path | None, tls: TlsSettings | None) -> None:
         from elasticctr.control.access import read_token
         from elasticctr.control.peer import Peer
 
         token = None if token_file is None else read_token(token_file)
-        self._peer = Peer(endpoint, token, timeout_s=30.0, tls_ca=tls_ca)
+        self._peer = Peer(endpoint, token, timeout_s=30.0, tls=tls)
         names = [str(one["name"]) for one in self._peer.get("/v1/status").get("models", [])]
         if model is None and len(names) != 1:
             raise ConfigError(f"{endpoint} serves {', '.join(names) or 'nothing'}; say which with --model")
@@ -103,14 +106,16 @@ def show(
     endpoint: Endpoint = DEFAULT,
     model: Model = None,
     token_file: TokenFile = None,
-    tls_ca: TlsCa = None,
+    tls_ca: CaOption = None,
+    tls_cert: ShownCertOption = None,
+    tls_key: KeyOption = None,
     json: JsonOption = False,
 ) -> None:
     """Show what a model answers from, what it could go back to, and what was refused and why.
 
     Example: `elasticctr variants show --endpoint http://127.0.0.1:8500 --model ctr`
     """
-    _show(_Remote(endpoint, model, token_file, tls_ca).status(), json)
+    _show(_Remote(endpoint, model, token_file, read_tls(tls_cert, tls_key, ca=tls_ca)).status(), json)
 
 
 @app.command("set")
@@ -126,7 +131,9 @@ def set_(
     endpoint: Endpoint = DEFAULT,
     model: Model = None,
     token_file: TokenFile = None,
-    tls_ca: TlsCa = None,
+    tls_ca: CaOption = None,
+    tls_cert: ShownCertOption = None,
+    tls_key: KeyOption = None,
     json: JsonOption = False,
 ) -> None:
     """Start, change or end an experiment. The live version has what the weights leave of 1.
@@ -134,7 +141,7 @@ def set_(
     Example: `elasticctr variants set b=8:0.1 c=9:0.05:shadow --sticky user_id --model ctr`
     """
     parsed = [parse_variant(text) for text in variants or []]
-    remote = _Remote(endpoint, model, token_file, tls_ca)
+    remote = _Remote(endpoint, model, token_file, read_tls(tls_cert, tls_key, ca=tls_ca))
     _show(remote.command("variants", {"variants": parsed, "sticky": sticky}), json)
 
 
@@ -144,14 +151,21 @@ def promote(
     endpoint: Endpoint = DEFAULT,
     model: Model = None,
     token_file: TokenFile = None,
-    tls_ca: TlsCa = None,
+    tls_ca: CaOption = None,
+    tls_cert: ShownCertOption = None,
+    tls_key: KeyOption = None,
     json: JsonOption = False,
 ) -> None:
     """Make a variant's version the live one and end the experiment.
 
     Example: `elasticctr variants promote b --model ctr`
     """
-    _show(_Remote(endpoint, model, token_file, tls_ca).command("promote", {"variant": variant}), json)
+    _show(
+        _Remote(endpoint, model, token_file, read_tls(tls_cert, tls_key, ca=tls_ca)).command(
+            "promote", {"variant": variant}
+        ),
+        json,
+    )
 
 
 @app.command()
@@ -161,14 +175,16 @@ def activate(
     endpoint: Endpoint = DEFAULT,
     model: Model = None,
     token_file: TokenFile = None,
-    tls_ca: TlsCa = None,
+    tls_ca: CaOption = None,
+    tls_cert: ShownCertOption = None,
+    tls_key: KeyOption = None,
     json: JsonOption = False,
 ) -> None:
     """Serve a version, whatever the donefile announces next; `resume` follows the donefile again.
 
     Example: `elasticctr variants activate 7 --model ctr`
     """
-    remote = _Remote(endpoint, model, token_file, tls_ca)
+    remote = _Remote(endpoint, model, token_file, read_tls(tls_cert, tls_key, ca=tls_ca))
     remote.command("activate", {"version": version})
     _show(remote.wait_live(version, wait), json)
 
@@ -179,14 +195,16 @@ def rollback(
     endpoint: Endpoint = DEFAULT,
     model: Model = None,
     token_file: TokenFile = None,
-    tls_ca: TlsCa = None,
+    tls_ca: CaOption = None,
+    tls_cert: ShownCertOption = None,
+    tls_key: KeyOption = None,
     json: JsonOption = False,
 ) -> None:
     """Go back to the version served before, at once if it is still ready, and stay there until `resume`.
 
     Example: `elasticctr variants rollback --model ctr`
     """
-    remote = _Remote(endpoint, model, token_file, tls_ca)
+    remote = _Remote(endpoint, model, token_file, read_tls(tls_cert, tls_key, ca=tls_ca))
     status = remote.command("rollback")
     _show(remote.wait_live(int(status["held"] or status["announced"] or status["live"]), wait), json)
 
@@ -196,14 +214,16 @@ def pause(
     endpoint: Endpoint = DEFAULT,
     model: Model = None,
     token_file: TokenFile = None,
-    tls_ca: TlsCa = None,
+    tls_ca: CaOption = None,
+    tls_cert: ShownCertOption = None,
+    tls_key: KeyOption = None,
     json: JsonOption = False,
 ) -> None:
     """Stay at the live version: announced ones are not taken up until `resume`.
 
     Example: `elasticctr variants pause --model ctr`
     """
-    _show(_Remote(endpoint, model, token_file, tls_ca).command("pause"), json)
+    _show(_Remote(endpoint, model, token_file, read_tls(tls_cert, tls_key, ca=tls_ca)).command("pause"), json)
 
 
 @app.command()
@@ -211,14 +231,16 @@ def resume(
     endpoint: Endpoint = DEFAULT,
     model: Model = None,
     token_file: TokenFile = None,
-    tls_ca: TlsCa = None,
+    tls_ca: CaOption = None,
+    tls_cert: ShownCertOption = None,
+    tls_key: KeyOption = None,
     json: JsonOption = False,
 ) -> None:
     """Follow the donefile again, after a pause, an activation by hand or a rollback.
 
     Example: `elasticctr variants resume --model ctr`
     """
-    _show(_Remote(endpoint, model, token_file, tls_ca).command("resume"), json)
+    _show(_Remote(endpoint, model, token_file, read_tls(tls_cert, tls_key, ca=tls_ca)).command("resume"), json)
 
 
 def parse_variant(text: str) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import NoReturn
 
@@ -62,6 +63,8 @@ def fit_job(job: Job, assigned: Assigned) -> Job:
 def play(job: Job, assigned: Assigned, *, resume: bool, quiet: bool) -> Summary:
     """Becomes the role and does not return; for the first pserver, returns when the run is over."""
     job = fit_job(job, assigned)
+    if cluster_of(job).tls is not None and assigned.coordinator.startswith("http://"):
+        assigned = replace(assigned, coordinator="https://" + assigned.coordinator.removeprefix("http://"))
     if not assigned.leads:
         _become(job, assigned, resume=resume)
     launch = _lead(job, assigned, resume=resume)

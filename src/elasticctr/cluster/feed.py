@@ -13,6 +13,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from elasticctr.config.tls import TlsSettings
 from elasticctr.control.peer import Peer
 from elasticctr.errors import ElasticCTRError
 from elasticctr.ps.addresses import find_coordinator
@@ -23,9 +24,12 @@ Status = Mapping[str, Any]
 class StatusFeed:
     """Asks `/v1/status` every `every_s` seconds in a thread of its own while it is entered."""
 
-    def __init__(self, where: str | Path, token: str | None, every_s: float = 0.5) -> None:
+    def __init__(
+        self, where: str | Path, token: str | None, every_s: float = 0.5, tls: TlsSettings | None = None
+    ) -> None:
         self._where = where
         self._token = token
+        self._tls = tls
         self._every_s = every_s
         self._latest: Status = {}
         self._at_s: float | None = None
@@ -54,13 +58,15 @@ class StatusFeed:
     def _run(self) -> None:
         while not self._over.wait(self._every_s):
             try:
-                self._latest, self._at_s = ask_status(self._where, self._token), time.monotonic()
+                self._latest, self._at_s = ask_status(self._where, self._token, tls=self._tls), time.monotonic()
             except ElasticCTRError:
                 continue  # not there yet, or being restarted
 
 
-def ask_status(where: str | Path, token: str | None, timeout_s: float = 2.0) -> dict[str, Any]:
-    with Peer(find_coordinator(where), token, timeout_s=timeout_s) as peer:
+def ask_status(
+    where: str | Path, token: str | None, timeout_s: float = 2.0, tls: TlsSettings | None = None
+) -> dict[str, Any]:
+    with Peer(find_coordinator(where), token, timeout_s=timeout_s, tls=tls) as peer:
         return peer.get("/v1/status")
 
 

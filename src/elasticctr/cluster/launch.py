@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import IO
 
 from elasticctr.cluster.engine import RoleSpec
+from elasticctr.config.tls import PATHS
 from elasticctr.control.access import make_token, read_token, write_token
 from elasticctr.errors import ConfigError, FailedPrecondition, InternalError, NotFound, Unavailable
 from elasticctr.ps.addresses import FILE as COORDINATOR_FILE
@@ -91,7 +92,9 @@ def begin(job: Job, *, resume: bool, is_one_machine: bool = True, coordinator_po
     if settings.strategy != "collective" and is_one_machine:
         port = find_free_port(settings.host) if coordinator_port is None else coordinator_port
         check_port(settings.host, port)
-        url = f"http://{'127.0.0.1' if settings.host == '0.0.0.0' else settings.host}:{port}"
+        scheme = "http" if settings.tls is None else "https"
+        url = f"{scheme}://{'127.0.0.1' if settings.host == '0.0.0.0' else settings.host}:{port}"
+    settings = with_whole_paths(settings)
     job = job.model_copy(update={"cluster": settings, "run_dir": str(run.path)})
     lock = claim(run)
     run.begin(job, resume=resume)
@@ -102,6 +105,15 @@ def begin(job: Job, *, resume: bool, is_one_machine: bool = True, coordinator_po
     roles = [] if settings.strategy == "collective" else make_roles(settings, run, where, token_file, resume=resume)
     where_now = None if settings.strategy == "collective" else where
     return Launch(job, run, roles, where_now, read_token(token_file), lock)
+
+
+def with_whole_paths(settings: ClusterSettings) -> ClusterSettings:
+    """The same with certificates that roles find from any working directory."""
+    if settings.tls is None:
+        return settings
+    found = {name: getattr(settings.tls, name) for name in PATHS}
+    whole = {name: path.absolute() for name, path in found.items() if path is not None}
+    return settings.model_copy(update={"tls": settings.tls.model_copy(update=whole)})
 
 
 def claim(run: RunDirectory) -> IO[str]:

@@ -117,7 +117,7 @@ def run_job(launch: Launch, engine: Engine, *, resume: bool, quiet: bool = False
         view = stack.enter_context(View(str(launch.run.path), quiet=quiet))
         feed = None
         if launch.coordinator is not None:
-            feed = stack.enter_context(StatusFeed(launch.coordinator, launch.token))
+            feed = stack.enter_context(StatusFeed(launch.coordinator, launch.token, tls=cluster_of(launch.job).tls))
         stack.callback(engine.stop)
         engine.start(launch.roles, log_dir=str(launch.logs), max_restarts=cluster.max_restarts)
 
@@ -207,9 +207,10 @@ class _Watch:
         threading.Thread(target=self._post_stop, args=(self._launch.coordinator,), daemon=True).start()
 
     def _post_stop(self, where: str) -> None:
+        tls = cluster_of(self._launch.job).tls
         while time.monotonic() < self._stop_by_s:
             try:
-                with Peer(find_coordinator(where), self._launch.token, timeout_s=STOP_S) as peer:
+                with Peer(find_coordinator(where), self._launch.token, timeout_s=STOP_S, tls=tls) as peer:
                     peer.post("/v1/stop", {})
                 return
             except ElasticCTRError:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import ssl
 from collections.abc import Mapping
-from functools import cache
-from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 import httpx
 
+from elasticctr.config.tls import TlsSettings, called
+from elasticctr.control.tls import client_tls
 from elasticctr.errors import (
     AlreadyExists,
     ConfigError,
@@ -56,10 +55,10 @@ class Peer:
     """One other process. Safe to use from several threads."""
 
     def __init__(
-        self, url: str, token: str | None = None, *, timeout_s: float = 5.0, tls_ca: Path | None = None
+        self, url: str, token: str | None = None, *, timeout_s: float = 5.0, tls: TlsSettings | None = None
     ) -> None:
         self.url = check_url(url)
-        self._client = make_client(token, timeout_s=timeout_s, tls_ca=tls_ca)
+        self._client = make_client(token, timeout_s=timeout_s, tls=tls)
 
     def get(self, path: str, *, timeout_s: float | None = None) -> dict[str, Any]:
         return self._call("GET", path, None, timeout_s)
@@ -105,24 +104,17 @@ def check_url(url: str) -> str:
     return url.rstrip("/")
 
 
-def make_client(token: str | None, *, timeout_s: float, tls_ca: Path | None = None) -> httpx.Client:
+def make_client(token: str | None, *, timeout_s: float, tls: TlsSettings | None = None) -> httpx.Client:
     """A client that keeps its secret to itself: no redirects, no proxies of the environment."""
+    own = client_tls(called(tls))
     return httpx.Client(
         headers={"Authorization": f"Bearer {token}"} if token else {},
         timeout=httpx.Timeout(timeout_s),
-        verify=_tls_context(tls_ca),
+        verify=own.context,
+        event_hooks={"request": [lambda _: own.renew()]},
         follow_redirects=False,
         trust_env=False,
     )
-
-
-@cache
-def _tls_context(tls_ca: Path | None) -> ssl.SSLContext:
-    # Reading the system's authorities takes longer than most requests: once per process.
-    try:
-        return ssl.create_default_context(cafile=None if tls_ca is None else str(tls_ca))
-    except (OSError, ssl.SSLError) as e:
-        raise ConfigError(f"{tls_ca}: cannot be read as certificates of an authority: {e}") from None
 
 
 def explain_failure(error: httpx.HTTPError, where: str) -> ElasticCTRError:
@@ -130,7 +122,24 @@ def explain_failure(error: httpx.HTTPError, where: str) -> ElasticCTRError:
         return DeadlineExceeded(f"{where}: no answer in time")
     if isinstance(error, httpx.UnsupportedProtocol):
         return ConfigError(f"{where}: {error}")
-    return Unavailable(f"{where}: not reachable: {error or type(error).__name__}")
+    return Unavailable(f"{where}: not reachable: {error or type(error).__name__}{_hint(error, where)}")
+
+
+def _hint(error: httpx.HTTPError, where: str) -> str:
+    """What to do about TLS that only one side speaks, or that one side refuses."""
+    text = str(error)
+    if where.startswith("http://"):
+        is_cut = isinstance(error, (httpx.RemoteProtocolError, httpx.ReadError))
+        return "; if that port speaks TLS, call it with https:// and give its authority (tls ca)" if is_cut else ""
+    if "WRONG_VERSION_NUMBER" in text or "RECORD_LAYER_FAILURE" in text:
+        return "; that port does not speak TLS: call it with http://, or start it with --tls-cert"
+    if "CERTIFICATE_VERIFY_FAILED" in text:
+        return "; give the authority that signed its certificate (tls ca), and call it by a name that is in it"
+    if "CERTIFICATE_REQUIRED" in text or "HANDSHAKE_FAILURE" in text:
+        return "; it wants to see a certificate of its client authority (tls cert and key)"
+    if "UNKNOWN_CA" in text:
+        return "; it does not trust our certificate: it is of another authority than its tls client_ca"
+    return ""
 
 
 def explain_answer(answer: httpx.Response, where: str) -> ElasticCTRError:

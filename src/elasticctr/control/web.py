@@ -12,7 +12,6 @@ import socket
 import threading
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import uvicorn
@@ -24,9 +23,12 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
+from elasticctr.config.tls import TlsSettings, served
 from elasticctr.control.access import Tokens
+from elasticctr.control.certificate import watched
 from elasticctr.control.connections import KEEP_ALIVE_S, Connections, ControlLoop, guard
 from elasticctr.control.gate import Gate
+from elasticctr.control.tls import renew, server_context
 from elasticctr.errors import (
     AlreadyExists,
     ConfigError,
@@ -172,14 +174,12 @@ class _Server(uvicorn.Server):
 class WebServer:
     """Serves an app until `stop`. Binds at construction, so that the port is known before anything is answered."""
 
-    def __init__(
-        self, app: ASGIApp, host: str, port: int, *, tls_cert: Path | None = None, tls_key: Path | None = None
-    ) -> None:
-        if (tls_cert is None) != (tls_key is None):
-            raise ConfigError("a TLS certificate and its key go together: give both or neither")
+    def __init__(self, app: ASGIApp, host: str, port: int, *, tls: TlsSettings | None = None) -> None:
+        self._tls = served(tls)
+        context = None if self._tls is None else server_context(self._tls)
         self._socket = _listen(host, port)
         self.port: int = self._socket.getsockname()[1]
-        self.scheme = "http" if tls_cert is None else "https"
+        self.scheme = "http" if context is None else "https"
         config = uvicorn.Config(
             app,
             log_level="warning",
@@ -189,19 +189,20 @@ class WebServer:
             ws="none",
             timeout_keep_alive=KEEP_ALIVE_S,
             timeout_graceful_shutdown=2,
-            ssl_certfile=None if tls_cert is None else str(tls_cert),
-            ssl_keyfile=None if tls_key is None else str(tls_key),
         )
-        try:
-            config.load()
-        except (OSError, ValueError) as e:
-            raise ConfigError(f"{tls_cert}, {tls_key}: not a usable certificate and key: {e}") from None
+        config.load()
+        config.ssl = context
         self._server = _Server(config)
 
     def run(self) -> None:
         """Returns after SIGINT, SIGTERM (in the main thread) or `stop`."""
-        with asyncio.Runner(loop_factory=ControlLoop) as runner:
+        with watched(self._tls, [self._renew]), asyncio.Runner(loop_factory=ControlLoop) as runner:
             runner.run(self._server.serve(sockets=[self._socket]))
+
+    def _renew(self) -> None:
+        context = self._server.config.ssl
+        assert self._tls is not None and context is not None
+        renew(context, self._tls)
 
     def stop(self) -> None:
         self._server.should_exit = True

@@ -53,6 +53,7 @@ class _Cluster:
             idle_connections=settings.idle_connections,
             cache_bytes=settings.cache_bytes,
             refresh_ms=settings.refresh_ms,
+            **({} if settings.tls is None else settings.tls.client_files()),
         )
 
     def full_name(self, table: str) -> str | None:

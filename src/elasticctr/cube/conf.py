@@ -15,6 +15,7 @@ from typing import Any, Literal
 from pydantic import Field, field_validator
 
 from elasticctr.config import Settings, apply_overrides, load_yaml, parse_settings
+from elasticctr.config.tls import TlsSettings, anchor
 from elasticctr.control.access import read_token
 from elasticctr.errors import ConfigError, NotFound
 from elasticctr.obs import console
@@ -59,6 +60,9 @@ class ClusterSettings(Settings):
         1000, ge=1, le=3_600_000, description="with a cache: how long a newly activated version may go unnoticed"
     )
     token_file: str | None = Field(None, description="file with the servers' secret; relative to this file")
+    tls: TlsSettings | None = Field(
+        None, description="authority of the servers' certificates and, where they want one, our own; default: no TLS"
+    )
     on_failure: OnFailure = Field(
         "error", description="when a shard does not answer: `error`, or `degrade` to zeros that are marked and counted"
     )
@@ -93,6 +97,8 @@ def load_conf(path: str | Path, model: str | None = None) -> tuple[ClusterSettin
     loaded = apply_overrides(load_yaml(path), environ={})
     if model is not None:
         loaded.setdefault("model", model)
+    if "tls" in loaded:
+        loaded["tls"] = anchor(loaded["tls"], Path(path).parent)
     settings = parse_settings(ClusterSettings, loaded, str(path))
     if settings.token_file is not None:
         settings = settings.model_copy(update={"token_file": str(Path(path).parent / settings.token_file)})

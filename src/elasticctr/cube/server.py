@@ -9,14 +9,18 @@ import json
 import os
 import signal
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from elasticctr import _native
 from elasticctr.control.access import NO_TOKENS, Tokens, check_listener
 from elasticctr.errors import ConfigError
 from elasticctr.obs.signals import Signals
+
+if TYPE_CHECKING:
+    from elasticctr.config.tls import TlsSettings
 
 DRAIN_S = 5.0
 _POLL_S = 0.5
@@ -43,6 +47,7 @@ class ServerOptions:
     max_buffered_mib: int = 1024
     request_timeout_s: int = 15
     busy_poll_us: int = 0
+    tls: TlsSettings | None = None
 
 
 @dataclass(frozen=True)
@@ -62,7 +67,13 @@ class Server:
     """A server in this process. Use as a context manager, or call `start` and `stop`."""
 
     def __init__(self, options: ServerOptions) -> None:
-        check_listener("cube server", options.host, has_token=bool(options.tokens), insecure=options.insecure)
+        check_listener(
+            "cube server",
+            options.host,
+            has_token=bool(options.tokens),
+            has_client_ca=options.tls is not None and options.tls.client_ca is not None,
+            insecure=options.insecure,
+        )
         self.options = options
         shard, shards = options.shard or (0, 0)
         self._native = _native.CubeServer(
@@ -82,6 +93,7 @@ class Server:
             max_buffered_bytes=options.max_buffered_mib << 20,
             request_timeout_s=options.request_timeout_s,
             busy_poll_us=options.busy_poll_us,
+            **({} if options.tls is None else options.tls.server_files()),
         )
 
     def start(self) -> None:
@@ -90,6 +102,12 @@ class Server:
     def wait_started(self, timeout_s: float) -> bool:
         """False: what the LIVE files name is still being loaded."""
         return self._native.wait_started(timeout_s)
+
+    def reload_tls(self) -> None:
+        """Reads certificate, key and clients' authority again, for connections made from now on."""
+        assert self.options.tls is not None
+        files = self.options.tls.server_files()
+        self._native.set_tls(files["tls_cert"], files["tls_key"], files["tls_client_ca"])
 
     def stop(self, drain_s: float = DRAIN_S) -> None:
         self._native.stop(drain_s)
@@ -141,6 +159,15 @@ def run(options: ServerOptions, announce: Callable[[Listening], None], drain_s: 
     while not server.wait_started(_POLL_S) and not is_stopped:
         is_stopped = signals.wait(0) is not None
     announce(server.listening)
-    while not is_stopped:
-        is_stopped = signals.wait(_WAIT_S) is not None
+    with _watch(server):
+        while not is_stopped:
+            is_stopped = signals.wait(_WAIT_S) is not None
     server.stop(drain_s)
+
+
+def _watch(server: Server) -> AbstractContextManager[None]:
+    if server.options.tls is None:
+        return nullcontext()
+    from elasticctr.control.certificate import watched
+
+    return watched(server.options.tls, [server.reload_tls])

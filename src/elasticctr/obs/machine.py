@@ -48,8 +48,16 @@ def check_machine(folder: Path) -> list[Check]:
         _check_disk(folder),
         _check_writing(folder),
         _check_native(),
+        _check_tls(),
         *_check_packages(),
     ]
+
+
+def _check_tls() -> Check:
+    library = _native.tls_library()
+    if library:
+        return Check("tls", "ok", f"built in, by {library}")
+    return Check("tls", "warning", "not built in", "install OpenSSL's headers (libssl-dev) and build again")
 
 
 def _check_cpu() -> list[Check]:

@@ -24,6 +24,7 @@ from elasticctr import _native
 from elasticctr._native import GroupMode, Layout, Lookup, PushHead, PushKind
 from elasticctr._native import PsFetch as Fetch
 from elasticctr._native import PsMerger as Merger
+from elasticctr.config.tls import TlsSettings
 from elasticctr.errors import Corruption
 from elasticctr.ps.errors import CursorError, EraError
 from elasticctr.table import TableSettings
@@ -75,6 +76,7 @@ class PsClient:
         gradients_as: str = "fp32",
         dense_gradients_as: str = "fp32",
         timeout_s: float = 30.0,
+        tls: TlsSettings | None = None,
     ) -> None:
         """Connects to every pserver and attaches. `job` is Identity.number; `attach` says role, id, build, identity and
         strategy (docs/formats/ps-wire.md); tables are all of the job's, in order."""
@@ -99,6 +101,7 @@ class PsClient:
             gradients_as=gradients_as,
             dense_gradients_as=dense_gradients_as,
             timeout_ms=self._timeout_ms,
+            **({} if tls is None else tls.client_files()),
         )
 
     @property

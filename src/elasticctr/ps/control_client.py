@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import socket
+import ssl
 import struct
 import time
 from collections.abc import Mapping, Sequence
@@ -14,6 +15,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from elasticctr import errors
+from elasticctr.config.tls import TlsSettings, called
+from elasticctr.control.tls import client_tls
 from elasticctr.errors import DataError, DeadlineExceeded, ElasticCTRError, InternalError, Unavailable
 
 _HEADER = struct.Struct("<4sIQQQIBBH")
@@ -43,6 +46,7 @@ class ControlClient:
     incarnation: int
     attach: str  # JSON
     token: str | None = None
+    tls: TlsSettings | None = None
 
     def control(self, address: str, order: Mapping[str, Any], timeout_s: float = 10.0) -> dict[str, Any]:
         """Sends an order and returns the answer."""
@@ -62,13 +66,18 @@ class ControlClient:
     def _call(self, address: str, opcode: int, body: bytes, timeout_s: float) -> bytes:
         deadline = time.monotonic() + timeout_s
         try:
-            with _connect(address, deadline) as connection:
+            with _connect(address, deadline, called(self.tls)) as connection:
                 if self.token:
                     self._ask(connection, address, HELLO, self.token.encode(), deadline)
                 self._ask(connection, address, ATTACH, self.attach.encode(), deadline)
                 return self._ask(connection, address, opcode, body, deadline)
         except TimeoutError:
             raise DeadlineExceeded(f"pserver {address}: no answer within {timeout_s:g} s") from None
+        except ssl.SSLError as e:
+            raise Unavailable(
+                f"pserver {address}: TLS failed: {e.reason or e}; its certificate must be of cluster.tls.ca and name "
+                "that host, ours of its client_ca"
+            ) from None
         except OSError as e:
             raise Unavailable(f"pserver {address}: not reachable: {e.strerror or e}") from None
 
@@ -93,7 +102,7 @@ def _explain(status: int, message: str) -> ElasticCTRError:
     return _BY_STATUS.get(status, InternalError)(message)
 
 
-def _connect(address: str, deadline: float) -> socket.socket:
+def _connect(address: str, deadline: float, tls: TlsSettings | None) -> socket.socket:
     left = max(min(deadline - time.monotonic(), 5.0), 0.01)
     if address.startswith("unix:"):
         connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -107,7 +116,17 @@ def _connect(address: str, deadline: float) -> socket.socket:
     host, _, port = address.rpartition(":")
     if not port.isdigit():
         raise DataError(f"{address!r} is not the address of a pserver: host:port or unix:/path")
-    return socket.create_connection((host.strip("[]"), int(port)), timeout=left)
+    host = host.strip("[]")
+    plain = socket.create_connection((host, int(port)), timeout=left)
+    if tls is None:
+        return plain
+    try:
+        own = client_tls(tls)
+        own.renew()
+        return own.context.wrap_socket(plain, server_hostname=host)
+    except BaseException:
+        plain.close()
+        raise
 
 
 def _limit(connection: socket.socket, deadline: float) -> None:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from elasticctr.config.tls import TlsSettings
 from elasticctr.control.peer import Peer
 from elasticctr.errors import Corruption, DataError, DeadlineExceeded, Unavailable
 from elasticctr.ps.addresses import find_coordinator
@@ -35,11 +36,14 @@ class ShardAddress:
 class CoordinatorClient:
     """One coordinator. Safe to use from several threads."""
 
-    def __init__(self, where: str, token: str | None = None, *, timeout_s: float = 5.0) -> None:
+    def __init__(
+        self, where: str, token: str | None = None, *, timeout_s: float = 5.0, tls: TlsSettings | None = None
+    ) -> None:
         """`where`: its URL, or the run directory it writes its address to."""
         self._where = where
         self._token = token or None
         self._timeout_s = timeout_s
+        self._tls = tls
         self._lock = threading.Lock()
         self._peer: Peer | None = None
         self.incarnation = 0  # as last heard
@@ -110,7 +114,8 @@ class CoordinatorClient:
     def _call(self, ask: Callable[[Peer], dict[str, Any]]) -> dict[str, Any]:
         with self._lock:
             if self._peer is None:
-                self._peer = Peer(find_coordinator(self._where), self._token, timeout_s=self._timeout_s)
+                url = find_coordinator(self._where)
+                self._peer = Peer(url, self._token, timeout_s=self._timeout_s, tls=self._tls)
             peer = self._peer
         try:
             answer = ask(peer)

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from elasticctr.config.tls import wants_clients
 from elasticctr.control.access import Tokens, check_listener
 from elasticctr.control.web import WebServer
 from elasticctr.errors import AlreadyExists, ConfigError
@@ -48,7 +49,8 @@ def run_coordinator(
     cluster = job.cluster
     if cluster is None or cluster.strategy == "collective":
         raise ConfigError("this job has no use for a coordinator: give it a cluster section with pservers")
-    check_listener("coordinator", host, has_token=bool(tokens), insecure=insecure)
+    has_client_ca = cluster is not None and wants_clients(cluster.tls)
+    check_listener("coordinator", host, has_token=bool(tokens), has_client_ca=has_client_ca, insecure=insecure)
     run = RunDirectory(Path(job.run_dir).absolute())
     directory = run.path / LEDGER_DIRECTORY
     lines, _ = read_journal(directory / NAME)
@@ -66,9 +68,9 @@ def run_coordinator(
         identity = job_identity(job)
         journal.append("begin", {"incarnation": claim.incarnation, "identity": identity.digest, "build": build()})
         about = {"role": "coordinator", "build": build(), "identity": identity.text, "strategy": cluster.strategy}
-        fleet = Fleet(ControlClient(identity.number, claim.incarnation, json.dumps(about), tokens.admin))
-        server = WebServer(make_coordinator_app(coordinator, tokens), host, port)
-        url = f"http://{advertised_host(host)}:{server.port}"
+        fleet = Fleet(ControlClient(identity.number, claim.incarnation, json.dumps(about), tokens.admin, cluster.tls))
+        server = WebServer(make_coordinator_app(coordinator, tokens), host, port, tls=cluster.tls)
+        url = f"{server.scheme}://{advertised_host(host)}:{server.port}"
         thread = threading.Thread(target=server.run, name="elasticctr-web", daemon=True)
         thread.start()
         try:

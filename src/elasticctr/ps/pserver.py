@@ -20,7 +20,9 @@ from pathlib import Path
 from typing import Any
 
 from elasticctr import _native
+from elasticctr.config.tls import wants_clients
 from elasticctr.control.access import check_listener
+from elasticctr.control.certificate import watched
 from elasticctr.errors import ConfigError, DeadlineExceeded, NotFound, Unavailable
 from elasticctr.ps.addresses import advertised_host, make_local_socket
 from elasticctr.ps.coordinator_client import CoordinatorClient, patiently
@@ -113,10 +115,18 @@ class PServer:
             standby_max_bytes=STANDBY_MAX_BYTES,
             # A standby that was given up must not take over: the coordinator hears of it before anybody's push counts.
             confirms_drops=options.coordinator is None,
+            **({} if cluster.tls is None else {**cluster.tls.server_files(), **cluster.tls.client_files()}),
         )
 
     def start(self) -> None:
         self._native.start()
+
+    def reload_tls(self) -> None:
+        """Reads certificate, key and clients' authority again, for connections made from now on."""
+        tls = self.options.cluster.tls
+        assert tls is not None
+        files = tls.server_files()
+        self._native.set_tls(files["tls_cert"], files["tls_key"], files["tls_client_ca"])
 
     def stop(self, drain_s: float = DRAIN_S) -> None:
         self._native.stop(drain_s)
@@ -230,7 +240,13 @@ class Membership:
 
 def run(options: PServerOptions, announce: Callable[[Listening], None]) -> None:
     """Serves until SIGTERM, SIGINT or the coordinator's word. `announce` is called once it can be asked."""
-    check_listener("pserver", options.host, has_token=bool(options.token), insecure=options.insecure)
+    check_listener(
+        "pserver",
+        options.host,
+        has_token=bool(options.token),
+        has_client_ca=wants_clients(options.cluster.tls),
+        insecure=options.insecure,
+    )
     stopped = threading.Event()
     for number in _STOP_SIGNALS:
         signal.signal(number, lambda *_: stopped.set())
@@ -249,7 +265,7 @@ def _run_alone(
     if options.shard is None:
         raise ConfigError("which of the pservers is this? Give --shard, or --coordinator, which says it")
     server = PServer(options, shape, options.shard, options.shards or options.cluster.pservers, options.port)
-    with server:
+    with server, watched(options.cluster.tls, [server.reload_tls]):
         server.load(options.load)
         announce(server.listening)
         while not stopped.wait(0.2) and not server.is_stop_asked:
@@ -260,7 +276,7 @@ def _run_joined(
     options: PServerOptions, shape: JobShape, announce: Callable[[Listening], None], stopped: threading.Event
 ) -> None:
     assert options.coordinator is not None
-    client = CoordinatorClient(options.coordinator, options.token)
+    client = CoordinatorClient(options.coordinator, options.token, tls=options.cluster.tls)
     membership = Membership(options, client)
     shards = options.shards or options.cluster.pservers
     if options.shard is None:
@@ -278,7 +294,8 @@ def _run_joined(
         if not answer.get("hold") and not options.is_standby:
             server.load(Path(answer["load"]) if answer.get("load") else None, client.era)
         announce(server.listening)
-        _beat_until_over(options, server, membership, stopped)
+        with watched(options.cluster.tls, [server.reload_tls]):
+            _beat_until_over(options, server, membership, stopped)
     finally:
         server.stop()
         client.close()

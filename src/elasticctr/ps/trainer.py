@@ -72,7 +72,7 @@ class TrainerRole:
         if (vocabulary := find_vocabulary(job, resume=True)) is not None:
             self._learner.plan.use(vocabulary)
         self._initial = self._learner.flat_dense().numpy()
-        self._coordinator = CoordinatorClient(coordinator, token)
+        self._coordinator = CoordinatorClient(coordinator, token, tls=job.cluster.tls)
         self._identity = job_identity(job)
 
     def run(self) -> Summary:
@@ -166,6 +166,7 @@ class TrainerRole:
                 gradients_as=settings.gradients_as,
                 dense_gradients_as=settings.dense_encoding,
                 timeout_s=_PSERVER_TIMEOUT_S,
+                tls=settings.tls,
             )
 
         return patiently(attach, settings.coordinator_wait_s, lambda: self._is_ending)

@@ -40,7 +40,8 @@ class ModelFleet:
         self._is_draining = False
         self._served: dict[str, int] = {}  # the live versions requests are answered from
         self._watchers = {
-            model.name: Watcher(model, _open_shelf(model, settings), self._apply) for model in settings.models
+            model.name: Watcher(model, _open_shelf(model, settings), self._apply, settings.tls)
+            for model in settings.models
         }
 
     def start(self) -> None:

@@ -14,6 +14,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 from elasticctr import _native
+from elasticctr.config.tls import TlsSettings, called
 from elasticctr.control.watch import Watch
 from elasticctr.cube.build import BuildOptions
 from elasticctr.cube.builds import build_version
@@ -50,7 +51,7 @@ class _Damaged(Exception):
 
 
 class Loader:
-    def __init__(self, settings: ModelSettings, shelf: Shelf) -> None:
+    def __init__(self, settings: ModelSettings, shelf: Shelf, tls: TlsSettings | None = None) -> None:
         self.settings = settings
         self.shelf = shelf
         self.feed = RepositoryFeed(settings.repo)
@@ -58,7 +59,7 @@ class Loader:
         self._indexed: dict[int, str] = {}  # versions in the store, and their identity
         self._remote: RemoteRows | None = None
         if settings.cube is not None:
-            self._remote = RemoteRows(settings.cube, settings.published)
+            self._remote = RemoteRows(settings.cube, settings.published, called(tls))
 
     def load(
         self,

@@ -13,12 +13,13 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from elasticctr.config.tls import served
 from elasticctr.control.access import Tokens, load_tokens
+from elasticctr.control.certificate import LOOK_S, Certificate
 from elasticctr.errors import ConfigError
 from elasticctr.obs import console
 from elasticctr.obs.signals import Signals
 from elasticctr.serve.activation import ModelFleet
-from elasticctr.serve.certificate import Certificate
 from elasticctr.serve.control import Control
 from elasticctr.serve.grpc_server import GrpcOptions, GrpcServer
 from elasticctr.serve.kserve_pages import KServePages
@@ -28,7 +29,6 @@ from elasticctr.serve.settings import ServeSettings
 
 _STOP = (signal.SIGTERM, signal.SIGINT)
 _FINISH_S = 5.0
-_LOOK_S = 10.0  # between two looks at the files of the certificate
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,13 +70,14 @@ def run(settings: ServeSettings, announce: Callable[[Listening], None]) -> None:
 
 
 def _certificate(settings: ServeSettings, server: Server, grpc: GrpcServer | None) -> Certificate | None:
-    if settings.tls is None:
+    tls = served(settings.tls)
+    if tls is None:
         return None
-    return Certificate(settings.tls, [server.reload_tls, *([] if grpc is None else [grpc.reload_tls])])
+    return Certificate(tls, [server.reload_tls, *([] if grpc is None else [grpc.reload_tls])])
 
 
 def _wait_for_stop(signals: Signals, fleet: ModelFleet, certificate: Certificate | None) -> None:
-    while (came := signals.wait(_LOOK_S)) not in _STOP:
+    while (came := signals.wait(LOOK_S)) not in _STOP:
         if came is not None:
             fleet.look()
         if certificate is not None:
@@ -84,7 +85,7 @@ def _wait_for_stop(signals: Signals, fleet: ModelFleet, certificate: Certificate
 
 
 def _listening(settings: ServeSettings, server: Server, grpc: GrpcServer | None) -> Listening:
-    scheme = "http" if settings.tls is None else "https"
+    scheme = "http" if served(settings.tls) is None else "https"
     host = f"[{settings.host}]" if ":" in settings.host else settings.host
     return Listening(
         f"{scheme}://{host}:{server.port}",
@@ -107,7 +108,7 @@ def _sleep_unless_told_again(signals: Signals, seconds: float) -> None:
 def _start_grpc(settings: ServeSettings, server: Server, fleet: ModelFleet) -> GrpcServer | None:
     if settings.grpc_port in (None, -1):
         return None
-    tls = settings.tls
+    tls = served(settings.tls)
     options = GrpcOptions(
         host=settings.host,
         port=settings.grpc_port,
@@ -130,7 +131,7 @@ def _start_grpc(settings: ServeSettings, server: Server, fleet: ModelFleet) -> G
 
 
 def _options(settings: ServeSettings, tokens: Tokens) -> ServerOptions:
-    limits, tls = settings.limits, settings.tls
+    limits, tls = settings.limits, served(settings.tls)
     return ServerOptions(
         host=settings.host,
         port=settings.port,

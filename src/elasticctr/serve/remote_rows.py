@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
+from elasticctr.config.tls import TlsSettings
 from elasticctr.control.watch import Watch
 from elasticctr.cube.client import Client
 from elasticctr.cube.conf import load_conf
@@ -23,8 +24,11 @@ _CALL_S = 2.0
 
 
 class RemoteRows:
-    def __init__(self, conf: Path, model: str) -> None:
-        settings = load_conf(conf, model)
+    def __init__(self, conf: Path, model: str, tls: TlsSettings | None = None) -> None:
+        """`tls` is how its servers are called where `conf` does not say it."""
+        settings = [
+            one if one.tls or not tls else one.model_copy(update={"tls": tls}) for one in load_conf(conf, model)
+        ]
         self._client = Client(settings)
         self._model = model
         self._where = str(conf)

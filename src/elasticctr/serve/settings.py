@@ -15,6 +15,7 @@ from pydantic import Field, field_validator, model_validator
 
 from elasticctr.config import Settings, apply_overrides, load_yaml, parse_settings
 from elasticctr.config.loading import ENV_PREFIX
+from elasticctr.config.tls import TlsSettings, anchor
 from elasticctr.errors import ConfigError, ElasticCTRError
 from elasticctr.publish.manifest import check_name
 from elasticctr.serve.feedback.settings import RequestLogSettings
@@ -23,14 +24,6 @@ from elasticctr.serve.reload_stamp import ReloadType
 OnTrouble = Literal["fail", "degrade"]
 LIVE = "live"
 _ENV_SECTION = f"{ENV_PREFIX}SERVE__"
-
-
-class TlsSettings(Settings):
-    """HTTPS on the HTTP port and TLS on the gRPC port."""
-
-    cert: Path = Field(description="certificate chain (PEM)")
-    key: Path = Field(description="its private key (PEM)")
-    client_ca: Path | None = Field(None, description="authority (PEM) that clients' certificates must be signed by")
 
 
 class LimitSettings(Settings):
@@ -177,7 +170,9 @@ class ServeSettings(Settings):
     token_file: Path | None = Field(None, description="file with the secret that clients must show")
     read_token_file: Path | None = Field(None, description="file with a second secret, which may not command")
     insecure: bool = Field(False, description="may listen beyond loopback without a token")
-    tls: TlsSettings | None = Field(None, description="certificate and key; default: no TLS")
+    tls: TlsSettings | None = Field(
+        None, description="certificate and key of both ports, authority of the Cube's servers; default: no TLS"
+    )
     access_log: Path | None = Field(None, description="file with one JSON line per request; `-`: stderr")
     request_log: RequestLogSettings | None = Field(
         None, description="keeps requests and scores for training and replay; default: no log"
@@ -268,7 +263,7 @@ def _anchor(loaded: dict[str, Any], directory: Path) -> dict[str, Any]:
     if "request_log" in loaded:
         anchored["request_log"] = join(loaded["request_log"], "directory")
     if "tls" in loaded:
-        anchored["tls"] = join(loaded["tls"], "cert", "key", "client_ca")
+        anchored["tls"] = anchor(loaded["tls"], directory)
     if isinstance(loaded.get("models"), list):
         anchored["models"] = [join(model, "repo", "cube", "index_dir", "reload_meta") for model in loaded["models"]]
     return anchored

@@ -17,6 +17,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from elasticctr.config.tls import TlsSettings
 from elasticctr.control.watch import Watch
 from elasticctr.errors import ElasticCTRError, InternalError
 from elasticctr.obs import console
@@ -58,11 +59,13 @@ class _LoadWatch(Watch):
 
 
 class Watcher:
-    def __init__(self, settings: ModelSettings, shelf: Shelf, on_change: Callable[[], None]) -> None:
+    def __init__(
+        self, settings: ModelSettings, shelf: Shelf, on_change: Callable[[], None], tls: TlsSettings | None = None
+    ) -> None:
         self.settings = settings
         self.loading: Loading | None = None
         self.repository_error: str | None = None
-        self._loader = Loader(settings, shelf)
+        self._loader = Loader(settings, shelf, tls)
         loader = self._loader
         self.model = ServedModel(settings, shelf, on_change, self._interrupt, loader.check_again, loader.look_up)
         self._reload = None

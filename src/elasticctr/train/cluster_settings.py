@@ -7,6 +7,7 @@ from typing import Literal
 from pydantic import Field, model_validator
 
 from elasticctr.config import Settings
+from elasticctr.config.tls import TlsSettings
 
 Strategy = Literal["sync", "async", "half_async", "geo", "hybrid", "collective"]
 
@@ -48,6 +49,9 @@ class ClusterSettings(Settings):
     host: str = Field("127.0.0.1", description="where roles listen; 0.0.0.0 for other machines")
     token_file: str | None = Field(None, description="file with a secret that roles must show each other")
     insecure: bool = Field(False, description="roles may listen beyond loopback without a secret")
+    tls: TlsSettings | None = Field(
+        None, description="certificate that roles listen with and show, and authorities they check; default: no TLS"
+    )
 
     @property
     def dense_encoding(self) -> str:
@@ -63,4 +67,8 @@ class ClusterSettings(Settings):
             raise ValueError(f"min_trainers ({self.min_trainers}) is above trainers ({self.trainers})")
         if self.strategy == "collective" and self.standby:
             raise ValueError("a standby is a pserver's; collective has none")
+        if self.strategy == "collective" and self.tls is not None:
+            raise ValueError("tls is for pservers and the coordinator; trainers of collective talk without encryption")
+        if self.tls is not None and (self.tls.cert is None) != (self.tls.ca is None):
+            raise ValueError("tls of a cluster needs both cert and ca: roles listen, and call each other")
         return self

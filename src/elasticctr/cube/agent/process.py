@@ -6,6 +6,7 @@ import threading
 from dataclasses import dataclass
 from pathlib import Path
 
+from elasticctr.config.tls import TlsSettings, wants_clients
 from elasticctr.control.access import NO_TOKENS, Tokens, check_listener
 from elasticctr.control.peer import Peer, make_client
 from elasticctr.control.web import WebServer
@@ -36,29 +37,33 @@ class AgentOptions:
     rate_limit_bytes_s: float | None = None
     job_timeout_s: float = 3600.0
     watch_s: float = 1.0
-    tls_cert: Path | None = None
-    tls_key: Path | None = None
-    tls_ca: Path | None = None
+    tls: TlsSettings | None = None
 
 
 class AgentProcess:
     """Binds its port when made; `run` serves until told to stop."""
 
     def __init__(self, options: AgentOptions) -> None:
-        check_listener("cube agent", options.host, has_token=bool(options.tokens), insecure=options.insecure)
+        check_listener(
+            "cube agent",
+            options.host,
+            has_token=bool(options.tokens),
+            has_client_ca=wants_clients(options.tls),
+            insecure=options.insecure,
+        )
         self._options = options
         shelf = Shelf(options.data)
         lease = Lease(shelf.notes / "lease.json")
         # The secret is for who shares it: the transfer in charge, and those named here. Files may also lie elsewhere.
         sources = AllowedSources(
             (*options.allow_sources, *options.peers),
-            make_client(None, timeout_s=_SILENCE_S, tls_ca=options.tls_ca),
-            make_client(options.tokens.admin, timeout_s=_SILENCE_S, tls_ca=options.tls_ca),
+            make_client(None, timeout_s=_SILENCE_S, tls=options.tls),
+            make_client(options.tokens.admin, timeout_s=_SILENCE_S, tls=options.tls),
             lambda: (lease.address, *options.peers),
         )
         self.engine = Engine(
             shelf,
-            CubeServer(Peer(options.server, options.tokens.admin, tls_ca=options.tls_ca)),
+            CubeServer(Peer(options.server, options.tokens.admin, tls=options.tls)),
             sources,
             Fetcher(RateLimit(options.rate_limit_bytes_s)),
             job_timeout_s=options.job_timeout_s,
@@ -66,7 +71,7 @@ class AgentProcess:
             lease=lease,
         )
         app = make_agent_app(self.engine, options.tokens)
-        self.web = WebServer(app, options.host, options.port, tls_cert=options.tls_cert, tls_key=options.tls_key)
+        self.web = WebServer(app, options.host, options.port, tls=options.tls)
         self._stop = threading.Event()
 
     def run(self) -> None:

@@ -150,7 +150,7 @@ class Fleet:
 
 
 def _peer(url: str, token: str | None, settings: TransferSettings) -> Peer:
-    return Peer(url, token, timeout_s=settings.patience.call_s, tls_ca=settings.tls_ca)
+    return Peer(url, token, timeout_s=settings.patience.call_s, tls=settings.tls)
 
 
 def _is_of_another(lease: dict[str, Any], owner: str) -> bool:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import threading
 import time
 from dataclasses import dataclass
-from pathlib import Path
 
+from elasticctr.config.tls import wants_clients
 from elasticctr.control.access import check_listener, load_tokens
 from elasticctr.control.web import WebServer
 from elasticctr.cube.transfer.app import make_transfer_app
@@ -26,8 +26,6 @@ class TransferOptions:
     settings: TransferSettings
     host: str = "127.0.0.1"
     port: int = 8099
-    tls_cert: Path | None = None
-    tls_key: Path | None = None
     with_patches: bool = True  # of older donefiles
     insecure: bool = False  # without a token, may be reached from other machines
 
@@ -40,7 +38,13 @@ class TransferProcess:
         self.settings = settings
         self.started_s = time.time()
         tokens = load_tokens(settings.token_file, settings.read_token_file)
-        check_listener("cube transfer", options.host, has_token=bool(tokens), insecure=options.insecure)
+        check_listener(
+            "cube transfer",
+            options.host,
+            has_token=bool(tokens),
+            has_client_ca=wants_clients(settings.tls),
+            insecure=options.insecure,
+        )
         self._state = StateDirectory(settings.state)
         self._stop = threading.Event()
         self._told: dict[str, str] = {}
@@ -52,8 +56,7 @@ class TransferProcess:
             make_transfer_app(self, tokens),
             options.host,
             options.port,
-            tls_cert=options.tls_cert,
-            tls_key=options.tls_key,
+            tls=settings.tls,
         )
         self.address = settings.address or f"{self.web.scheme}://{_reachable(options.host)}:{self.web.port}"
         self.fleet.address = self.address

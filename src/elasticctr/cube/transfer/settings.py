@@ -8,6 +8,7 @@ from typing import Literal, Self
 from pydantic import Field, field_validator, model_validator
 
 from elasticctr.config import Settings
+from elasticctr.config.tls import TlsSettings
 from elasticctr.control.peer import check_url
 from elasticctr.cube.control.names import check_model
 from elasticctr.errors import ElasticCTRError
@@ -103,7 +104,9 @@ class TransferSettings(Settings):
     build: BuildSettings = Field(BuildSettings(), description="index files")
     patience: PatienceSettings = Field(PatienceSettings(), description="deadlines and retries")
     resident: int = Field(2, ge=2, le=16, description="versions kept in the servers' memory, for instant rollback")
-    tls_ca: Path | None = Field(None, description="authority (PEM) the agents' certificates are signed by")
+    tls: TlsSettings | None = Field(
+        None, description="certificate to serve HTTPS with, and authority the agents' are signed by; default: no TLS"
+    )
 
     @field_validator("models")
     @classmethod

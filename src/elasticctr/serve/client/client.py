@@ -42,6 +42,8 @@ class Client:
         hedge_s: float | None = None,
         token: str | None = None,
         ca_file: str | None = None,
+        cert_file: str | None = None,
+        key_file: str | None = None,
     ) -> None:
         """Endpoints that answer alike, or variants, or ready settings, which the rest goes before."""
         self.settings = make_settings(
@@ -57,11 +59,13 @@ class Client:
                 "hedge_ms": None if hedge_s is None else hedge_s * 1000,
                 "token": token,
                 "ca_file": ca_file,
+                "cert_file": cert_file,
+                "key_file": key_file,
             },
         )
         self._router = Router(self.settings)
         uses_tls = any(e.address.is_tls for v in self._router.variants for e in v.endpoints)
-        self._tls = make_tls(self.settings.ca_file) if uses_tls else None
+        self._tls = make_tls(self.settings) if uses_tls else None
         self._is_closed = False
 
     def predict(

@@ -14,14 +14,25 @@ import ssl
 import time
 from collections.abc import Callable
 
+from elasticctr.errors import ConfigError
 from elasticctr.serve.client.http1 import Response, ResponseReader, TransportError
-from elasticctr.serve.client.settings import Address
+from elasticctr.serve.client.settings import Address, ClientSettings
 
 READ_BYTES = 256 << 10
 
 
-def make_tls(ca_file: str | None) -> ssl.SSLContext:
-    context = ssl.create_default_context(cafile=ca_file)
+def make_tls(settings: ClientSettings) -> ssl.SSLContext:
+    """Raises ConfigError."""
+    try:
+        context = ssl.create_default_context(cafile=settings.ca_file)
+    except (OSError, ssl.SSLError) as e:
+        raise ConfigError(f"{settings.ca_file}: cannot be read as certificates of an authority: {e}") from None
+    if settings.cert_file is not None:
+        try:
+            context.load_cert_chain(settings.cert_file, settings.key_file, password=lambda: "")
+        except (OSError, ssl.SSLError, ValueError) as e:
+            names = f"{settings.cert_file}, {settings.key_file}"
+            raise ConfigError(f"{names}: not a usable certificate and key: {e}") from None
     context.set_alpn_protocols(["http/1.1"])
     return context
 

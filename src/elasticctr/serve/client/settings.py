@@ -69,6 +69,8 @@ class ClientSettings:
     idle_connections: int = 64  # kept open per endpoint
     token: str | None = None  # sent as `Authorization: Bearer`
     ca_file: str | None = None  # authorities to trust instead of the system's
+    cert_file: str | None = None  # certificate to show to servers that want one, with its key
+    key_file: str | None = None
 
     def __post_init__(self) -> None:
         if not self.variants:
@@ -90,6 +92,8 @@ class ClientSettings:
             raise ConfigError("the token holds characters that do not go into a header")
         if self.ca_file is not None and not Path(self.ca_file).is_file():
             raise NotFound(f"{self.ca_file}: no such file; ca_file names the authorities to trust")
+        if (self.cert_file is None) != (self.key_file is None):
+            raise ConfigError("a certificate and its key go together: give cert_file and key_file, or neither")
 
 
 def make_settings(

@@ -12,6 +12,7 @@ import pytest
 from tests.cluster.fakes import TOKEN, FakeServer, make_build
 
 from elasticctr.config import parse_settings
+from elasticctr.config.tls import TlsSettings
 from elasticctr.control.access import Tokens, write_token
 from elasticctr.control.peer import Peer
 from elasticctr.cube.agent.process import AgentOptions, AgentProcess
@@ -83,7 +84,12 @@ class Bed:
     """Shards × replicas of real agents over fake servers, and the parts of a transfer, driven turn by turn."""
 
     def __init__(
-        self, root: Path, monkeypatch: pytest.MonkeyPatch, shards: int = 2, replicas: int = 2, **tls: Path
+        self,
+        root: Path,
+        monkeypatch: pytest.MonkeyPatch,
+        shards: int = 2,
+        replicas: int = 2,
+        tls: TlsSettings | None = None,
     ) -> None:
         self.root, self.shards, self.replicas, self.tls = root, shards, replicas, tls
         write_token(root / "token", TOKEN)
@@ -93,7 +99,7 @@ class Bed:
             data = root / f"data-{number}"
             data.mkdir()
             server = FakeServer(data)
-            options = AgentOptions(server.url, data, port=0, tokens=Tokens(TOKEN), watch_s=0.5, **tls)
+            options = AgentOptions(server.url, data, port=0, tokens=Tokens(TOKEN), watch_s=0.5, tls=tls)
             agent = AgentProcess(options)
             threading.Thread(target=agent.run, daemon=True).start()
             self.servers.append(server)
@@ -118,16 +124,12 @@ class Bed:
             "patience": patience | changes.pop("patience", {}),
         }
         if self.tls:
-            base["tls_ca"] = self.tls["tls_ca"]
+            base["tls"] = self.tls.model_dump()
         return parse_settings(TransferSettings, base | changes, "test")
 
     def transfer(self, state: str = "state", **changes: Any) -> tuple[TransferProcess, ModelRollout]:
         """A transfer whose turns the test makes."""
-        process = TransferProcess(
-            TransferOptions(
-                self.settings(state, **changes), "127.0.0.1", 0, self.tls.get("tls_cert"), self.tls.get("tls_key")
-            )
-        )
+        process = TransferProcess(TransferOptions(self.settings(state, **changes), "127.0.0.1", 0))
         self.processes.append(process)
         threading.Thread(target=process.web.run, daemon=True).start()
         process.fleet.start()

@@ -87,7 +87,7 @@ def test_the_sample_file_is_valid_and_says_the_defaults() -> None:
     for key in ("format", "source", "poll_s", "resident", "require", "build", "patience"):
         assert getattr(settings, key) == getattr(defaults, key), key
     given = load_yaml(path)
-    assert {*given, "tls_ca"} == set(TransferSettings.model_fields)
+    assert {*given, "tls"} == set(TransferSettings.model_fields)
     for section in ("require", "build", "patience"):
         assert set(given[section]) == set(type(getattr(settings, section)).model_fields), section
 

@@ -8,10 +8,12 @@ import pytest
 from tests.cluster.certificate import make_certificate
 from tests.unit.cube.transfer.conftest import Bed
 
+from elasticctr.config.tls import TlsSettings
+
 
 def test_a_version_travels_over_https(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     cert, key = make_certificate(tmp_path)
-    bed = Bed(tmp_path, monkeypatch, 2, 1, tls_cert=cert, tls_key=key, tls_ca=cert)
+    bed = Bed(tmp_path, monkeypatch, 2, 1, TlsSettings(cert=cert, key=key, ca=cert))
     try:
         process, rollout = bed.transfer()
         assert process.address.startswith("https://")

@@ -1,7 +1,7 @@
 """New certificates without a restart: the files of `tls` are looked at now and then, and servers take up what changed.
 
-    certificate = Certificate(settings.tls, [server.reload_tls, grpc_server.reload_tls])
-    certificate.look()
+    with watched(settings.tls, [server.reload_tls, grpc_server.reload_tls]):
+        ...
 
 Connections that are open keep the certificate they have. Files that cannot be used (a key that does not belong to the
 certificate yet, say) are warned about and tried again when one of them has changed.
@@ -9,22 +9,23 @@ certificate yet, say) are warned about and tried again when one of them has chan
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from pathlib import Path
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 
+from elasticctr.config.tls import TlsSettings, served
+from elasticctr.control.tls import Stamp, stamp_of
 from elasticctr.errors import ElasticCTRError
 from elasticctr.obs import console
-from elasticctr.serve.settings import TlsSettings
 
-# Of each file: when it was written, its size and which file it is; None: it is not there.
-_Stamp = tuple[tuple[int, int, int] | None, ...]
+LOOK_S = 2.0
 
 
 class Certificate:
     """What servers have of the files. `reloads` are called in order; where one raises, those after it are not."""
 
     def __init__(self, tls: TlsSettings, reloads: Sequence[Callable[[], None]]) -> None:
-        self._paths = [path for path in (tls.cert, tls.key, tls.client_ca) if path is not None]
+        self._tls = tls
         self._reloads = reloads
         self._seen = self._stamp()
 
@@ -41,15 +42,30 @@ class Certificate:
         except ElasticCTRError as e:
             console.warn(f"the certificate stays as it is: {e}")
             return
-        console.note(f"new connections get the certificate that {self._paths[0]} holds now")
+        console.note(f"new connections get the certificate that {self._tls.cert} holds now")
 
-    def _stamp(self) -> _Stamp:
-        return tuple(_stamp_of(path) for path in self._paths)
+    def _stamp(self) -> Stamp:
+        return stamp_of(self._tls.cert, self._tls.key, self._tls.client_ca)
 
 
-def _stamp_of(path: Path) -> tuple[int, int, int] | None:
+@contextmanager
+def watched(tls: TlsSettings | None, reloads: Sequence[Callable[[], None]]) -> Iterator[None]:
+    """Looks at the files from a thread of its own; does nothing where no port speaks TLS."""
+    if served(tls) is None:
+        yield
+        return
+    assert tls is not None
+    certificate = Certificate(tls, reloads)
+    over = threading.Event()
+
+    def run() -> None:
+        while not over.wait(LOOK_S):
+            certificate.look()
+
+    thread = threading.Thread(target=run, name="certificate", daemon=True)
+    thread.start()
     try:
-        found = path.stat()
-    except OSError:
-        return None
-    return found.st_mtime_ns, found.st_size, found.st_ino
+        yield
+    finally:
+        over.set()
+        thread.join(5.0)

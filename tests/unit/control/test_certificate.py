@@ -17,10 +17,10 @@ import pytest
 from tests.cluster.certificate import make_certificate
 from tests.unit.serve.live import Live, live_server
 
+from elasticctr.config.tls import TlsSettings
+from elasticctr.control.certificate import Certificate
 from elasticctr.errors import FailedPrecondition
-from elasticctr.serve.certificate import Certificate
 from elasticctr.serve.grpc_server import GrpcOptions, GrpcServer
-from elasticctr.serve.settings import TlsSettings
 
 
 def shown_by(port: int) -> str:
