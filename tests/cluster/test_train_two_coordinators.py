@@ -25,7 +25,7 @@ def test_a_second_coordinator_is_refused(training_log: Log, tmp_path: Path) -> N
         training.start()
         training.wait_samples(0.1)
         second = start_second(training)
-        _, said = second.communicate(timeout=60)
+        _, said = second.communicate(timeout=200)
         assert second.returncode == 13, said
         assert b"a coordinator is at work on this run already" in said
         training.finish()

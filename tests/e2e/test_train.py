@@ -71,7 +71,7 @@ def test_a_stopped_run_resumes_to_the_same_numbers(
     process = _start(job, *LONG, "--run-dir", str(cut))
     _wait_for_checkpoint(cut, process)
     os.kill(process.pid, how)
-    _, errors = process.communicate(timeout=60)
+    _, errors = process.communicate(timeout=200)
     if how == signal.SIGINT:
         assert process.returncode == 130, errors
         assert "--resume" in errors and "Traceback" not in errors
