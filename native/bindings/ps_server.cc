@@ -45,7 +45,7 @@ void BindPsServer(nb::module_& m) {
              uint64_t max_buffered_bytes, uint32_t request_timeout_s, const std::string& scratch,
              uint32_t standby_timeout_ms, uint64_t standby_max_bytes, bool confirms_drops, const std::string& tls_cert,
              const std::string& tls_key, const std::string& tls_client_ca, const std::string& tls_ca,
-             bool tls_check_host) {
+             bool tls_check_host, const std::string& files) {
             ps::ServiceOptions options;
             options.net.host = host;
             options.net.ports = {port};
@@ -68,6 +68,7 @@ void BindPsServer(nb::module_& m) {
             options.strategy = strategy;
             options.is_standby = is_standby;
             options.scratch = scratch;
+            options.files = files;
             options.replica.timeout_ms = standby_timeout_ms;
             options.replica.max_bytes = standby_max_bytes;
             options.replica.confirms_itself = confirms_drops;
@@ -78,7 +79,7 @@ void BindPsServer(nb::module_& m) {
           "is_standby"_a, "threads"_a, "group_timeout_ms"_a, "max_buffered_bytes"_a, "request_timeout_s"_a,
           "scratch"_a = "", "standby_timeout_ms"_a = 5'000, "standby_max_bytes"_a = uint64_t{512} << 20,
           "confirms_drops"_a = true, "tls_cert"_a = "", "tls_key"_a = "", "tls_client_ca"_a = "", "tls_ca"_a = "",
-          "tls_check_host"_a = true)
+          "tls_check_host"_a = true, "files"_a = "")
       .def(
           "set_tls",
           [](Service& self, const std::string& cert, const std::string& key, const std::string& client_ca) {

@@ -216,10 +216,31 @@ uint64_t Client::PushChecked(PushHead head, std::span<const GradientTable> table
     push.splits[t].Make(push.tables[t].feasigns, s.shards());
     push.has_masks |= !push.tables[t].masks.empty();
   }
+  // Each member's pushes reach every pserver of a group, as empty ones where the batches are applied already: a pserver
+  // that waits for a member must hear of it in every step, or members would wait for each other on different pservers.
   const std::vector<uint32_t> takers = Takers(head);
-  const auto ticket = s.book->Open(takers.size());
+  const bool is_grouped = head.group != GroupMode::kNone;
+  const auto ticket = s.book->Open(is_grouped ? s.shards() : takers.size());
+  PushHead empty = head;
+  empty.kind = PushKind::kEmpty;
+  empty.chunk = ticket->number;
+  empty.from = empty.to = empty.weight = 0;
+  if (head.kind == PushKind::kEmpty) push.head = empty;
+  const Outgoing nothing{s.options, empty, {}, {}, {}, false};
   std::vector<std::pair<uint32_t, std::shared_ptr<Request>>> parts;
-  for (const uint32_t shard : takers) {
+  auto taker = takers.begin();  // by shard
+  for (uint32_t shard = 0; shard < s.shards(); ++shard) {
+    if (taker != takers.end() && *taker == shard) {
+      ++taker;
+    } else {
+      if (!is_grouped) continue;
+      const auto part =
+          std::make_shared<PushPart>(shard, empty, BodyBytes(nothing, shard, 0), ticket, s.book, s.dense, s.counters);
+      WriteBody(nothing, shard, {}, part->body());
+      part->era = s.era;
+      parts.emplace_back(shard, part);
+      continue;
+    }
     const Share& share = s.dense->share(shard);
     const auto part_of_dense =
         push.dense.empty() ? push.dense : push.dense.subspan(share.first_float, s.dense->floats(shard));

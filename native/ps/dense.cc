@@ -42,6 +42,8 @@ double NormOf(std::span<const float> values) {
   return std::sqrt(sum);
 }
 
+}  // namespace
+
 size_t StateArraysOf(DenseOptimizerKind kind) {
   switch (kind) {
     case DenseOptimizerKind::kAdam:
@@ -51,8 +53,6 @@ size_t StateArraysOf(DenseOptimizerKind kind) {
   }
   return 0;
 }
-
-}  // namespace
 
 DensePart::DensePart(const DenseOptimizerSettings& settings, size_t floats)
     : settings_(settings), values_(floats), state_(StateArraysOf(settings.kind), std::vector<float>(floats)) {}

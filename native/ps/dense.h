@@ -12,6 +12,9 @@ namespace elasticctr::ps {
 
 enum class DenseOptimizerKind : uint8_t { kSgd = 0, kAdam = 1, kAdamW = 2, kAdagrad = 3 };
 
+// Arrays of state, one float each per value.
+size_t StateArraysOf(DenseOptimizerKind kind);
+
 struct DenseOptimizerSettings {
   DenseOptimizerKind kind = DenseOptimizerKind::kAdam;
   float learning_rate = 1e-3f;

@@ -1,5 +1,7 @@
 // What a pserver is ordered to do: opcode 21.
+#include <algorithm>
 #include <charconv>
+#include <filesystem>
 
 #include "ps/service.h"
 #include "util/json_reader.h"
@@ -64,6 +66,20 @@ Order Read(std::string_view text) {
 
 }  // namespace
 
+std::string Service::Confine(const std::string& directory) const {
+  if (options_.files.empty()) return directory;
+  std::error_code error;
+  const auto root = std::filesystem::weakly_canonical(options_.files, error);
+  const auto asked = std::filesystem::weakly_canonical(directory, error);
+  const auto [end, _] = std::mismatch(root.begin(), root.end(), asked.begin(), asked.end());
+  if (error || directory.empty() || end != root.end()) {
+    throw Error(Code::kFailedPrecondition, "a pserver saves to and loads from its job's run directory, " +
+                                               root.string() + ", and '" + directory +
+                                               "' is outside of it; start every role with the same absolute run_dir");
+  }
+  return asked.string();
+}
+
 std::string Service::Obey(std::string_view text) {
   const Order order = Read(text);
   if (order.op == "stats") return stats();
@@ -72,7 +88,7 @@ std::string Service::Obey(std::string_view text) {
     return "{}";
   }
   if (order.op == "load") {
-    Load(order.directory, order.era);
+    Load(order.has_directory ? Confine(order.directory) : "", order.era);
     return stats();
   }
   if (order.op == "follow") {
@@ -87,7 +103,7 @@ std::string Service::Obey(std::string_view text) {
   RequireServing();
   if (order.op == "save") {
     if (!order.has_directory) throw Error(Code::kConfig, "save needs a directory");
-    return shard_->Save(order.directory);
+    return shard_->Save(Confine(order.directory));
   }
   if (order.op == "forget") {
     shard_->ForgetChunks(order.below);

@@ -100,6 +100,10 @@ std::string Service::stats() const {
   add("era", shard_->era());
   add("waiting", stats.waiting);
   add("group", stats.group);
+  add("rounds", stats.rounds);
+  out += ", \"missing\": [";
+  for (size_t i = 0; i < stats.missing.size(); ++i) out += (i == 0 ? "" : ", ") + std::to_string(stats.missing[i]);
+  out += "]";
   add("chunks", stats.chunks);
   add("connections", server_->connections());
   add("buffered_bytes", server_->budget().used());

@@ -29,6 +29,7 @@ struct ServiceOptions {
   std::string strategy;
   bool is_standby = false;
   ReplicaOptions replica;
+  std::string files;    // directory that orders to save and load stay within; empty: any
   std::string scratch;  // directory for copies of the state on their way to or from a standby; empty: the system's
   net::TlsClientOptions tls;  // of a standby that calls its primary
 };
@@ -89,6 +90,8 @@ class Service : public net::Application {
     std::vector<File> files;  // unlinked: gone with the last who has them open
   };
   std::string scratch() const;
+  // The directory an order names, links followed. Throws FailedPrecondition where that is outside of `files`.
+  std::string Confine(const std::string& directory) const;
   void AppendStandbyStats(std::string* out) const;
 
   const ServiceOptions options_;

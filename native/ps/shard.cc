@@ -287,6 +287,12 @@ ShardStats Shard::GetStats() const {
   if (lock.owns_lock()) {
     stats.waiting = state_->waiting.size();
     stats.group = state_->group.size();
+    stats.rounds = state_->rounds;
+    stats.missing.clear();
+    if (stats.waiting != 0) {
+      const auto missing = state_->Missing();
+      stats.missing.assign(missing.begin(), missing.end());
+    }
     stats.chunks = state_->cursors.size();
     stats.dense_version = state_->dense.version();
     stats.has_dense = state_->dense.has_values();

@@ -38,7 +38,8 @@ struct ShardStats {
   uint64_t rows = 0, row_bytes = 0, table_bytes = 0, pending = 0;
   uint64_t pulls = 0, pushes = 0, pulled_rows = 0, pushed_rows = 0, inserted = 0;
   uint64_t applied_before = 0, not_finite = 0, late = 0, old_era = 0;
-  uint64_t steps = 0, dense_version = 0, waiting = 0, group = 0, chunks = 0;
+  uint64_t steps = 0, dense_version = 0, waiting = 0, group = 0, rounds = 0, chunks = 0;
+  std::vector<uint64_t> missing;  // members of the group, while others wait for them
   bool has_dense = false;
 };
 

@@ -57,6 +57,15 @@ bool IsEmpty(const Share& share) {
   return share.first_bucket == share.last_bucket && share.first_float == share.last_float;
 }
 
+// What is ahead may be of buckets and floats that another shard has now.
+Cursors::Part CutTo(const Share& share, Cursors::Part part) {
+  for (auto& [chunk, ahead] : part.ahead) {
+    for (auto& [range, cursor] : ahead) range = Overlap(share, range);
+    std::erase_if(ahead, [](const auto& entry) { return IsEmpty(entry.first); });
+  }
+  return part;
+}
+
 struct Loading {
   explicit Loading(std::atomic<bool>* flag) : flag(flag) { flag->store(true); }
   ~Loading() { flag->store(false); }
@@ -69,6 +78,22 @@ void AppendWaiting(const Waiting& one, std::string* out) {
   EncodeFixed64(size, one.request.body.size());
   out->append(size, sizeof size);
   out->append(reinterpret_cast<const char*>(one.request.body.data()), one.request.body.size());
+}
+
+constexpr size_t kTakenPartBytes = 32;  // trainer, chunk, from, to, kind
+
+void AppendTakenPart(const std::map<uint64_t, PushIdentity>& taken_part, std::string* out) {
+  char bytes[kTakenPartBytes] = {};
+  EncodeFixed64(bytes, taken_part.size());
+  out->append(bytes, 8);
+  for (const auto& [trainer, push] : taken_part) {
+    EncodeFixed64(bytes, trainer);
+    EncodeFixed64(bytes + 8, push.chunk);
+    EncodeFixed32(bytes + 16, push.from);
+    EncodeFixed32(bytes + 20, push.to);
+    EncodeFixed64(bytes + 24, static_cast<uint64_t>(push.kind));
+    out->append(bytes, sizeof bytes);
+  }
 }
 
 }  // namespace
@@ -109,6 +134,7 @@ std::string Shard::State::WriteFiles(const std::string& directory, bool is_trans
   std::string head(8, '\0');
   EncodeFixed64(head.data(), group.size());
   head.append(reinterpret_cast<const char*>(group.data()), group.size() * sizeof(uint64_t));
+  AppendTakenPart(taken_part, &head);
   lock.unlock();
 
   WriteDense(files[dense_at]->file(), part, settings.dense_optimizer.kind, settings.dense_floats, share.first_float);
@@ -142,6 +168,7 @@ void Shard::State::Clear() {
     dense.Reset();
   }
   cursors.Restore({});
+  taken_part.clear();
   step.store(0);
 }
 
@@ -179,7 +206,7 @@ void Shard::State::ReadFiles(const std::string& directory, const std::vector<Sav
       dense_steps = std::max(dense_steps, file.header().steps);
       covered += both.last_float - both.first_float;
     }
-    taken.push_back(part.cursors);
+    taken.push_back(CutTo(share, part.cursors));
     taken.back().share = both;
   }
   if (covered != dense.size()) {
@@ -267,14 +294,28 @@ void Shard::State::ReadWaiting(const std::string& path) {
   const uint64_t members = DecodeFixed64(take(8));
   group.clear();
   for (uint64_t i = 0; i < members; ++i) group.push_back(DecodeFixed64(take(8)));
+  if (!std::is_sorted(group.begin(), group.end())) throw Error(Code::kCorruption, path + ": a group out of order");
+  const uint64_t parts = DecodeFixed64(take(8));
+  for (uint64_t i = 0; i < parts; ++i) {
+    const uint8_t* const entry = take(kTakenPartBytes);
+    const uint64_t kind = DecodeFixed64(entry + 24);
+    if (kind > static_cast<uint64_t>(PushKind::kEmpty)) throw Error(Code::kCorruption, path + ": an unknown push");
+    taken_part[DecodeFixed64(entry)] = {DecodeFixed64(entry + 8), DecodeFixed32(entry + 16), DecodeFixed32(entry + 20),
+                                        static_cast<PushKind>(kind)};
+  }
   while (at != end) {
     const uint8_t flags = *take(1);
     const uint64_t bytes = DecodeFixed64(take(8));
     const uint8_t* body = take(bytes);
     Waiting one;
     one.owned.assign(body, body + bytes);
-    one.request = ReadPush(one.owned, shapes);
-    one.is_finite = (flags & 1) != 0;
+    try {
+      one.request = ReadPush(one.owned, shapes);
+      CheckRequest(one.request, share);
+    } catch (const Error& error) {
+      throw Error(Code::kCorruption, path + ": a push that cannot wait here: " + error.what());
+    }
+    one.is_finite = (flags & 1) != 0 && (one.request.kind >= PushKind::kNothing || IsFinite(one.request, shapes));
     one.was_member = (flags & 2) != 0;
     one.rows_done = (flags & 4) != 0;
     waiting.push_back(std::move(one));

@@ -12,11 +12,14 @@ namespace elasticctr::ps {
 namespace {
 
 constexpr uint64_t kMillisecondNs = 1'000'000;
+constexpr size_t kMostKept = 4096;  // trainers that left may come back
 
 std::exception_ptr ErrorOf(Code code, const char* message) { return std::make_exception_ptr(Error(code, message)); }
 
+PushIdentity IdentityOf(const PushRequest& push) { return {push.chunk, push.from, push.to, push.kind}; }
+
 bool IsSame(const PushRequest& a, const PushRequest& b) {
-  return a.trainer == b.trainer && a.chunk == b.chunk && a.from == b.from && a.to == b.to && a.kind == b.kind;
+  return a.trainer == b.trainer && IdentityOf(a) == IdentityOf(b);
 }
 
 }  // namespace
@@ -37,9 +40,24 @@ bool Shard::State::TakeOver(const PushRequest& request, PushDone* done) {
   return true;
 }
 
+// Whether this is the trainer's push that was in a step of the group already: the answer got lost. A trainer has one
+// such push under way, so the newest is enough to know it by.
+bool Shard::State::TookPart(const PushRequest& request) const {
+  if (request.kind == PushKind::kEmpty && request.chunk == 0) return false;  // without a number
+  const auto found = taken_part.find(request.trainer);
+  return found != taken_part.end() && found->second == IdentityOf(request);
+}
+
+std::set<uint64_t> Shard::State::Missing() const {
+  std::set<uint64_t> missing(group.begin(), group.end());
+  for (const Waiting& one : waiting) missing.erase(one.request.trainer);
+  return missing;
+}
+
 void Shard::State::Enqueue(Waiting one) {
   const PushRequest& request = one.request;
-  if (request.group == GroupMode::kDense) {
+  const bool is_before = request.kind != PushKind::kEmpty && request.from != cursors.Get(request.chunk);
+  if (request.group == GroupMode::kDense && !is_before) {
     if (one.is_finite && request.kind == PushKind::kGradients) {
       const Contribution only{&request, 1.0f, cursors.Ahead(request.chunk, request.from)};
       StepRows({&only, 1});
@@ -59,9 +77,8 @@ void Shard::State::Enqueue(Waiting one) {
 // members wait on.
 void Shard::State::StepGroups(uint64_t place, std::vector<Finished>* finished) {
   while (!waiting.empty()) {
-    std::set<uint64_t> missing(group.begin(), group.end()), seen;
-    for (const Waiting& one : waiting) missing.erase(one.request.trainer);
-    if (!missing.empty()) return;
+    if (!Missing().empty()) return;
+    std::set<uint64_t> seen;
     std::list<Waiting> taken;
     for (auto at = waiting.begin(); at != waiting.end();) {
       const auto next = std::next(at);
@@ -76,6 +93,8 @@ void Shard::State::StepGroups(uint64_t place, std::vector<Finished>* finished) {
 
 void Shard::State::StepOnce(std::list<Waiting> taken, uint64_t place, std::vector<Finished>* finished) {
   taken.sort([](const Waiting& a, const Waiting& b) { return a.request.trainer < b.request.trainer; });
+  ++rounds;
+  for (const Waiting& one : taken) taken_part[one.request.trainer] = IdentityOf(one.request);
   std::vector<Contribution> rows, with_dense;
   std::vector<PushOutcome> outcomes;
   double row_weight = 0.0, dense_weight = 0.0;
@@ -128,6 +147,7 @@ void Shard::SetGroup(std::vector<uint64_t> members) {
 
 void Shard::State::ChangeGroup(std::vector<uint64_t> members, uint64_t place, std::vector<Finished>* finished) {
   group = std::move(members);
+  if (taken_part.size() > kMostKept) std::erase_if(taken_part, [this](const auto& e) { return !IsMember(e.first); });
   for (Waiting& one : waiting) one.was_member |= IsMember(one.request.trainer);
   StepGroups(place, finished);
 }

@@ -52,6 +52,9 @@ void ReadAhead(JsonReader& reader, Cursors::Part* part) {
         reader.Skip();
       }
     }
+    if (share.first_bucket > share.last_bucket || share.first_float > share.last_float) {
+      reader.Fail("a range that ends before it begins");
+    }
     part->ahead[chunk].emplace_back(share, cursor);
   }
 }

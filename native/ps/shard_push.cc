@@ -14,6 +14,7 @@ std::vector<std::pair<uint64_t, uint64_t>> Behind(const Share& share, std::vecto
   std::vector<std::pair<uint64_t, uint64_t>> ranges;
   uint64_t next = share.first_float;
   for (const Share& part : ahead) {
+    if (next >= share.last_float) break;
     if (part.first_float > next) ranges.emplace_back(next, std::min(part.first_float, share.last_float));
     next = std::max(next, part.last_float);
   }
@@ -174,13 +175,18 @@ void Shard::State::Arrive(const PushRequest& request, PushDone done, bool is_fin
   counts.pushes.fetch_add(1, std::memory_order_relaxed);
   const bool waits = request.group != GroupMode::kNone && !group.empty();
   if (waits && TakeOver(request, &done)) return;
-  if (request.kind != PushKind::kEmpty) {
-    if (request.to <= cursors.Get(request.chunk)) {
+  const bool is_before = request.kind != PushKind::kEmpty && request.to <= cursors.Get(request.chunk);
+  const bool is_again = waits && TookPart(request);
+  if (is_before || is_again) {
+    // Of batches that somebody else's push brought, a member still takes part in a step of the group, as with an empty
+    // push: on every pserver each of its pushes is in one step, or members would wait for each other on different ones.
+    if (!waits || is_again) {
       counts.applied_before.fetch_add(1, std::memory_order_relaxed);
       // Applied is not yet told to the standby: this answer acknowledges no less than the one that was lost.
       finished->push_back({std::move(done), Result(PushOutcome::kBefore, last_place), nullptr});
       return;
     }
+  } else if (request.kind != PushKind::kEmpty) {
     CheckCursor(request);
   }
   const uint64_t place = Log(Opcode::kPush, request.body);

@@ -5,7 +5,9 @@
 #include <atomic>
 #include <condition_variable>
 #include <list>
+#include <map>
 #include <mutex>
+#include <set>
 #include <shared_mutex>
 #include <thread>
 
@@ -26,6 +28,14 @@ struct Waiting {
   bool is_finite = true;
   bool was_member = false;  // of the group, at some time since it came
   bool rows_done = false;   // hybrid: the rows were stepped, the dense part waits
+};
+
+// Which push of a trainer: batches of a chunk, or the number of one that carries none.
+struct PushIdentity {
+  uint64_t chunk = 0;
+  uint32_t from = 0, to = 0;
+  PushKind kind = PushKind::kGradients;
+  bool operator==(const PushIdentity&) const = default;
 };
 
 // An answer to give once the lock is released.
@@ -52,6 +62,8 @@ struct Shard::State {
   // shard_group.cc. All REQUIRE: order is held.
   bool IsMember(uint64_t trainer) const;
   bool TakeOver(const PushRequest& request, PushDone* done);
+  bool TookPart(const PushRequest& request) const;
+  std::set<uint64_t> Missing() const;
   void Enqueue(Waiting waiting);
   void StepGroups(uint64_t place, std::vector<Finished>* finished);
   void StepOnce(std::list<Waiting> taken, uint64_t place, std::vector<Finished>* finished);
@@ -78,9 +90,11 @@ struct Shard::State {
   Observer* observer = nullptr;
   uint64_t last_place = 0;  // of the last change that was told
   ps::Cursors cursors;
-  std::vector<uint64_t> group;            // sorted
-  std::list<Waiting> waiting;             // by arrival
-  mutable std::shared_mutex dense_mutex;  // inside `order` where both are held
+  std::vector<uint64_t> group;                  // sorted
+  std::list<Waiting> waiting;                   // by arrival
+  std::map<uint64_t, PushIdentity> taken_part;  // the newest push of each trainer that was in a step of the group
+  uint64_t rounds = 0;                          // steps of the group
+  mutable std::shared_mutex dense_mutex;        // inside `order` where both are held
   DensePart dense;
   std::atomic<uint64_t> step{0};
   std::atomic<uint64_t> era{0};  // changed under `order`, together with everything else

@@ -354,6 +354,36 @@ void CheckDrop() {
   CHECK(cursors[0][0] == 0 && cluster[0].applied.empty());
 }
 
+// PROMISE: pservers come back from a checkpoint with cursors that differ | a trainer of sync takes part on all of them
+// in every step, so that no two trainers wait for each other on different pservers
+void CheckGroupReachesAll() {
+  Cluster cluster(2);
+  Client client(cluster.Options());
+  cluster[0].cursors[5] = 2;
+  cluster[1].cursors[5] = 1;
+  const Batch batch(1);
+  auto flat = Flat(0.25f);
+  client.SetCursors(5, std::vector<uint32_t>{2, 1});
+  PushHead head = HeadOf(5, 1, 2);
+  head.group = GroupMode::kAll;
+  PushOne(client, head, batch, &flat);
+  head.from = 2;
+  head.to = 3;
+  PushOne(client, head, batch, &flat);
+  client.WaitPushes(0, 3000);
+  for (uint32_t s = 0; s < 2; ++s) CHECK(cluster[s].applied.size() == 2 && cluster[s].cursors[5] == 3);
+  const auto& empty = cluster[0].applied[0];
+  CHECK(empty.kind == PushKind::kEmpty && empty.chunk != 0 && empty.from == 0 && empty.to == 0);
+  CHECK(cluster[1].applied[0].kind == PushKind::kGradients && cluster[1].applied[0].from == 1);
+  // Without a group only those that lack the batches hear of them.
+  client.SetCursors(6, std::vector<uint32_t>{2, 1});
+  cluster[0].cursors[6] = 2;
+  cluster[1].cursors[6] = 1;
+  PushOne(client, HeadOf(6, 1, 2), batch, &flat);
+  client.WaitPushes(0, 3000);
+  CHECK(cluster[0].applied.size() == 2 && cluster[1].applied.size() == 3);
+}
+
 void CheckNotFinite() {
   Cluster cluster(2);
   Client client(cluster.Options());
@@ -521,6 +551,7 @@ int main() {
   CheckEras();
   CheckDrop();
   CheckNotFinite();
+  CheckGroupReachesAll();
   CheckRefusals();
   CheckSilence();
   CheckControl();

@@ -3,11 +3,14 @@
 #include <atomic>
 #include <chrono>
 #include <cmath>
+#include <cstddef>
 #include <limits>
 #include <thread>
 
 #include "ps/cursor_error.h"
+#include "ps/dense_file.h"
 #include "tests/ps_fixture.h"
+#include "util/crc32c.h"
 #include "util/status.h"
 
 namespace elasticctr::ps {
@@ -361,6 +364,7 @@ void TestGroupsThatChange() {
   // One works: its step is a step of its own.
   const auto working = Push(&shard, GroupOf(1, GroupMode::kAll)[0]);
   CHECK(!working->is_over());
+  ++empty.chunk;  // the number of an empty push
   Push(&shard, empty);
   CHECK(working->outcome == PushOutcome::kApplied && shard.step() == 3 && DenseOf(shard) != dense);
   // Two hold the same chunk, both send its next batch: it counts once.
@@ -368,6 +372,54 @@ void TestGroupsThatChange() {
   other.trainer = 2;
   const auto one = Push(&shard, other), two = Push(&shard, twin);
   CHECK(two->outcome == PushOutcome::kApplied && one->outcome == PushOutcome::kBefore && shard.step() == 4);
+}
+
+Batch EmptyOf(uint64_t trainer, uint64_t number) {
+  Batch empty;
+  empty.trainer = trainer;
+  empty.chunk = number;
+  empty.from = empty.to = empty.weight = 0;
+  empty.kind = PushKind::kEmpty;
+  empty.group = GroupMode::kAll;
+  return empty;
+}
+
+// PROMISE: an answer is lost and a trainer of sync sends its push again | the push is in one step of the group, never
+// in two or none: which push it is decides, not how many came
+void TestGroupsByIdentity() {
+  Shard shard(MakeShardSettings());
+  SetDense(&shard);
+  shard.SetGroup({1, 2, 3});
+  auto batches = GroupOf(0, GroupMode::kAll);
+  for (const Batch& batch : batches) Pull(&shard, batch.feasigns, true);
+  Push(&shard, batches[0]);
+  Push(&shard, EmptyOf(2, 5));
+  const auto last = Push(&shard, batches[2]);
+  CHECK(last->outcome == PushOutcome::kApplied && shard.GetStats().rounds == 1);
+  // Both are sent again. Neither takes part in the step that the others are in next.
+  const auto check_again = [&](Shard* at) {
+    CHECK(Push(at, batches[0])->outcome == PushOutcome::kBefore);
+    CHECK(Push(at, EmptyOf(2, 5))->outcome == PushOutcome::kBefore);
+    CHECK(at->GetStats().waiting == 0);
+  };
+  check_again(&shard);
+  // Nor on a standby that began after the step.
+  const std::string directory = MakeDirectory("taken-part");
+  shard.SaveForStandby(directory, [] {});
+  Shard standby(MakeShardSettings());
+  standby.LoadFromPrimary(directory);
+  standby.BecomePrimary();
+  check_again(&standby);
+  // A batch that another trainer's push brought: the member is in one step all the same.
+  Batch twin = batches[0];
+  twin.trainer = 3;
+  const auto brought = Push(&shard, twin);
+  CHECK(!brought->is_over() && shard.GetStats().missing == (std::vector<uint64_t>{1, 2}));
+  const auto rows = Pull(&shard, twin.feasigns, false);
+  Push(&shard, EmptyOf(1, 1));
+  Push(&shard, EmptyOf(2, 6));
+  CHECK(brought->outcome == PushOutcome::kBefore && Pull(&shard, twin.feasigns, false) == rows);
+  CHECK(shard.step() == 1 && shard.GetStats().rounds == 2);
 }
 
 void TestLateGroups() {
@@ -535,6 +587,172 @@ void TestDamagedParts() {
   }
 }
 
+void WriteFile(const std::string& path, const std::string& content) {
+  std::ofstream(path, std::ios::binary) << content;
+}
+
+// Loads and, where that worked, steps: whatever was read must be safe to use. The code of the refusal, else nothing.
+std::optional<Code> TryLoad(const std::string& directory, bool is_standby = false) {
+  Shard shard(MakeShardSettings());
+  try {
+    if (is_standby) {
+      shard.LoadFromPrimary(directory);
+      shard.BecomePrimary();
+      shard.SetGroup({1});
+    } else {
+      shard.Load(directory);
+    }
+  } catch (const Error& error) {
+    return error.code();
+  }
+  Batch batch = Batch::Random(99);
+  batch.from = shard.Cursors(std::vector<uint64_t>{batch.chunk})[0];
+  batch.to = batch.from + 1;
+  if (batch.to != 0) Push(&shard, batch);
+  return std::nullopt;
+}
+
+std::map<std::string, std::string> FilesOfSomeBatches(const std::string& name) {
+  Shard shard(MakeShardSettings());
+  SetDense(&shard);
+  for (uint32_t k = 0; k < 3; ++k) {
+    Batch batch = Batch::Random(k);
+    batch.from = k;
+    batch.to = k + 1;
+    Pull(&shard, batch.feasigns, true);
+    Push(&shard, batch);
+  }
+  return SavedFiles(shard, name);
+}
+
+void WriteAll(const std::map<std::string, std::string>& files, const std::string& directory) {
+  for (const auto& [name, content] : files) WriteFile(directory + "/" + name, content);
+}
+
+// PROMISE: a crafted dense.N.bin whose checksums are right | Corruption; nothing is read beyond the state it has
+void TestCraftedDense() {
+  const auto files = FilesOfSomeBatches("crafted-dense");
+  const std::string directory = MakeDirectory("crafted");
+  WriteAll(files, directory);
+  const std::string& good = files.at("dense.0.bin");
+  const auto write = [&](DenseHeader header, std::string content) {
+    header.payload_crc = Crc32c(0, content.data() + sizeof header, content.size() - sizeof header);
+    header.crc = Crc32c(0, &header, offsetof(DenseHeader, crc));
+    std::memcpy(content.data(), &header, sizeof header);
+    WriteFile(directory + "/dense.0.bin", content);
+  };
+  DenseHeader header;
+  std::memcpy(&header, good.data(), sizeof header);
+  write(header, good);
+  CHECK(!TryLoad(directory).has_value());
+  for (uint32_t arrays = 0; arrays < 70; ++arrays) {
+    if (arrays == header.state_arrays) continue;
+    DenseHeader crafted = header;
+    crafted.state_arrays = arrays;
+    write(crafted, good.substr(0, sizeof header) + std::string((arrays + 1) * header.count * sizeof(float), '\1'));
+    CHECK(TryLoad(directory) == Code::kCorruption);
+  }
+  std::mt19937_64 rng(5);
+  for (int round = 0; round < 2000; ++round) {
+    std::string content = good;
+    for (uint64_t flips = 1 + rng() % 3; flips > 0; --flips) {
+      content[8 + rng() % (sizeof header - 16)] ^= static_cast<char>(1u << rng() % 8);
+    }
+    DenseHeader crafted;
+    std::memcpy(&crafted, content.data(), sizeof crafted);
+    write(crafted, content);
+    const auto code = TryLoad(directory);
+    CHECK(!code || *code == Code::kCorruption || *code == Code::kFailedPrecondition);
+  }
+}
+
+// PROMISE: a crafted pserver.N.json: ranges that end before they begin, overlap or lie beyond the vector | Corruption,
+// or they are cut to what the shard has; no length underflows
+void TestCraftedAhead() {
+  const auto files = FilesOfSomeBatches("crafted-ahead");
+  const std::string directory = MakeDirectory("crafted");
+  WriteAll(files, directory);
+  const auto load = [&](const std::string& ranges) {
+    std::string json = files.at("pserver.0.json");
+    const std::string none = "\"ahead\": []";
+    CHECK(json.find(none) != std::string::npos);
+    json.replace(json.find(none), none.size(), "\"ahead\": [" + ranges + "]");
+    WriteFile(directory + "/pserver.0.json", json);
+    return TryLoad(directory);
+  };
+  const auto range = [](uint64_t first, uint64_t last, uint64_t first_bucket = 0, uint64_t last_bucket = 0) {
+    return "{\"chunk\": \"7\", \"cursor\": 9, \"first_bucket\": " + std::to_string(first_bucket) +
+           ", \"last_bucket\": " + std::to_string(last_bucket) + ", \"first_float\": " + std::to_string(first) +
+           ", \"last_float\": " + std::to_string(last) + "}";
+  };
+  CHECK(!load(range(0, 16)).has_value());
+  CHECK(load(range(16, 0)) == Code::kCorruption);
+  CHECK(load(range(0, 16, 9, 4)) == Code::kCorruption);
+  CHECK(load(range(0, 16, 0, 5000)) == Code::kCorruption);
+  CHECK(!load(range(0, 1000) + ", " + range(2000, 3000)).has_value());  // beyond the vector's 40 floats
+  std::mt19937_64 rng(6);
+  for (int round = 0; round < 1000; ++round) {
+    std::string ranges;
+    for (uint64_t left = 1 + rng() % 5; left > 0; --left) {
+      const auto draw = [&] { return rng() % 7 == 0 ? rng() : rng() % 60; };
+      ranges += range(draw(), draw(), rng() % 4200, rng() % 4200) + (left > 1 ? ", " : "");
+    }
+    const auto code = load(ranges);
+    CHECK(!code || *code == Code::kCorruption);
+  }
+}
+
+// PROMISE: a crafted waiting.bin: pushes of other shards' rows or with too many floats | Corruption; none of them waits
+void TestCraftedWaiting() {
+  Shard shard(MakeShardSettings());
+  SetDense(&shard);
+  shard.SetGroup({1, 2, 3});
+  auto batches = GroupOf(0, GroupMode::kAll);
+  for (const Batch& batch : batches) Pull(&shard, batch.feasigns, true);
+  Push(&shard, batches[0]);
+  Push(&shard, batches[1]);
+  const std::string directory = MakeDirectory("crafted");
+  shard.SaveForStandby(directory, [] {});
+  CHECK(!TryLoad(directory, true).has_value());
+  const std::string good = ReadAll(directory + "/waiting.bin");
+  // A push with one dense float, where the pserver holds 40.
+  std::string few = good;
+  const size_t first = 8 + 3 * 8 + 8;  // after the group and who took part: flags, length, body
+  uint64_t bytes = 0;
+  std::memcpy(&bytes, few.data() + first + 1, 8);
+  bytes -= (kFloats - 1) * sizeof(float);
+  std::memcpy(few.data() + first + 1, &bytes, 8);
+  const uint32_t one = 1;
+  std::memcpy(few.data() + first + 9 + 44, &one, 4);
+  few.erase(first + 9 + bytes, (kFloats - 1) * sizeof(float));
+  WriteFile(directory + "/waiting.bin", few);
+  CHECK(TryLoad(directory, true) == Code::kCorruption);
+  std::mt19937_64 rng(7);
+  for (int round = 0; round < 3000; ++round) {
+    std::string content = good;
+    for (uint64_t flips = 1 + rng() % 3; flips > 0; --flips) {
+      content[rng() % content.size()] ^= static_cast<char>(1u << rng() % 8);
+    }
+    if (rng() % 8 == 0) content.resize(rng() % content.size());
+    WriteFile(directory + "/waiting.bin", content);
+    const auto code = TryLoad(directory, true);
+    CHECK(!code || *code == Code::kCorruption);
+  }
+  // The same file, read by the shard of other buckets.
+  Shard half(MakeShardSettings(0, 2));
+  const std::string other = MakeDirectory("crafted-other");
+  half.SaveForStandby(other, [] {});
+  WriteFile(other + "/waiting.bin", good);
+  Shard standby(MakeShardSettings(0, 2));
+  bool is_refused = false;
+  try {
+    standby.LoadFromPrimary(other);
+  } catch (const Error& error) {
+    is_refused = error.code() == Code::kCorruption;
+  }
+  CHECK(is_refused && standby.GetStats().waiting == 0);
+}
+
 void TestDenseOptimizers() {
   for (const auto kind : {DenseOptimizerKind::kSgd, DenseOptimizerKind::kAdam, DenseOptimizerKind::kAdamW,
                           DenseOptimizerKind::kAdagrad}) {
@@ -596,11 +814,15 @@ int main() {
   TestWrongShard();
   TestDeltas();
   TestGroupsThatChange();
+  TestGroupsByIdentity();
   TestLateGroups();
   TestOtherShardCounts(1);
   TestOtherShardCounts(3);
   TestOtherShardCounts(2);
   TestResumeIsExact();
   TestDamagedParts();
+  TestCraftedDense();
+  TestCraftedAhead();
+  TestCraftedWaiting();
   return 0;
 }

@@ -45,7 +45,7 @@ def make_job(tmp_path: Path, strategy: str, *, cluster: dict[str, Any] | None = 
     if step_rows:
         cluster = {"step_rows": step_rows, **(cluster or {})}
     settings: dict[str, Any] = {
-        "run_dir": str(tmp_path / "run"),
+        "run_dir": str(tmp_path),  # within which pservers save and load
         "schema": {"slots": SLOTS},
         "data": {"train": "unused"},
         "model": {"name": "deepfm", "dim": 4, "hidden": [8, 4]},

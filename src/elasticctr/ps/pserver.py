@@ -111,6 +111,7 @@ class PServer:
             max_buffered_bytes=options.max_buffered_mib << 20,
             request_timeout_s=30,
             scratch=_scratch(options.job),
+            files=str(Path(options.job.run_dir).absolute()),
             standby_timeout_ms=STANDBY_TIMEOUT_MS,
             standby_max_bytes=STANDBY_MAX_BYTES,
             # A standby that was given up must not take over: the coordinator hears of it before anybody's push counts.

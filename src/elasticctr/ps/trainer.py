@@ -225,6 +225,7 @@ class TrainerRole:
     def _enter_era(self, reason: Interrupted | EraError) -> None:
         """Pservers went back: reports of the time before are void, and what follows is of the newest era heard of."""
         self._reporter.forget()
+        self._is_member = False  # until pservers are told of the group again, and the coordinator says so
         era = max(self._coordinator.era, reason.era if isinstance(reason, EraError) else 0)
         if self._client is not None:
             self._client.set_era(era)

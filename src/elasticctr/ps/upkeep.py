@@ -10,6 +10,7 @@ from elasticctr.errors import DeadlineExceeded, ElasticCTRError, Unavailable
 from elasticctr.ps.coordinator import GROUPED, Coordinator
 from elasticctr.ps.fleet import Fleet
 from elasticctr.ps.membership import Member
+from elasticctr.ps.stalls import APART_S, HUNG_S, SLOW_S, GroupWatch, Stall
 
 _GROUP_AGAIN_S = 1.0
 _FOLLOW_AGAIN_S = 1.0
@@ -34,6 +35,8 @@ class Upkeep:
         self._following: dict[int, tuple[int, int]] = {}  # standby -> (primary, era)
         self._follow_again_s = 0.0
         self._ran_s = time.monotonic()
+        self._watch = GroupWatch()
+        self._was_told_slow = False
 
     def run(self, *, is_serving: bool) -> None:
         """`is_serving`: every shard is supposed to be served. Raises ServerLost if one is not."""
@@ -44,6 +47,7 @@ class Upkeep:
         self._check_shards()
         self._follow()
         self._set_group()
+        self._check_group()
 
     def count_all_in(self) -> None:
         """Every trainer there is belongs to the group from its first step on. REQUIRES: the lock."""
@@ -199,3 +203,36 @@ class Upkeep:
         with at.lock:
             for member in wanting:
                 member.is_counted = member.is_alive
+
+    def _check_group(self) -> None:
+        """A group whose members wait for each other goes back to the checkpoint; one waits for a member that is there
+        but sends nothing, and in the end goes on without it."""
+        at = self._at
+        if at.cluster.strategy not in GROUPED:
+            return
+        with at.lock:
+            primaries = at.members.primaries()
+            stall = self._watch.look(time.monotonic(), {m.shard or 0: m.stats for m in primaries}, at.era)
+            if stall is None or len(primaries) < at.members.shards:
+                self._was_told_slow = False
+                return
+            if not stall.absent and stall.seconds > max(APART_S, 3 * at.cluster.lease_s):
+                at.note("stalled", {"text": str(stall)})
+                for member in primaries:
+                    member.era = -1  # all load again, so that everybody begins the same step
+                raise ServerLost(primaries[0].shard or 0, str(stall))
+            if stall.absent:
+                self._see_to_absent(stall)
+
+    def _see_to_absent(self, stall: Stall) -> None:
+        """REQUIRES: the lock."""
+        at = self._at
+        absent = [m for m in at.members.trainers() if m.id in stall.absent]
+        if stall.seconds > SLOW_S and not self._was_told_slow:
+            self._was_told_slow = True
+            names = ", ".join(m.name for m in absent)
+            at.note("stalled", {"text": f"{stall}; {names} beats but sends no gradients: see its log"})
+        if stall.seconds > HUNG_S:
+            for member in absent:
+                at.drop(member, f"sent no gradients for {stall.seconds:.0f} s while its group waited", "lost")
+                member.is_asking = False
