@@ -7,15 +7,16 @@ import time
 from pathlib import Path
 
 import pytest
+
 from tests.cluster.harness import wait_until
 from tests.cluster.training import START_S, Log, Training
 
-_ROLLBACKS = 8
+_ROLLBACKS = 6
 
 
 @pytest.mark.slow
 @pytest.mark.promise(
-    "pservers are killed eight times in a row while three trainers step together",
+    "pservers are killed six times in a row while three trainers step together",
     "the run finishes, and every sample is learned from exactly once",
 )
 @pytest.mark.parametrize("strategy", ["sync"])

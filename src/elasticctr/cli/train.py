@@ -87,6 +87,8 @@ def train(
 
         options = EngineOptions(hostfile=hostfile, ray_address=ray_address)
         result = train_on(job, on or "local", resume=resume, quiet=as_json, options=options)
+    elif hostfile is not None or ray_address is not None:
+        raise ConfigError("--hostfile is for --on mpi and --ray-address for --on ray; without --on, one process trains")
     else:
         from elasticctr.publish.stream import train as run_job
 

@@ -67,6 +67,10 @@ class EngineOptions:
 def train_on(job: Job, engine: str, *, resume: bool, quiet: bool, options: EngineOptions) -> Summary:
     """Trains a job on the engine of that name. `quiet`: no table, no lines."""
     is_collective = cluster_of(job).strategy == "collective"
+    if options.hostfile is not None and engine != "mpi":
+        raise ConfigError(f"--hostfile is for --on mpi; --on {engine} starts every role on this machine or asks Ray")
+    if options.ray_address is not None and engine != "ray":
+        raise ConfigError(f"--ray-address is for --on ray, and this is --on {engine}")
     if engine == "torchrun" or (engine == "local" and is_collective):
         return _train_on_torchrun(job, resume=resume, quiet=quiet)
     if is_collective:

@@ -48,9 +48,11 @@ class TorchrunEngine:
         for old in states.iterdir():
             old.unlink(missing_ok=True)
         log = prepare_log(log_dir, "torchrun")
-        flags = ["--standalone", "--nproc-per-node", str(len(roles)), "--max-restarts", str(max_restarts)]
+        flags = [*_meeting(self._directory), "--nproc-per-node", str(len(roles)), "--max-restarts", str(max_restarts)]
         rank = ["-m", "elasticctr.cluster.torchrun", str(states), log_dir, json.dumps([*self._command])]
-        launcher = RoleSpec("trainer", 0, [*flags, *rank, *roles[0].arguments], roles[0].environment, restart=False)
+        # Without a store of torchrun's own, rank 0 listens, on this machine's loopback alone.
+        environment = {**roles[0].environment, "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}
+        launcher = RoleSpec("trainer", 0, [*flags, *rank, *roles[0].arguments], environment, restart=False)
         command = (sys.executable, "-m", "torch.distributed.run")
         self._torchrun = Supervised(launcher, log=log, max_restarts=0, command=command, label="torchrun")
         self._torchrun.start()
@@ -107,6 +109,16 @@ class TorchrunEngine:
             reason = f"{reason}; {last_words(log, 1)}"
         phase = group.phase if group.phase != "running" or pid is not None else "starting"
         return RoleState(role.name, phase, group.host, pid, int(said.get("restarts", 0)), status, log, reason)
+
+
+def _meeting(directory: Path) -> list[str]:
+    """torchrun of one machine listens on every address of it to meet itself; a file does as well."""
+    place = directory / "rendezvous"
+    place.unlink(missing_ok=True)
+    place.touch(mode=0o600)
+    name = f"--rdzv-id={os.getpid()}-{time.time_ns()}"
+    how = ["--rdzv-backend=c10d", f"--rdzv-endpoint={place}", "--rdzv-conf=store_type=file"]
+    return ["--nnodes=1", name, *how, "--local-addr=127.0.0.1"]
 
 
 def main() -> None:

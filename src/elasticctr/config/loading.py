@@ -118,6 +118,11 @@ def _explain(cls: type[BaseModel], error: Any) -> str:
         tag, expected = str(error["ctx"]["tag"]), str(error["ctx"]["expected_tags"])
         close = difflib.get_close_matches(repr(tag), expected.split(", "), n=1, cutoff=0.5)
         return f"{where}: {tag!r} is none of {expected}" + (f"; did you mean {close[0]}?" if close else "")
+    if error["type"] == "literal_error" and isinstance(error.get("input"), str):
+        given, expected = str(error["input"]), str(error["ctx"]["expected"])
+        choices = expected.replace(" or ", ", ").split(", ")
+        close = difflib.get_close_matches(repr(given), choices, n=1, cutoff=0.5)
+        return f"{where}: {given!r} is none of {expected}" + (f"; did you mean {close[0]}?" if close else "")
     message = str(error["msg"]).removeprefix("Value error, ")
     given = error.get("input")
     shown = f" (got {given!r})" if isinstance(given, (str, int, float, bool)) or given is None else ""

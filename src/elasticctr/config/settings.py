@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Discriminator
 
 
 class Settings(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True, allow_inf_nan=False)
 
 
 def tagged_by(key: str, default: str) -> Discriminator:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from elasticctr.control.files import read_json
 from elasticctr.data.chunks import Chunk
@@ -20,8 +20,6 @@ from elasticctr.ps.collective_work import EpochLedger
 from elasticctr.ps.course import LEDGER
 from elasticctr.ps.job_checkpoint import METRICS, PART
 from elasticctr.train.checkpoint import Checkpoint, rotate, write_checkpoint
-
-_News = tuple[Literal["write", "done", "failed"], str]
 
 
 def save(
@@ -74,8 +72,7 @@ def read_ledger(checkpoint: Checkpoint, chunks: Sequence[Chunk]) -> EpochLedger:
 def _follow(group: Group, learner: CollectiveLearner) -> Path:
     """What ranks but the first do: as rank 0 says."""
     while True:
-        news: _News = group.tell(("failed", ""))
-        match news:
+        match tuple(group.tell(("failed", ""))):
             case ("write", path):
                 try:
                     _write_part(group, learner, Path(path))

@@ -45,5 +45,10 @@ def evaluate(
     finally:
         pieces.close()
     merged = merge_metrics(group, metrics)
-    stats = ledger.join(group.gather(ledger)).stats
+    stats = ledger.join(gather_ledgers(group, ledger)).stats
     return merged.report(), stats
+
+
+def gather_ledgers(group: Group, ledger: EpochLedger) -> list[EpochLedger]:
+    """Everyone's, by rank."""
+    return [EpochLedger.from_dict(value) for value in group.gather(ledger.as_dict())]

@@ -163,7 +163,7 @@ def _is_usable(gradients: Tensor) -> bool:
 
 
 def merge_metrics(group: Group, metrics: LabelMetrics) -> LabelMetrics:
-    first, *others = group.gather(metrics.state())
+    first, *others = group.gather_bytes(metrics.state())
     merged = LabelMetrics.from_state(first)
     for state in others:
         merged.merge(LabelMetrics.from_state(state))

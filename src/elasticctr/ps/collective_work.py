@@ -17,7 +17,7 @@ from elasticctr.data.chunks import Chunk, read_chunk
 from elasticctr.data.pipeline import Stats
 from elasticctr.data.schema import Schema
 from elasticctr.data.settings import ReadOptions
-from elasticctr.errors import Corruption, FailedPrecondition
+from elasticctr.errors import Corruption, DataError, FailedPrecondition
 from elasticctr.ps.plan import digest_of
 from elasticctr.table import Lookup
 from elasticctr.train.reading import Item, ahead
@@ -89,6 +89,22 @@ class EpochLedger:
             bad=sum(note.bad for note in notes),
             examples=self.examples,
         )
+
+    def as_dict(self) -> dict[str, Any]:
+        notes = [[number, n.batches, n.samples, n.is_done, n.lines, n.bad] for number, n in self.notes.items()]
+        return {"epoch": self.epoch, "notes": notes, "examples": list(self.examples)}
+
+    @staticmethod
+    def from_dict(value: Mapping[str, Any]) -> EpochLedger:
+        """As another rank said it. Raises DataError."""
+        try:
+            notes = {
+                int(number): ChunkNote(int(batches), int(samples), bool(is_done), int(lines), int(bad))
+                for number, batches, samples, is_done, lines, bad in value["notes"]
+            }
+            return EpochLedger(int(value["epoch"]), notes, tuple(str(text) for text in value["examples"]))
+        except (KeyError, TypeError, ValueError) as e:
+            raise DataError(f"another rank's ledger cannot be read: {type(e).__name__}: {e}") from None
 
     def state(self, chunks: Sequence[Chunk]) -> dict[str, Any]:
         """For ledger.json, as the coordinator writes it (docs/formats/checkpoint.md)."""

@@ -52,6 +52,7 @@ class Coordinator:
         self.wants_stop = threading.Event()
         self.wants_checkpoint = threading.Event()
         self.failure: ElasticCTRError | None = None
+        self.shortage: str | None = None  # of a pserver's memory: the run is saved and ends
         self.window = Window()
         self.examples: list[str] = []  # of bad lines
         self.news: list[tuple[str, dict[str, Any]]] = []  # events for the run's log
@@ -303,6 +304,8 @@ class Coordinator:
             if what == "pserver_unreachable":
                 shards = range(self.members.shards)
                 self.suspects |= {shard for shard in shards if str(shard) == str(detail)} or set(shards)
+            if what == "memory":  # started again it would die of the same rows
+                self.shortage = self.shortage or f"{member.name}: {str(detail)[:500]}"
             if what == "data":  # no other trainer could read it either
                 self.failure = self.failure or DataError(str(detail))
             return {}

@@ -56,6 +56,10 @@ class _Stop(Exception):
     """Somebody asked for an orderly end."""
 
 
+class _Short(Exception):
+    """A pserver is about to run out of memory."""
+
+
 class Director:
     def __init__(
         self,
@@ -105,6 +109,14 @@ class Director:
                         self._at.note("server_lost", {"shard": e.shard, "reason": str(e)})
                 except _Stop:
                     return self._stop()
+                except _Short:
+                    with suppress(ServerLost, ElasticCTRError):
+                        self._stop()
+                    raise FailedPrecondition(
+                        f"a pserver is nearly out of memory. {self._at.shortage}. The run was stopped before it dies; "
+                        "go on from its newest checkpoint by --resume with more pservers (--pservers) or a higher limit; "
+                        "sparse.admission keeps rare feasigns from getting rows"
+                    ) from None
         finally:
             self._dismiss()
             self._saving.close(is_finished=self._is_finished)
@@ -345,6 +357,8 @@ class Director:
             raise at.failure
         if at.wants_stop.is_set() and self._is_stop_heard:
             raise _Stop
+        if at.shortage is not None and self._is_stop_heard:
+            raise _Short
         with suppress(Unavailable):  # the journal, while the disk is full: what it could not note is done again
             self._upkeep.run(is_serving=is_serving)
         self._keeping.run()

@@ -32,8 +32,8 @@ class Fleet:
         return self._all(members, lambda m: self._client.control(m.address, order, FILES_TIMEOUT_S))
 
     def set_group(self, members: Sequence[Member], group: Sequence[int]) -> dict[int, ElasticCTRError]:
-        """One after the other, until one cannot be told. While some know of a newcomer and others do not, the others may
-        be a step ahead of it; told in one order, they always are the same ones, and no two members wait crosswise."""
+        """One after the other, until one cannot be told. While some know of a newcomer and others do not, those may be
+        a step ahead of it; told in one order, they always are the same ones, and no two members wait crosswise."""
         for member in members:
             try:
                 self._client.set_group(member.address, group, ORDER_TIMEOUT_S)

@@ -27,6 +27,7 @@ from elasticctr.errors import ConfigError, DeadlineExceeded, NotFound, Unavailab
 from elasticctr.ps.addresses import advertised_host, make_local_socket
 from elasticctr.ps.coordinator_client import CoordinatorClient, patiently
 from elasticctr.ps.identity import build, job_identity
+from elasticctr.ps.memory import MemoryWatch
 from elasticctr.ps.shape import JobShape, shape_of
 from elasticctr.table.table import to_native
 from elasticctr.train.cluster_settings import ClusterSettings
@@ -234,6 +235,9 @@ class Membership:
         """The coordinator's order. NotFound: it does not know this pserver, which has to join again."""
         return str(self._client.beat(self._member, stats).get("order", "go"))
 
+    def report(self, what: str, detail: str) -> None:
+        self._client.report(self._member, what, detail)
+
     def leave(self, reason: str) -> None:
         with contextlib.suppress(Unavailable, DeadlineExceeded, NotFound):
             self._client.leave(self._member, reason)
@@ -324,12 +328,17 @@ def _beat_until_over(
 ) -> None:
     rates = Rates()
     heard_s = time.monotonic()
-    while not _rest(server, stopped):
+    memory = MemoryWatch(options.cluster.pserver_memory_mib)
+    is_shortage_told = False
+    while not _rest(server, stopped, memory, is_shortage_told):
         if server.is_stop_asked:
             return
         try:
             stats = rates.update(server.stats())
             order = membership.beat(stats)
+            if not is_shortage_told and (shortage := memory.look()) is not None:
+                membership.report("memory", f"shard {server.shard} has {stats['rows']:,} rows, and {shortage}")
+                is_shortage_told = True
             heard_s = time.monotonic()
             if stats["standby"] == "dropping":
                 server.confirm_drop()
@@ -347,12 +356,14 @@ def _beat_until_over(
     membership.leave("told to stop")
 
 
-def _rest(server: PServer, stopped: threading.Event) -> bool:
-    """Waits for the next beat, which comes sooner where pushes wait for it. True: it is over."""
+def _rest(server: PServer, stopped: threading.Event, memory: MemoryWatch, is_shortage_told: bool) -> bool:
+    """Waits for the next beat, which comes sooner where pushes wait for it or memory runs out. True: it is over."""
     until_s = time.monotonic() + BEAT_S
     while time.monotonic() < until_s and not server.is_dropping and not server.is_stop_asked:
         if stopped.wait(_POLL_S):
             return True
+        if not is_shortage_told and memory.look() is not None:
+            break
     return stopped.is_set()
 
 

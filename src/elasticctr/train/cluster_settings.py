@@ -27,6 +27,12 @@ class ClusterSettings(Settings):
     checkpoint_s: float | None = Field(
         None, gt=0, description="seconds between checkpoints, besides train.checkpoint_every and each epoch's end"
     )
+    pserver_memory_mib: int | None = Field(
+        None,
+        ge=64,
+        description="the run is saved and ends when a pserver uses 90 % of this; default: of its cgroup's memory.max "
+        "(shared by all in it) or of ulimit -v",
+    )
     max_restarts: int = Field(10, ge=0, description="restarts of one role before the job is given up")
     staleness: int | None = Field(
         None, ge=0, description="async: pushes a trainer may have under way; default: 2. 0: each is waited for"

@@ -21,7 +21,7 @@ from elasticctr.cluster.engine import RoleState
 from elasticctr.cluster.feed import ask_status
 from elasticctr.cluster.launch import begin, one_thread_per_cpu, share_threads
 from elasticctr.cluster.local import LocalEngine
-from elasticctr.cluster.run import _Watch, run_job
+from elasticctr.cluster.run import EngineOptions, _Watch, run_job, train_on
 from elasticctr.errors import AlreadyExists, ConfigError, FailedPrecondition, InternalError, NotFound, Unavailable
 from elasticctr.train.job import PublishSettings
 
@@ -238,3 +238,19 @@ def test_the_status_wants_the_secret(tmp_path: Path, monkeypatch: pytest.MonkeyP
             ask_status(launch.run.path, "wrong-secret")
     finally:
         engine.stop(0)
+
+
+@pytest.mark.promise(
+    "--hostfile or --ray-address with an engine that does not read it", "ConfigError says which --on it is for"
+)
+@pytest.mark.parametrize("engine", ["local", "ray", "mpi", "torchrun"])
+def test_options_of_other_engines_are_refused(engine: str, tmp_path: Path) -> None:
+    job = make_job(tmp_path / "run")
+    for wanted, options in (
+        ("mpi", EngineOptions(hostfile=tmp_path / "hosts")),
+        ("ray", EngineOptions(ray_address="localhost:1")),
+    ):
+        if engine != wanted:
+            with pytest.raises(ConfigError, match=f"is for --on {wanted}"):
+                train_on(job, engine, resume=False, quiet=True, options=options)
+    assert not (tmp_path / "run").exists()

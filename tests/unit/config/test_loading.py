@@ -7,6 +7,7 @@ from pydantic import Field
 from elasticctr.config import Settings, apply_overrides, load_yaml, parse_settings
 from elasticctr.data.schema import Schema
 from elasticctr.errors import ConfigError, NotFound
+from elasticctr.train.cluster_settings import ClusterSettings
 
 
 class Inner(Settings):
@@ -96,3 +97,16 @@ class Choice(Settings):
 def test_a_key_of_another_member_of_a_union_is_not_suggested() -> None:
     with pytest.raises(ConfigError, match=r"unknown key 'way.plain.memory'; valid keys: name, rate"):
         parse_settings(Choice, {"way": {"name": "plain", "memory": 0.5}}, "job.yaml")
+
+
+@pytest.mark.promise(
+    "a setting is nan, or one of its words is misspelt", "ConfigError says what is wrong and names the nearest word"
+)
+def test_numbers_are_finite_and_a_misspelt_choice_is_answered_with_the_nearest() -> None:
+    for value in (float("nan"), float("inf"), float("-inf")):
+        with pytest.raises(ConfigError, match=r"chunk_mib: Input should be a finite number \(got -?(nan|inf)\)"):
+            parse_settings(ClusterSettings, {"chunk_mib": value}, "job.yaml")
+    with pytest.raises(ConfigError, match=r"strategy: 'asinc' is none of .*; did you mean 'async'\?"):
+        parse_settings(ClusterSettings, {"strategy": "asinc"}, "job.yaml")
+    with pytest.raises(ConfigError, match=r"strategy: 'zzz' is none of .*'collective'$"):
+        parse_settings(ClusterSettings, {"strategy": "zzz"}, "job.yaml")

@@ -483,3 +483,20 @@ def test_those_of_another_job_or_build_and_one_pserver_too_many_are_refused(tmp_
         world(job).start()
     w.stop()
     assert w.result() is False
+
+
+def test_a_pserver_short_of_memory_ends_the_run_with_a_checkpoint(tmp_path: Path, world: Any) -> None:
+    w = world(make_job(tmp_path))
+    w.allow(8)
+    w.start()
+    for shard in range(2):
+        w.add_pserver(shard)
+    w.add_trainer("a")
+    w.add_trainer("b")
+    w.wait_for(lambda: w.status()["step"] > 3)
+    member = next(role["id"] for role in w.status()["roles"] if role["name"] == "pserver-0")
+    w.client().report(member, "memory", "shard 0 has 7 rows, and 0.95 of 1.00 GiB are in use (ulimit -v)")
+    w.allow()
+    with pytest.raises(FailedPrecondition, match=r"0\.95 of 1\.00 GiB .*--pservers.*sparse\.admission"):
+        w.result()
+    assert list_checkpoints(tmp_path / "run" / "checkpoints")

@@ -7,14 +7,16 @@ torchrun starts the group again, with as many ranks as there are then, and it go
 
 from __future__ import annotations
 
+import os
 import shutil
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from elasticctr.control.access import read_token
 from elasticctr.data.chunks import Chunk
 from elasticctr.data.pipeline import Judge, Stats
 from elasticctr.data.settings import DataSettings
@@ -22,7 +24,7 @@ from elasticctr.errors import ConfigError, Corruption, FailedPrecondition, NotFo
 from elasticctr.models.model import Model
 from elasticctr.obs import console
 from elasticctr.ps import collective_checkpoint
-from elasticctr.ps.collective_evaluation import evaluate
+from elasticctr.ps.collective_evaluation import evaluate, gather_ledgers
 from elasticctr.ps.collective_group import Group
 from elasticctr.ps.collective_learner import CollectiveLearner, StepNews, merge_metrics
 from elasticctr.ps.collective_record import Place, Record
@@ -57,7 +59,10 @@ def run(
     by torchrun resumes in any case. A rank that dies is noticed at once; `timeout_s` is for one that hangs, and must be
     longer than what a rank does alone, such as writing its part of a checkpoint.
     """
-    with Group(timeout_s) as group:
+    settings = job.cluster or ClusterSettings(strategy="collective")
+    token_file = os.environ.get("ELASTICCTR_TOKEN_FILE") or settings.token_file
+    token = read_token(Path(token_file)) if token_file else ""
+    with Group(timeout_s, token=token, insecure=settings.insecure) as group:
         runner = _Run(job, group, quiet=quiet, model_class=model_class)
         return runner.run(resume=resume or group.is_restarted)
 
@@ -85,7 +90,8 @@ class _Run:
 
     def run(self, *, resume: bool) -> Result:
         began = time.monotonic()
-        is_resumed = self._go_on(self._group.first(lambda: self._begin(resume)))
+        found = self._group.first(lambda: [str(path) for path in self._begin(resume)])
+        is_resumed = self._go_on([Path(path) for path in found])
         with (
             Record(
                 self._run.events,
@@ -209,7 +215,7 @@ class _Run:
         self._checkpoint()
 
     def _join_ledgers(self) -> EpochLedger:
-        joined = self._ledger.join(self._group.gather(self._ledger))
+        joined = self._ledger.join(gather_ledgers(self._group, self._ledger))
         Judge(self._job.samples, self._job.data.train, joined.stats).check()
         return joined
 
@@ -221,8 +227,12 @@ class _Run:
     def _epoch_chunks(self) -> list[Chunk]:
         """Rank 0 looks for the files and keeps the plan, so that all ranks have the same chunks in the same order."""
         if self._at.epoch not in self._chunks:
-            self._chunks = {self._at.epoch: self._group.first(lambda: self._plan.epoch(self._at.epoch))}
+            self._chunks = {self._at.epoch: self._share(lambda: self._plan.epoch(self._at.epoch))}
         return self._chunks[self._at.epoch]
+
+    def _share(self, find: Callable[[], Sequence[Chunk]]) -> list[Chunk]:
+        """The chunks that rank 0 finds, on every rank."""
+        return [Chunk.from_dict(chunk) for chunk in self._group.first(lambda: [c.as_dict() for c in find()])]
 
     def _note_data(self, split: str, chunks: Sequence[Chunk], stats: Stats) -> None:
         files = len({chunk.path for chunk in chunks})
@@ -260,7 +270,7 @@ class _Run:
         self._evaluate("test", settings)
 
     def _evaluate(self, split: str, settings: DataSettings) -> dict[str, Any]:
-        chunks = self._group.first(lambda: self._plan.evaluation(split, 0)[0])
+        chunks = self._share(lambda: self._plan.evaluation(split, 0)[0])
         result, stats = evaluate(self._job, self._group, self._learner, chunks, settings)
         self._evaluations[split] = result
         self._note_data(split, chunks, stats)
