@@ -12,7 +12,7 @@
 namespace elasticctr::ps {
 
 // Grows when frames change, so that roles of different builds refuse each other.
-inline constexpr uint32_t kWireBuild = 3;
+inline constexpr uint32_t kWireBuild = 4;
 inline constexpr int kUnixSendRoom = 4 << 20;  // a few frames of a small batch
 inline constexpr uint32_t kMaxBodyBytes = 256u << 20;
 inline constexpr size_t kMaxTables = 1024;

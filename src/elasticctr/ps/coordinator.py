@@ -29,6 +29,7 @@ Body = Mapping[str, Any]
 GROUPED = ("sync", "hybrid")  # strategies whose pservers wait for a group
 _WAIT_S = 0.1
 _MOST_EXAMPLES = 10
+_GONE_KEPT = 200  # members that are gone
 
 
 class Coordinator:
@@ -77,6 +78,7 @@ class Coordinator:
                 self.drop(before, "started again", "left")
             self.journal.append("join", {"member": member.as_dict()})
             self.members.add(member)
+            self.members.forget_gone(_GONE_KEPT)
             self.note("join", {"name": member.name, "role": member.role, "shard": member.shard, "id": member.id})
             if member.role == "trainer":
                 answer = {"pservers": self.shard_list(), "strategy": self.cluster.strategy}

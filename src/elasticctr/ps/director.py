@@ -15,6 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from elasticctr.control.files import DiskFull
 from elasticctr.data.pipeline import Judge, Stats
 from elasticctr.errors import (
     ConfigError,
@@ -28,6 +29,7 @@ from elasticctr.errors import (
     Unavailable,
 )
 from elasticctr.ps.claim import Claim
+from elasticctr.ps.compaction import compact
 from elasticctr.ps.coordinator import Coordinator
 from elasticctr.ps.course import Course
 from elasticctr.ps.dense_start import convert, has_parts
@@ -47,6 +49,7 @@ _TICK_S = 0.05
 _LEAVING_S = 10.0
 _GONE_S = 3.0  # roles beat every second or so
 _MOST_ATTEMPTS = 20
+_LONG_JOURNAL = 8 << 20  # bytes
 # What a pserver that cannot load says: the files are bad; this job cannot have them; anything else is its own trouble.
 _DAMAGED = (Corruption, NotFound, DataError)
 _FATAL = (ConfigError, FailedPrecondition, Unauthorized)
@@ -114,8 +117,8 @@ class Director:
                         self._stop()
                     raise FailedPrecondition(
                         f"a pserver is nearly out of memory. {self._at.shortage}. The run was stopped before it dies; "
-                        "go on from its newest checkpoint by --resume with more pservers (--pservers) or a higher limit; "
-                        "sparse.admission keeps rare feasigns from getting rows"
+                        "go on from its newest checkpoint by --resume with more pservers (--pservers) or a higher "
+                        "limit; sparse.admission keeps rare feasigns from getting rows"
                     ) from None
         finally:
             self._dismiss()
@@ -217,6 +220,7 @@ class Director:
                     member.phase = "joined"
 
         self._surely(turn_back, is_serving=False)
+        self._shorten_journal()
         if before or found is not None:
             lost = max(before - at.course.samples, 0)
             at.rollbacks += not is_start
@@ -315,11 +319,20 @@ class Director:
             if course.ledger is not None and course.ledger.is_done:
                 course.end_epoch()
         self._surely(lambda: at.journal.append("course", {"state": self._keeping.keep_state()}))
+        self._shorten_journal()
         path = self._saving.save_surely(self._tick)
         if is_best:
             note_best(self._run.checkpoints, path)
         self._fleet.order(at.members.primaries(), {"op": "forget", "below": course.epoch << 32})
         self._saving.publish()
+
+    def _shorten_journal(self) -> None:
+        """A state was kept whole: what happened to chunks before is of no more use."""
+        at = self._at
+        self._claim.check()
+        with at.lock, suppress(Unavailable, DiskFull):
+            if at.journal.size > _LONG_JOURNAL:
+                at.journal.shorten(compact)
 
     def _judge(self) -> None:
         """Raises DataError when too many of the lines read so far are bad."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -61,6 +61,27 @@ class Journal:
         self._n += 1
         self._size += len(data)
         self._crc = _native.crc32c(text)
+
+    @property
+    def size(self) -> int:
+        """In bytes."""
+        return self._size
+
+    def shorten(self, choose: Callable[[Sequence[Line]], Sequence[Line]]) -> None:
+        """Replaces the journal, in one moment, by the lines that `choose` takes of it."""
+        self.check()
+        crc, count = 0, 0
+        pieces = []
+        for count, line in enumerate(choose(read_journal(self.path)[0]), 1):
+            text = json.dumps({**line, "n": count, "c": crc}, separators=(",", ":")).encode()
+            pieces.append(text + b"\n")
+            crc = _native.crc32c(text)
+        data = b"".join(pieces)
+        write_atomic(self.path, data)
+        os.close(self._fd)
+        self._fd = os.open(self.path, os.O_WRONLY | os.O_APPEND)
+        self._inode = os.fstat(self._fd).st_ino
+        self._n, self._crc, self._size = count, crc, len(data)
 
     def check(self) -> None:
         """Raises FailedPrecondition if another coordinator has taken the run over."""

@@ -108,6 +108,9 @@ class Membership:
             raise NotFound(f"nobody with the id {member_id!r} is known here; join again")
         return found
 
+    def has(self, member_id: object) -> bool:
+        return _number(member_id) in self._members
+
     def primary(self, shard: int) -> Member | None:
         return self._of_shard(shard, "pserver")
 

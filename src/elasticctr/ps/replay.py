@@ -65,7 +65,8 @@ def _apply_member(at: Coordinator, line: Line) -> None:
         members.add(member)
         at.generation += 1
     elif event in ("gone", "back"):
-        members.get(line["id"]).phase = line["phase"]
+        if members.has(line["id"]):  # else it was gone when the journal was shortened; it joins again if it lives
+            members.get(line["id"]).phase = line["phase"]
         at.generation += 1
     elif event == "loaded":
         for member_id in line["ids"]:

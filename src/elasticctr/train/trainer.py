@@ -283,8 +283,10 @@ class Trainer:
         state = checkpoint.trainer
         if state["data"] is not None and "ledger" in state["data"]:
             raise FailedPrecondition(
-                f"{checkpoint.path}: was written in the middle of epoch {state['epoch']} by a run with pservers, whose "
-                "position is in chunks; go on with `--on local --resume`, or name an earlier checkpoint's run"
+                f"{checkpoint.path}: was written in the middle of epoch {state['epoch']} by a run with pservers. "
+                "Several chunks are begun, which one process cannot take up; nothing is lost: go on with `elasticctr "
+                f"train {self._run.path}/job.yaml --on local --pservers 1 --trainers 1 --resume`. Checkpoints between "
+                "epochs can be resumed by one process"
             )
         self._learner.load(checkpoint)
         self._schedule.restore(state["schedule"])
