@@ -12,9 +12,15 @@ from elasticctr.train import load_job, train
 from elasticctr.train.checkpoint import open_checkpoint
 from tests.cluster.training import Log, Training
 
+_COMMAND = "middle of epoch .*--on local --pservers 1 --trainers 1 --resume"
+
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
 
+@pytest.mark.promise(
+    "one process is to resume a run with pservers that was killed in the middle of an epoch",
+    "FailedPrecondition names the command that goes on exactly where it was, with any number of pservers",
+)
 def test_stopped_with_two_pservers_resumed_with_three_then_one(training_log: Log, tmp_path: Path) -> None:
     with Training(tmp_path, training_log, seed=28) as training:
         training.start()
@@ -24,7 +30,7 @@ def test_stopped_with_two_pservers_resumed_with_three_then_one(training_log: Log
             training.process.send_signal(signal.SIGINT)
             training.finish(status=130)
             if open_checkpoint(training.run_dir).trainer["data"] is not None:
-                with pytest.raises(FailedPrecondition, match="middle of epoch .*--on local --pservers 1 --trainers 1 --resume"):
+                with pytest.raises(FailedPrecondition, match=_COMMAND):
                     train(load_job(training.job_file, ["cluster=null"]), resume=True, quiet=True)
             training.start("--resume", "--set", f"cluster.pservers={count}")
         training.finish()
