@@ -101,6 +101,7 @@ nb::tuple Scan(const Index& index, uint64_t first, uint64_t count) {
     }
   }
   std::memcpy(rows.data(), image.rows + row * image.row_bytes, live * image.row_bytes);
+  index.CheckWhole();
   return nb::make_tuple(feasigns, mask, rows);
 }
 
@@ -126,7 +127,9 @@ void BindIndex(nb::module_& m) {
             layers.shard = self.info().shard;
             layers.shards = self.info().shards;
             return Ask(self.info(), feasigns, [&](uint8_t* rows, uint8_t* bits, size_t* hits) {
-              return LookupRows(layers, feasigns.data(), feasigns.size(), rows, bits, hits);
+              const LookupResult result = LookupRows(layers, feasigns.data(), feasigns.size(), rows, bits, hits);
+              self.CheckWhole();
+              return result;
             });
           },
           "feasigns"_a);

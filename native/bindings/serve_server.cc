@@ -92,10 +92,11 @@ serve::RequestLogOptions RequestLogOptionsOf(const nb::dict& given) {
 void Make(Service* self, const std::string& host, std::vector<uint16_t> ports, const std::string& unix_path,
           size_t loops, size_t workers, const std::string& token, const std::string& read_token, size_t batch_samples,
           uint32_t batch_wait_us, size_t queue_requests, uint32_t queue_ms, uint32_t timeout_ms, size_t body_bytes,
-          size_t samples, size_t values, uint32_t json_depth, size_t max_connections, uint64_t max_buffered_bytes,
-          uint32_t request_timeout_s, uint32_t busy_poll_us, size_t control_requests, double control_timeout_s,
-          const std::string& access_log, uint64_t access_log_max_bytes, uint32_t access_log_keep,
-          const std::string& tls_cert, const std::string& tls_key, const std::string& tls_client_ca,
+          size_t samples, size_t values, uint32_t json_depth, size_t max_connections,
+          size_t max_connections_per_address, uint64_t max_buffered_bytes, uint32_t request_timeout_s,
+          uint32_t busy_poll_us, size_t control_requests, double control_timeout_s, const std::string& access_log,
+          uint64_t access_log_max_bytes, uint32_t access_log_keep, const std::string& tls_cert,
+          const std::string& tls_key, const std::string& tls_client_ca,
           std::optional<nb::typed<nb::dict, nb::str, nb::any>> request_log) {
   serve::ServiceOptions options;
   options.net.host = host;
@@ -103,6 +104,7 @@ void Make(Service* self, const std::string& host, std::vector<uint16_t> ports, c
   options.net.unix_path = unix_path;
   options.net.threads = loops;
   options.net.max_connections = max_connections;
+  options.net.max_connections_per_address = max_connections_per_address;
   options.net.max_buffered_bytes = max_buffered_bytes;
   options.net.limits.request_timeout_s = request_timeout_s;
   options.net.limits.busy_poll_us = busy_poll_us;
@@ -154,10 +156,10 @@ void BindServeServer(nb::module_& m) {
   nb::class_<Service>(m, "PredictServer")
       .def("__init__", &Make, nb::kw_only(), "host"_a, "ports"_a, "unix_path"_a, "loops"_a, "workers"_a, "token"_a,
            "read_token"_a, "batch_samples"_a, "batch_wait_us"_a, "queue_requests"_a, "queue_ms"_a, "timeout_ms"_a,
-           "body_bytes"_a, "samples"_a, "values"_a, "json_depth"_a, "max_connections"_a, "max_buffered_bytes"_a,
-           "request_timeout_s"_a, "busy_poll_us"_a, "control_requests"_a, "control_timeout_s"_a, "access_log"_a,
-           "access_log_max_bytes"_a, "access_log_keep"_a, "tls_cert"_a, "tls_key"_a, "tls_client_ca"_a,
-           "request_log"_a.none())
+           "body_bytes"_a, "samples"_a, "values"_a, "json_depth"_a, "max_connections"_a,
+           "max_connections_per_address"_a, "max_buffered_bytes"_a, "request_timeout_s"_a, "busy_poll_us"_a,
+           "control_requests"_a, "control_timeout_s"_a, "access_log"_a, "access_log_max_bytes"_a, "access_log_keep"_a,
+           "tls_cert"_a, "tls_key"_a, "tls_client_ca"_a, "request_log"_a.none())
       .def("start", &Service::Start, nb::call_guard<nb::gil_scoped_release>())
       .def("stop", &Service::Stop, "drain_s"_a, nb::call_guard<nb::gil_scoped_release>())
       .def("set_models", &SetModels, "models"_a)

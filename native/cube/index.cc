@@ -7,6 +7,7 @@
 #include "util/status.h"
 
 namespace elasticctr::cube {
+
 std::shared_ptr<const Index> Index::Open(const std::string& path, Residence residence, Check check) {
   const File file = File::OpenForReading(path);
   const uint64_t bytes = file.Size();
@@ -16,6 +17,7 @@ std::shared_ptr<const Index> Index::Open(const std::string& path, Residence resi
   const Header header = DecodeHeader(page, bytes, path);
 
   std::shared_ptr<Index> index(new Index);
+  index->path_ = path;
   index->info_ = header.info;
   index->header_crc_ = header.crc;
   if (residence == Residence::kMapped) {
@@ -35,7 +37,13 @@ std::shared_ptr<const Index> Index::Open(const std::string& path, Residence resi
     CheckBlocks(data, header, path);
     CheckBuckets(index->image_, header.info, path);
   }
+  index->CheckWhole();
   return index;
+}
+
+void Index::FailCut() const {
+  throw Error(Code::kCorruption, path_ + ": was cut short while it was mapped; cube files are never written again: " +
+                                     "fetch or build it again, then load it");
 }
 
 }  // namespace elasticctr::cube

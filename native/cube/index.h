@@ -35,12 +35,21 @@ class Index {
   const Image& image() const { return image_; }
   // Tells apart files that differ in anything. 0 for a merge.
   uint32_t header_crc() const { return header_crc_; }
+  // Throws Corruption if the file it is mapped from was cut short: what was read since it was opened is not to be used.
+  void CheckWhole() const {
+    if (region_.IsDamaged()) [[unlikely]]
+      FailCut();
+  }
+  bool is_damaged() const { return region_.IsDamaged(); }
+  bool is_mapped() const { return region_.is_mapped(); }
   // Bytes of memory it holds (kMapped: of address space).
   uint64_t resident_bytes() const { return region_.size(); }
 
  private:
   Index() = default;
+  [[noreturn]] void FailCut() const;
 
+  std::string path_;  // of a file; empty: a merge
   IndexInfo info_;
   Image image_;
   uint32_t header_crc_ = 0;

@@ -44,13 +44,16 @@ Region Region::Map(const std::string& path, size_t bytes) {
   }
   void* p = mmap(nullptr, bytes, PROT_READ, MAP_SHARED, fd, 0);
   const int error = errno;
-  close(fd);
-  if (p == MAP_FAILED) throw Error(Code::kInternal, path + ": cannot be mapped: " + std::strerror(error));
+  if (p == MAP_FAILED) {
+    close(fd);
+    throw Error(Code::kInternal, path + ": cannot be mapped: " + std::strerror(error));
+  }
   Region region;
   region.mapping_ = p;
   region.mapped_bytes_ = bytes;
   region.data_ = static_cast<uint8_t*>(p);
   region.size_ = bytes;
+  region.guard_ = std::make_unique<Guard>(p, bytes, fd);
   return region;
 }
 
@@ -69,10 +72,12 @@ Region& Region::operator=(Region&& other) noexcept {
   std::swap(mapped_bytes_, other.mapped_bytes_);
   std::swap(data_, other.data_);
   std::swap(size_, other.size_);
+  std::swap(guard_, other.guard_);
   return *this;
 }
 
 Region::~Region() {
+  guard_.reset();
   if (mapping_ != nullptr) munmap(mapping_, mapped_bytes_);
 }
 

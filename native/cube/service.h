@@ -52,7 +52,7 @@ class Service : public net::Application {
   std::unique_ptr<net::Session> Open(net::Protocol protocol, net::ConnectionId id, int fd) override;
   void OnWake(size_t loop) override { workers_[loop]->Refresh(); }
   void OnAnswered(size_t loop, uint64_t received_ns) override { workers_[loop]->OnAnswered(received_ns); }
-  uint32_t silent_limit_s() const override { return secret_.is_set() ? WireSession::kUntrustedIdleS : 0; }
+  uint32_t silent_limit_s() const override { return WireSession::kUntrustedIdleS; }
 
  private:
   const ServiceOptions options_;

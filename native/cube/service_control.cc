@@ -1,13 +1,11 @@
 #include "cube/service_control.h"
 
-#include <pthread.h>
-#include <signal.h>
-
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
 
 #include "net/socket.h"
+#include "util/signals.h"
 
 namespace elasticctr::cube {
 namespace {
@@ -43,15 +41,12 @@ Control::~Control() { Stop(); }
 
 void Control::Start(std::function<void()> on_started) {
   on_started_ = std::move(on_started);
-  sigset_t all, before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
+  const BlockedSignals blocked;
   loader_ = std::thread([this] {
     LoadAtStart();
     Run(&loads_, &wake_loader_);
   });
   worker_ = std::thread([this] { Run(&jobs_, &wake_jobs_); });
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }
 
 void Control::Stop() {
@@ -229,7 +224,9 @@ bool Control::IsResident(const std::string& model, uint64_t version, const std::
   std::shared_ptr<const Catalog> catalog = store_->current();
   const ModelEntry* entry = FindModel(*catalog, model);
   if (entry == nullptr) return false;
-  const auto is_it = [&](const auto& v) { return v->version == version && MayBeSame(v->identity, identity); };
+  const auto is_it = [&](const auto& v) {
+    return v->version == version && MayBeSame(v->identity, identity) && v->Damage().empty();
+  };
   return (entry->next != nullptr && is_it(entry->next)) ||
          std::any_of(entry->versions.begin(), entry->versions.end(), is_it);
 }
@@ -244,6 +241,13 @@ bool Control::IsLoaded(const std::string& model, uint64_t version) const {
     throw;
   }
   return IsResident(model, version, identity);
+}
+
+bool Control::HasVersion(const std::string& model, uint64_t version) const {
+  std::shared_ptr<const Catalog> catalog = store_->current();
+  const ModelEntry* entry = FindModel(*catalog, model);
+  return entry != nullptr && std::any_of(entry->versions.begin(), entry->versions.end(),
+                                         [&](const auto& v) { return v->version == version; });
 }
 
 Live Control::Activate(const std::string& model, uint64_t version) { return ActivateInStore(model, version, true); }
@@ -267,7 +271,7 @@ Live Control::ActivateInStore(const std::string& model, uint64_t version, bool w
 
 void Control::Retire(const std::string& model, uint64_t version) {
   std::lock_guard one_at_a_time(activate_mutex_);
-  bool was_resident = IsResident(model, version, "");
+  bool was_resident = HasVersion(model, version);
   if (was_resident) store_->Retire(model, version);
   on_change_();
   std::shared_ptr<const Catalog> catalog = store_->current();
@@ -295,8 +299,10 @@ bool Control::is_ready() const {
   std::shared_ptr<const Catalog> catalog = store_->current();
   std::lock_guard lock(mutex_);
   if (!state_.has_started || !state_.broken.empty() || catalog->models().empty()) return false;
-  return std::all_of(catalog->models().begin(), catalog->models().end(),
-                     [](const ModelEntry& m) { return m.active != 0; });
+  return std::all_of(catalog->models().begin(), catalog->models().end(), [](const ModelEntry& m) {
+    return std::any_of(m.versions.begin(), m.versions.end(),
+                       [&](const auto& v) { return v->version == m.active && v->Damage().empty(); });
+  });
 }
 
 ControlState Control::state() const {

@@ -78,7 +78,8 @@ class Control {
   void LoadAtStart();
   void LoadModelAtStart(const std::string& model);
   void Record(const std::string& model, uint64_t version, LoadRecord record);
-  // With this identity; empty: with any.
+  bool HasVersion(const std::string& model, uint64_t version) const;
+  // With this identity (empty: with any), and its mapped files are whole.
   bool IsResident(const std::string& model, uint64_t version, const std::string& identity) const;
   // Whether what the directory has under this number is what is in memory. Throws as Directory::Read does.
   bool IsLoaded(const std::string& model, uint64_t version) const;

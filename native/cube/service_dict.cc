@@ -4,6 +4,7 @@
 
 #include "cube/service_http.h"
 #include "util/hash.h"
+#include "util/json_reader.h"
 
 namespace elasticctr::cube {
 
@@ -46,28 +47,48 @@ size_t FindTable(const Worker& worker, const std::string& query) {
   throw Error(wanted.empty() ? Code::kConfig : Code::kNotFound, "say which table: ?table=… with one of " + names);
 }
 
-std::vector<uint64_t> ReadKeys(const json::object& request, size_t max_keys) {
-  const json::value* list = request.if_contains("keys");
-  if (list == nullptr || !list->is_array()) throw Error(Code::kData, "the body must be {\"keys\": [feasign, …]}");
-  if (list->as_array().size() > max_keys)
-    throw Error(Code::kData, "more than " + std::to_string(max_keys) + " keys at once");
+struct SeekRequest {
   std::vector<uint64_t> keys;
-  keys.reserve(list->as_array().size());
-  for (const json::value& value : list->as_array()) {
-    boost::system::error_code error;
-    uint64_t key = 0;
-    if (const json::string* text = value.if_string()) {
-      // Programs whose numbers end at 2^53 write big ones as text.
-      auto [end, bad] = std::from_chars(text->data(), text->data() + text->size(), key);
-      if (bad != std::errc() || end != text->data() + text->size())
-        error = json::make_error_code(json::error::not_number);
-    } else {
-      key = value.to_number<uint64_t>(error);
-    }
-    if (error) throw Error(Code::kData, "a key is not a whole number of 0 to 2^64 - 1");
-    keys.push_back(key);
+  bool has_keys = false;
+  bool wants_version = false;
+};
+
+uint64_t ReadKey(JsonReader* reader) {
+  if (reader->Peek() != JsonReader::Kind::kString) return reader->Uint64();
+  // Programs whose numbers end at 2^53 write big ones as text.
+  const std::string_view text = reader->String();
+  uint64_t key = 0;
+  auto [end, bad] = std::from_chars(text.data(), text.data() + text.size(), key);
+  if (bad != std::errc() || end != text.data() + text.size()) {
+    throw Error(Code::kData, "a key is not a whole number of 0 to 2^64 - 1");
   }
-  return keys;
+  return key;
+}
+
+// Without a tree: that would take eight times the memory of the body.
+SeekRequest ReadSeek(const std::string& body, size_t max_keys) {
+  SeekRequest request;
+  JsonReader reader(body, 16, "the body must be {\"keys\": [feasign, …]}");
+  std::string_view name;
+  for (reader.BeginObject(); reader.NextKey(&name);) {
+    if (name == "keys") {
+      request.has_keys = true;
+      request.keys.clear();
+      for (reader.BeginArray(); reader.NextElement();) {
+        if (request.keys.size() == max_keys) {
+          throw Error(Code::kData, "more than " + std::to_string(max_keys) + " keys at once");
+        }
+        request.keys.push_back(ReadKey(&reader));
+      }
+    } else if (name == "version_required" && reader.Peek() == JsonReader::Kind::kBool) {
+      request.wants_version = reader.Bool();
+    } else {
+      reader.Skip();
+    }
+  }
+  reader.End();
+  if (!request.has_keys) throw Error(Code::kData, "the body must be {\"keys\": [feasign, …]}");
+  return request;
 }
 
 json::object ParseBody(const std::string& body) {
@@ -77,9 +98,9 @@ json::object ParseBody(const std::string& body) {
   return std::move(parsed.as_object());
 }
 
-HttpReply Seek(Worker* worker, const std::string& query, const std::string& body) {
-  json::object request = ParseBody(body);
-  std::vector<uint64_t> keys = ReadKeys(request, worker->limits().max_keys);
+HttpReply Seek(Worker* worker, const net::Account& account, const std::string& query, const std::string& body) {
+  const SeekRequest request = ReadSeek(body, worker->limits().max_keys);
+  const std::vector<uint64_t>& keys = request.keys;
   worker->catalog();
   size_t table = FindTable(*worker, query);
   const Worker::Target& target = worker->Find(worker->table_hash(table), 0);
@@ -87,6 +108,11 @@ HttpReply Seek(Worker* worker, const std::string& query, const std::string& body
   size_t row_bytes = target.found.view->info().row_bytes;
   if (keys.size() * row_bytes > worker->limits().max_answer_bytes / 2)
     throw Error(Code::kData, "the answer would be too large; ask for fewer keys at once");
+  const size_t answer_bytes = keys.size() * (row_bytes * 4 / 3 + 40) + 64;
+  if (!account.HasRoomFor(answer_bytes)) {
+    worker->CountMiss(target.cells, Speaks::kHttp, keys.size(), Miss::kOverloaded);
+    throw Error(Code::kUnavailable, "too many answers wait to be read; try again");
+  }
   std::vector<uint8_t> rows(keys.size() * row_bytes), found((keys.size() + 7) / 8);
   size_t hits = 0;
   if (target.found.view->Lookup(keys.data(), keys.size(), rows.data(), found.data(), &hits) ==
@@ -98,7 +124,7 @@ HttpReply Seek(Worker* worker, const std::string& query, const std::string& body
   worker->CountKeys(target.cells, Speaks::kHttp, keys.size(), hits);
   HttpReply reply;
   reply.body = "{\"values\":[";
-  reply.body.reserve(keys.size() * (row_bytes * 4 / 3 + 40) + 64);
+  reply.body.reserve(answer_bytes);
   for (size_t i = 0; i < keys.size(); ++i) {
     bool is_there = (found[i / 8] >> (i % 8) & 1) != 0;
     reply.body += i == 0 ? "{\"status\":" : ",{\"status\":";
@@ -108,8 +134,7 @@ HttpReply Seek(Worker* worker, const std::string& query, const std::string& body
     reply.body += "\"}";
   }
   reply.body += "]";
-  const json::value* wants_version = request.if_contains("version_required");
-  if (wants_version != nullptr && wants_version->is_bool() && wants_version->as_bool()) {
+  if (request.wants_version) {
     reply.body += ",\"version\":\"" + std::to_string(target.found.version) + "\"";
   }
   reply.body += "}";
@@ -193,9 +218,9 @@ HttpReply Command(Control* control, const json::object& request) {
 
 }  // namespace
 
-HttpReply ServeSeek(Worker* worker, const std::string& query, const std::string& body) {
+HttpReply ServeSeek(Worker* worker, const net::Account& account, const std::string& query, const std::string& body) {
   try {
-    return Seek(worker, query, body);
+    return Seek(worker, account, query, body);
   } catch (const Error& e) {
     return ErrorReply(e.code(), e.what());
   }

@@ -1,6 +1,8 @@
 #include "cube/service_http.h"
 
+#include <algorithm>
 #include <boost/json.hpp>
+#include <memory>
 
 #include "net/http_site.h"
 
@@ -11,6 +13,8 @@ namespace json = boost::json;
 namespace {
 
 constexpr std::string_view kBearer = "Bearer ";
+constexpr char kNoMemory[] = "too many bytes of requests and answers wait; try again";
+constexpr size_t kControlBodyBytes = 1u << 20;  // of requests that are no lookups
 
 std::string Render(const HttpReply& reply, bool keep_alive, bool head_only) {
   std::string_view extra = reply.status == 503   ? "Retry-After: 1\r\n"
@@ -54,10 +58,15 @@ net::Step HttpSession::Consume(const uint8_t* data, size_t size, uint64_t, net::
       step.next = net::Next::kClose;
       return step;
     }
+    if (!CheckBody(out)) {
+      step.next = net::Next::kClose;
+      return step;
+    }
     if (reader_.state() != net::HttpReader::State::kDone) continue;
     bool later = Serve(out);
     bool keep_alive = reader_.request().keep_alive;
     reader_.Reset();
+    charge_.Set(0);
     is_checked_ = false;
     step.next = later ? net::Next::kWait : keep_alive ? net::Next::kRead : net::Next::kClose;
     if (step.next != net::Next::kRead) return step;
@@ -79,6 +88,10 @@ bool HttpSession::CheckHead(net::Buffer* out) {
     out->Append(Render(*refusal, false, false));
     return false;
   }
+  const bool is_lookup = request.path == "/DictService/seek";
+  body_limit_ = is_lookup ? worker_->limits().max_body_bytes
+                          : std::min<size_t>(kControlBodyBytes, worker_->limits().max_body_bytes);
+  if (!CheckBody(out)) return false;
   if (request.wants_continue && reader_.state() != net::HttpReader::State::kDone)
     out->Append("HTTP/1.1 100 Continue\r\n\r\n");
   return true;
@@ -104,6 +117,25 @@ std::optional<HttpReply> HttpSession::CheckAccess(const net::HttpRequest& reques
   return reply;
 }
 
+bool HttpSession::CheckBody(net::Buffer* out) {
+  const size_t bytes = reader_.body_bytes();
+  if (bytes + reader_.announced_bytes() > body_limit_) {
+    HttpReply reply = ErrorReply(Code::kData, "the body is over " + std::to_string(body_limit_) + " bytes");
+    reply.status = 413;
+    out->Append(Render(reply, false, false));
+    return false;
+  }
+  if (bytes != charge_.bytes()) {
+    if (charge_.bytes() == 0) charge_ = net::Charge(account());
+    charge_.Set(bytes);
+    if (!account().HasRoomFor(0)) {
+      out->Append(Render(ErrorReply(Code::kUnavailable, kNoMemory), false, false));
+      return false;
+    }
+  }
+  return true;
+}
+
 bool HttpSession::Serve(net::Buffer* out) {
   const net::HttpRequest& request = reader_.request();
   const std::string& path = request.path;
@@ -124,7 +156,7 @@ bool HttpSession::Serve(net::Buffer* out) {
     reply.body = MetricsText(context_->facts);
     reply.type = "text/plain; version=0.0.4";
   } else if (path == "/DictService/seek") {
-    reply = ServeSeek(worker_, request.query, request.body);
+    reply = ServeSeek(worker_, account(), request.query, request.body);
   } else if (path == "/ControlService/cmd") {
     if (context_->is_commanded.exchange(true)) {
       reply = ErrorReply(Code::kInternal, "another command is under way");
@@ -148,8 +180,10 @@ bool HttpSession::Serve(net::Buffer* out) {
 bool HttpSession::ServeLater(std::function<HttpReply()> work, bool is_load, net::Buffer* out) {
   net::Server* server = context_->facts.server;
   bool keep_alive = reader_.request().keep_alive;
+  // The body stays charged until the job is done. Jobs are copied, charges must not be.
+  auto charge = std::make_shared<net::Charge>(std::move(charge_));
   bool posted = context_->control->Post(
-      [server, id = id_, keep_alive, work = std::move(work)] {
+      [server, id = id_, keep_alive, charge, work = std::move(work)] {
         HttpReply reply;
         try {
           reply = work();

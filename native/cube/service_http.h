@@ -39,8 +39,9 @@ class HttpSession : public net::Session {
   uint32_t idle_limit_s() const override { return 75; }
 
  private:
-  // False: the connection closes after the answer.
+  // Both false: the connection closes after the answer.
   bool CheckHead(net::Buffer* out);
+  bool CheckBody(net::Buffer* out);
   // Why whoever asks may not; nothing: it may.
   std::optional<HttpReply> CheckAccess(const net::HttpRequest& request) const;
   // True: the answer comes later.
@@ -52,6 +53,8 @@ class HttpSession : public net::Session {
   HttpContext* const context_;
   const net::ConnectionId id_;
   net::HttpReader reader_;
+  size_t body_limit_ = 0;
+  net::Charge charge_;       // of the body
   bool is_checked_ = false;  // the head of the current request
 };
 
@@ -59,8 +62,8 @@ class HttpSession : public net::Session {
 HttpReply ServeControl(Control* control, const std::string& path, const std::string& body);
 // The ancestor's ControlService/cmd. `is_commanded` is set by the caller and cleared here.
 HttpReply ServeCommand(HttpContext* context, const std::string& body);
-// The ancestor's DictService/seek.
-HttpReply ServeSeek(Worker* worker, const std::string& query, const std::string& body);
+// The ancestor's DictService/seek. Its answer must find room in `account`.
+HttpReply ServeSeek(Worker* worker, const net::Account& account, const std::string& query, const std::string& body);
 HttpReply ErrorReply(Code code, std::string_view message);
 
 }  // namespace elasticctr::cube

@@ -65,13 +65,18 @@ net::Step RespSession::Consume(const uint8_t* data, size_t size, uint64_t, net::
 bool RespSession::Serve(net::Buffer* out) {
   CommandName name(reader_.argument(0));
   if (is_trusted_) {
+    if (is_queuing_ && Queue(name, out)) return true;
     if (name == std::string_view("GET") && reader_.count() == 2) {
       size_t table = 0;
       uint64_t feasign = 0;
       if (gets_.empty()) Rebind();
-      if (!ParseKey(reader_.argument(1), &table, &feasign)) {
+      if (const Key key = ParseKey(reader_.argument(1), &table, &feasign); key != Key::kFeasign) {
         FlushGets(out);
-        FailKey(reader_.argument(1), out);
+        if (key == Key::kBad) {
+          FailKey(reader_.argument(1), out);
+        } else {
+          net::RespWriter(out, version_).Null();
+        }
         return true;
       }
       if (!gets_.empty() && table != gets_table_) FlushGets(out);
@@ -90,7 +95,7 @@ bool RespSession::Serve(net::Buffer* out) {
 }
 
 void RespSession::Rebind() {
-  worker_->catalog();
+  if (!is_replaying_) worker_->catalog();
   const size_t tables = worker_->tables().size();
   if (selected_ < tables && (selected_hash_ == 0 || worker_->table_hash(selected_) == selected_hash_)) {
     selected_hash_ = worker_->table_hash(selected_);
@@ -127,59 +132,74 @@ void RespSession::ServeMget(net::Buffer* out) {
   const size_t n = reader_.count() - 1, before = out->size();
   net::RespWriter(out, version_).Array(n);
   size_t table = kNoTable;
+  std::optional<Miss> miss;
+  const auto look_up = [&] {
+    if (!gets_.empty()) miss = LookUp(table, gets_.data(), gets_.size(), out);
+    gets_.clear();
+    return !miss.has_value();
+  };
   for (size_t i = 1; i <= n; ++i) {
     size_t its_table = 0;
     uint64_t feasign = 0;
-    if (!ParseKey(reader_.argument(i), &its_table, &feasign)) {
+    const Key key = ParseKey(reader_.argument(i), &its_table, &feasign);
+    if (key == Key::kBad) {
       out->Truncate(before);
-      FailKey(reader_.argument(i), out);
-      break;
-    }
-    std::optional<Miss> miss;
-    if (!gets_.empty() && (its_table != table || gets_.size() == kTogether)) {
-      miss = LookUp(table, gets_.data(), gets_.size(), out);
       gets_.clear();
+      return FailKey(reader_.argument(i), out);
     }
-    if (!miss.has_value()) {
-      table = its_table;
-      gets_.push_back(feasign);
-      if (i == n) miss = LookUp(table, gets_.data(), gets_.size(), out);
+    const bool is_other = key == Key::kNever || its_table != table || gets_.size() == kTogether;
+    if (is_other && !look_up()) break;
+    if (key == Key::kNever) {
+      net::RespWriter(out, version_).Null();
+      continue;
     }
-    if (miss.has_value()) {
-      // One error answers the whole command.
-      out->Truncate(before);
-      Fail(table, n, *miss, out);
-      break;
-    }
-    if (i == n) worker_->CountRequests(CellsOf(table), Speaks::kResp, 1, n);
+    table = its_table;
+    gets_.push_back(feasign);
   }
-  gets_.clear();
+  if (!miss.has_value() && look_up()) return worker_->CountRequests(CellsOf(table), Speaks::kResp, 1, n);
+  // One error answers the whole command.
+  out->Truncate(before);
+  Fail(table, n, *miss, out);
+}
+
+std::optional<size_t> RespSession::CountRows(std::string_view key, net::Buffer* out) {
+  size_t table = 0, row_bytes, hits = 0;
+  uint64_t feasign = 0;
+  uint8_t found[kTogether / 8];
+  const uint8_t* rows;
+  const Key kind = ParseKey(key, &table, &feasign);
+  if (kind == Key::kNever) return 0;
+  if (kind == Key::kBad) {
+    FailKey(key, out);
+    return std::nullopt;
+  }
+  if (std::optional<Miss> miss = Search(table, &feasign, 1, out->size(), found, &rows, &row_bytes, &hits)) {
+    Fail(table, 1, *miss, out);
+    return std::nullopt;
+  }
+  worker_->CountRequests(CellsOf(table), Speaks::kResp, 1, 1);
+  return hits;
 }
 
 void RespSession::ServeExists(net::Buffer* out) {
   Rebind();
   size_t count = 0;
   for (size_t i = 1; i < reader_.count(); ++i) {
-    size_t table = 0, row_bytes, hits = 0;
-    uint64_t feasign = 0;
-    uint8_t found[kTogether / 8];
-    const uint8_t* rows;
-    if (!ParseKey(reader_.argument(i), &table, &feasign)) return FailKey(reader_.argument(i), out);
-    std::optional<Miss> miss = Search(table, &feasign, 1, found, &rows, &row_bytes, &hits);
-    if (miss.has_value()) return Fail(table, 1, *miss, out);
-    worker_->CountRequests(CellsOf(table), Speaks::kResp, 1, 1);
-    count += hits;
+    const std::optional<size_t> rows = CountRows(reader_.argument(i), out);
+    if (!rows.has_value()) return;
+    count += *rows;
   }
   net::RespWriter(out, version_).Number(static_cast<int64_t>(count));
 }
 
-std::optional<Miss> RespSession::Search(size_t table, const uint64_t* keys, size_t n, uint8_t* found,
+std::optional<Miss> RespSession::Search(size_t table, const uint64_t* keys, size_t n, size_t pending, uint8_t* found,
                                         const uint8_t** rows, size_t* row_bytes, size_t* hits) {
   if (table >= worker_->tables().size()) return worker_->tables().empty() ? Miss::kNothingActive : Miss::kNoTable;
   const Worker::Target& target = worker_->FindHere(worker_->table_hash(table), 0);
   if (target.found.view == nullptr) return worker_->Explain(target.found, 0);
   *row_bytes = target.found.view->info().row_bytes;
-  if (!worker_->budget().HasRoomFor(n * *row_bytes)) return Miss::kOverloaded;
+  const size_t bytes = pending + n * *row_bytes;
+  if (bytes > worker_->limits().max_answer_bytes || !account().HasRoomFor(bytes)) return Miss::kOverloaded;
   uint8_t* scratch = worker_->Scratch(n * *row_bytes + 16);
   *rows = scratch;
   try {
@@ -195,7 +215,7 @@ std::optional<Miss> RespSession::LookUp(size_t table, const uint64_t* keys, size
   uint8_t found[kTogether / 8];
   const uint8_t* rows = nullptr;
   size_t row_bytes = 0, hits = 0;
-  std::optional<Miss> miss = Search(table, keys, n, found, &rows, &row_bytes, &hits);
+  std::optional<Miss> miss = Search(table, keys, n, out->size(), found, &rows, &row_bytes, &hits);
   if (miss.has_value()) return miss;
   char head[24] = {'$'};
   char* end = std::to_chars(head + 1, head + 16, row_bytes).ptr;
@@ -221,16 +241,18 @@ std::optional<Miss> RespSession::LookUp(size_t table, const uint64_t* keys, size
   return std::nullopt;
 }
 
-bool RespSession::ParseKey(std::string_view key, size_t* table, uint64_t* feasign) const {
+RespSession::Key RespSession::ParseKey(std::string_view key, size_t* table, uint64_t* feasign) const {
   *table = selected_;
-  if (net::ParseFeasign(key, feasign)) return true;
-  size_t colon = key.rfind(':');
-  if (colon == std::string_view::npos || !net::ParseFeasign(key.substr(colon + 1), feasign)) return false;
-  std::string_view name = key.substr(0, colon);
-  size_t found = FindTable(name);
-  if (found != kNoTable) *table = found;
-  // redis-benchmark's own keys are "key:000000000012".
-  return found != kNoTable || name == "key";
+  if (net::ParseFeasign(key, feasign)) return Key::kFeasign;
+  const size_t colon = key.rfind(':');
+  if (colon == std::string_view::npos) return Key::kBad;
+  const std::string_view name = key.substr(0, colon);
+  const bool is_feasign = net::ParseFeasign(key.substr(colon + 1), feasign);
+  // redis-benchmark's own keys are "key:000000000012", or "key:__rand_int__" when it is to ask for one key only.
+  if (name == "key") return is_feasign ? Key::kFeasign : Key::kNever;
+  if (!is_feasign) return Key::kBad;
+  *table = FindTable(name);
+  return *table != kNoTable ? Key::kFeasign : Key::kBad;
 }
 
 // By its whole name, or by the part after the slash if only one model has such a table.
@@ -251,6 +273,14 @@ TableCells* RespSession::CellsOf(size_t table) {
 }
 
 void RespSession::FailKey(std::string_view key, net::Buffer* out) {
+  const Catalog* catalog = worker_->catalog();
+  const std::string_view model = key.substr(0, key.find('/'));
+  // A table is not known before its model has an active version.
+  bool is_loading = worker_->tables().empty();
+  for (const ModelEntry& each : catalog != nullptr ? catalog->models() : std::vector<ModelEntry>()) {
+    is_loading = is_loading || (each.active == 0 && each.name == model);
+  }
+  if (is_loading) return Fail(kNoTable, 1, Miss::kNothingActive, out);
   net::RespWriter(out, version_)
       .Error("ERR '" + net::Printable(key) + "' is no key here: use a feasign in decimal, or table:feasign");
 }

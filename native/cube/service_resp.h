@@ -1,6 +1,6 @@
 // Read-only Redis on one connection. A key is a feasign in decimal, in the table that SELECT chose (tables are numbered
 // in the order of "model/table"), or `model/table:feasign`; a value is the row's bytes. GETs that arrive together are
-// looked up together.
+// looked up together. MULTI and EXEC answer all they hold from the same versions.
 #pragma once
 
 #include <optional>
@@ -36,8 +36,15 @@ class RespSession : public net::Session {
   // False: the connection closes after what was answered.
   bool Serve(net::Buffer* out);
   bool ServeOther(std::string_view name, net::Buffer* out);
+  // Between MULTI and EXEC. False: the command is not one of those that wait; serve it now.
+  bool Queue(std::string_view name, net::Buffer* out);
+  void ServeExec(net::Buffer* out);
+  void EndMulti();
   void ServeMget(net::Buffer* out);
   void ServeExists(net::Buffer* out);
+  // TTL, PTTL and TYPE: what is said of a key that is there, and of one that is not.
+  void ServeAbout(std::string_view name, net::Buffer* out);
+  void ServeScan(net::Buffer* out);
   void ServeSelect(net::RespWriter* writer);
   bool ServeAuth(net::RespWriter* writer);
   void ServeHello(net::RespWriter* writer);
@@ -52,10 +59,14 @@ class RespSession : public net::Session {
   void FlushGets(net::Buffer* out);
   // Looks up at most kTogether keys of one table and appends their values; counts them, not the request.
   std::optional<Miss> LookUp(size_t table, const uint64_t* keys, size_t n, net::Buffer* out);
-  std::optional<Miss> Search(size_t table, const uint64_t* keys, size_t n, uint8_t* found, const uint8_t** rows,
-                             size_t* row_bytes, size_t* hits);
-  // Which table a key is of, and its feasign. False: it is no key.
-  bool ParseKey(std::string_view key, size_t* table, uint64_t* feasign) const;
+  // `pending`: bytes of answers that are made already and not charged yet.
+  std::optional<Miss> Search(size_t table, const uint64_t* keys, size_t n, size_t pending, uint8_t* found,
+                             const uint8_t** rows, size_t* row_bytes, size_t* hits);
+  // Which table a key is of, and its feasign. kNever: it is a key, but of no row.
+  enum class Key : uint8_t { kFeasign, kNever, kBad };
+  Key ParseKey(std::string_view key, size_t* table, uint64_t* feasign) const;
+  // How many rows there are of one key, 0 or 1; nothing: a failure, which is answered.
+  std::optional<size_t> CountRows(std::string_view key, net::Buffer* out);
   size_t FindTable(std::string_view name) const;
   TableCells* CellsOf(size_t table);
   void Fail(size_t table, size_t keys, Miss miss, net::Buffer* out);
@@ -71,10 +82,18 @@ class RespSession : public net::Session {
   uint64_t selected_hash_ = 0;  // which table that is; 0: none was there yet
   std::string name_;
   int version_ = 2;
+  std::string queued_;  // commands since MULTI, as they came
+  size_t queued_count_ = 0;
+  net::Charge queued_charge_;
+  bool is_queuing_ = false;  // after MULTI
+  bool is_spoilt_ = false;   // a command since then cannot be served: EXEC will not be
+  bool is_replaying_ = false;
   bool is_trusted_;
 };
 
 // Whether Redis would change something on this command. REQUIRES: upper case.
 bool IsWriteCommand(std::string_view name);
+// `*` and `?` of Redis' patterns, nothing else. Takes no more than pattern times text.
+bool MatchesPattern(std::string_view pattern, std::string_view text);
 
 }  // namespace elasticctr::cube

@@ -66,7 +66,13 @@ json::object DescribeRecord(uint64_t version, const LoadRecord& record) {
 json::object DescribeModel(const std::string& name, const ModelEntry* entry, const ControlState& state) {
   std::map<uint64_t, json::object> versions;
   if (entry != nullptr) {
-    for (const auto& version : entry->versions) versions[version->version] = DescribeVersion(*version);
+    for (const auto& version : entry->versions) {
+      json::object& described = versions[version->version] = DescribeVersion(*version);
+      if (const std::string damage = version->Damage(); !damage.empty()) {
+        described["state"] = "failed";
+        described["error"] = damage;
+      }
+    }
   }
   if (auto records = state.records.find(name); records != state.records.end()) {
     for (const auto& [version, record] : records->second) {

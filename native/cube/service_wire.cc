@@ -85,7 +85,7 @@ net::Step WireSession::Consume(const uint8_t* data, size_t size, uint64_t receiv
     size_t total = kHeaderBytes + request.body_bytes;
     if (left < total) {
       if (!is_trusted_ && request.body_bytes > 4096) break;
-      if (!worker_->budget().HasRoomFor(total)) {
+      if (!account().HasRoomFor(total)) {
         FailMiss(request, &worker_->cells().no_table, request.body_bytes / 8, Miss::kOverloaded, out);
         step.consumed += kHeaderBytes;
         skip_ = request.body_bytes;
@@ -171,7 +171,7 @@ bool WireSession::Lookup(const Frame& request, const uint8_t* body, uint64_t rec
          "the answer would be over the limit of bytes; ask for fewer feasigns at once", out, target.found.version);
     return true;
   }
-  if (!worker_->budget().HasRoomFor(body_bytes)) {
+  if (!account().HasRoomFor(body_bytes)) {
     FailMiss(request, target.cells, keys, Miss::kOverloaded, out);
     return true;
   }
@@ -233,7 +233,7 @@ bool WireSession::AnswerTogether(uint64_t received_ns, net::Buffer* out) {
   const uint32_t row_bytes = target.found.view->info().row_bytes;
   const size_t count = small.count(), keys = small.keys();
   const size_t most = count * (kHeaderBytes + net::wire::kLookupHeadBytes + 8) + keys * row_bytes;
-  if (row_bytes > kSmallRowBytes || !worker_->budget().HasRoomFor(most)) return false;
+  if (row_bytes > kSmallRowBytes || !account().HasRoomFor(most)) return false;
   const uint64_t waited_ns = net::NowNs() - received_ns;
   for (size_t i = 0; i < count; ++i) {
     uint32_t time_ms = small.request(i).time_ms;

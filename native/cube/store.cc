@@ -143,6 +143,8 @@ StoredPtr LocalStore::Open(const VersionFiles& files, const StoredPtr& parent) c
     CheckRows(index->info(), under.info(), file.path);
     version->layered[static_cast<size_t>(i)] = Stack(std::move(index), under);
   }
+  // Merged deltas were read from files that may have been cut short meanwhile.
+  for (const auto& view : version->layered) view->CheckWhole();
   version->views.assign(version->layered.begin(), version->layered.end());
   for (const auto& view : version->layered) {
     for (const auto& layer : view->layers()) version->resident_bytes += layer->resident_bytes();
@@ -169,7 +171,9 @@ void LocalStore::CheckSame(const StoredVersion& there, const VersionFiles& files
 void LocalStore::Load(const VersionFiles& files) {
   std::lock_guard loading(load_mutex_);
   if (files.version == 0) throw Error(Code::kConfig, files.model + ": versions start at 1");
-  if (const StoredPtr there = FindVersion(files.model, files.version, files.identity)) return CheckSame(*there, files);
+  const StoredPtr there = FindVersion(files.model, files.version, files.identity);
+  const bool is_damaged = there != nullptr && !there->Damage().empty();
+  if (there != nullptr && !is_damaged) return CheckSame(*there, files);
   StoredPtr parent;
   if (files.parent != 0) {
     parent = FindVersion(files.model, files.parent, files.parent_identity);
@@ -192,7 +196,7 @@ void LocalStore::Load(const VersionFiles& files) {
                                [&](const auto& v) { return v->version >= files.version; });
   if (at == entry->versions.end() || (*at)->version != files.version) {
     entry->versions.insert(at, version);
-  } else if (entry->active == files.version) {
+  } else if (entry->active == files.version && !is_damaged) {
     entry->next = version;
   } else {
     *at = version;

@@ -17,6 +17,7 @@
 
 #include "cube/index.h"
 #include "cube/lookup.h"
+#include "util/status.h"
 
 namespace elasticctr::cube {
 
@@ -29,9 +30,15 @@ class TableView {
   // Copies the rows of n feasigns to `rows` (n * row_bytes; a missing one is zeros) and sets bit i of found[i / 8]
   // where there was one (REQUIRES: found has (n + 7) / 8 bytes; all are written). Returns how many were found in
   // `hits`. kWrongShard: a feasign this shard does not own; what was written is then meaningless. Throws Corruption
-  // only where a base opened with Check::kHeader is damaged.
+  // where a base opened with Check::kHeader is damaged, or a mapped file was cut short since.
   virtual LookupResult Lookup(const uint64_t* feasigns, size_t n, uint8_t* rows, uint8_t* found,
                               size_t* hits) const = 0;
+  // Throws Corruption if a mapped file was cut short.
+  virtual void CheckWhole() const = 0;
+  // Appends the feasigns of at most so many buckets from `*position` on (0: the first) and moves it past them. A
+  // feasign may come once per layer, and one of a layer below may have a tombstone above: look it up. False: that was
+  // the end.
+  virtual bool Scan(uint64_t* position, size_t buckets, std::vector<uint64_t>* feasigns) const = 0;
 };
 
 struct ModelVersion {
@@ -41,6 +48,16 @@ struct ModelVersion {
   std::vector<std::string> tables;                      // sorted
   std::vector<std::shared_ptr<const TableView>> views;  // one per table
   uint64_t resident_bytes;
+
+  // Why it cannot be used any more: a mapped file of it was cut short. Empty: it can.
+  std::string Damage() const {
+    try {
+      for (const auto& view : views) view->CheckWhole();
+    } catch (const Error& e) {
+      return e.what();
+    }
+    return "";
+  }
 };
 
 struct ModelEntry {
@@ -96,9 +113,10 @@ class Store {
 
   // Makes a version resident beside the others. Its parent must be resident (FailedPrecondition names the gap); loading
   // a version that is there already does nothing. One that is there with another identity is replaced: at once if it is
-  // not active, else by the next Activate. Throws Corruption for a file that is not what `files` says it is (model,
-  // table, version, parent, shard), AlreadyExists if the version is there with other contents and identities are not
-  // known.
+  // not active, else by the next Activate. One of which a mapped file was cut short is replaced at once; those that
+  // stand on it are loaded anew when they are asked for. Throws Corruption for a file that is not what `files` says it
+  // is (model, table, version, parent, shard), AlreadyExists if the version is there with other contents and identities
+  // are not known.
   virtual void Load(const VersionFiles& files) = 0;
   // Does nothing if it is active already and none waits to take its place. Throws NotFound if the version is not
   // resident.

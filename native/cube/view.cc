@@ -1,5 +1,7 @@
 #include "cube/view.h"
 
+#include <algorithm>
+
 namespace elasticctr::cube {
 namespace {
 
@@ -14,6 +16,7 @@ LayeredView::LayeredView(std::vector<std::shared_ptr<const Index>> layers) : lay
   flat_.shards = info.shards;
   for (const auto& layer : layers_) {
     rows_ += layer->info().rows;
+    is_mapped_ = is_mapped_ || layer->is_mapped();
     flat_.images[flat_.count++] = layer->image();
   }
 }
@@ -30,6 +33,24 @@ std::shared_ptr<const LayeredView> Stack(std::shared_ptr<const Index> delta, con
   std::vector<std::shared_ptr<const Index>> stacked{std::move(top)};
   stacked.insert(stacked.end(), layers.begin() + static_cast<ptrdiff_t>(next), layers.end());
   return std::make_shared<const LayeredView>(std::move(stacked));
+}
+
+// Positions count the buckets of all layers, newest layer first.
+bool LayeredView::Scan(uint64_t* position, size_t buckets, std::vector<uint64_t>* feasigns) const {
+  uint64_t first = 0;
+  for (const auto& layer : layers_) {
+    const Image& image = layer->image();
+    for (; buckets > 0 && *position < first + image.bucket_count; ++*position, --buckets) {
+      if (*position < first) break;
+      const Bucket& bucket = image.buckets[*position - first];
+      for (unsigned i = 0; i < std::min<unsigned>(bucket.count, Bucket::kFeasigns); ++i) {
+        if ((bucket.dead >> i & 1) == 0) feasigns->push_back(bucket.feasigns[i]);
+      }
+    }
+    first += image.bucket_count;
+  }
+  CheckWhole();
+  return *position < first;
 }
 
 }  // namespace elasticctr::cube

@@ -16,8 +16,14 @@ class LayeredView final : public TableView {
   const IndexInfo& info() const override { return layers_.front()->info(); }
   uint64_t rows() const override { return rows_; }
   LookupResult Lookup(const uint64_t* feasigns, size_t n, uint8_t* rows, uint8_t* found, size_t* hits) const override {
-    return LookupRows(flat_, feasigns, n, rows, found, hits);
+    const LookupResult result = LookupRows(flat_, feasigns, n, rows, found, hits);
+    if (is_mapped_) CheckWhole();
+    return result;
   }
+  void CheckWhole() const override {
+    for (const auto& layer : layers_) layer->CheckWhole();
+  }
+  bool Scan(uint64_t* position, size_t buckets, std::vector<uint64_t>* feasigns) const override;
   const std::vector<std::shared_ptr<const Index>>& layers() const { return layers_; }
   const Layers& flat() const { return flat_; }
 
@@ -25,6 +31,7 @@ class LayeredView final : public TableView {
   std::vector<std::shared_ptr<const Index>> layers_;
   Layers flat_;
   uint64_t rows_ = 0;
+  bool is_mapped_ = false;  // some layer is
 };
 
 // `delta` over the layers of `parent`. Overlays of like size are merged, so that a lookup asks few of them: each is

@@ -1,7 +1,5 @@
 #include "net/loop.h"
 
-#include <pthread.h>
-#include <signal.h>
 #include <sys/socket.h>
 
 #include <algorithm>
@@ -10,6 +8,7 @@
 #include <exception>
 
 #include "net/loop_connection.h"
+#include "util/signals.h"
 
 namespace elasticctr::net {
 namespace {
@@ -43,21 +42,21 @@ Loop::~Loop() {
 }
 
 void Loop::Start() {
-  // Signals are the main thread's business.
-  sigset_t all, before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
+  const BlockedSignals blocked;
   thread_ = std::thread([this] { Run(); });
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }
 
-void Loop::Adopt(Fd fd, std::shared_ptr<const TlsContext> tls) {
+void Loop::Adopt(Fd fd, std::shared_ptr<const TlsContext> tls, std::shared_ptr<Share> share) {
   connections_.fetch_add(1, std::memory_order_relaxed);
   {
     std::lock_guard lock(inbox_mutex_);
-    adopted_.push_back({std::move(fd), std::move(tls)});
+    adopted_.push_back({std::move(fd), std::move(tls), std::move(share)});
   }
   SignalEventFd(wake_);
+}
+
+void Loop::MakeRoom() {
+  if (!is_crowded_.exchange(true, std::memory_order_relaxed)) SignalEventFd(wake_);
 }
 
 void Loop::Complete(ConnectionId id, std::string answer, bool close) {
@@ -110,7 +109,8 @@ void Loop::Run() {
       Handle(*c, events[i].events);
     }
     const uint64_t sweep_ns = is_draining_ ? kDrainStepMs * 1'000'000 : kSecondNs;
-    if ((has_deadlines_ || is_draining_) && now_ns_ - swept_ns_ >= sweep_ns) Sweep();
+    const bool is_due = has_deadlines_ || is_draining_ || is_crowded_.load(std::memory_order_relaxed);
+    if (is_due && now_ns_ - swept_ns_ >= sweep_ns) Sweep();
     if (is_draining_ && connections_.load(std::memory_order_relaxed) == 0) break;
     if (const uint32_t us = application_->pause_us(index_)) {
       std::this_thread::sleep_for(std::chrono::microseconds(us));
@@ -129,7 +129,8 @@ int Loop::WaitForEvents(epoll_event* events, int capacity) {
       if (n != 0) return n;
     } while (NowNs() < until);
   }
-  int timeout_ms = is_draining_ ? kDrainStepMs : has_deadlines_ ? 1000 : -1;
+  const bool is_due = has_deadlines_ || is_crowded_.load(std::memory_order_relaxed);
+  int timeout_ms = is_draining_ ? kDrainStepMs : is_due ? 1000 : -1;
   return ::epoll_wait(epoll_.get(), events, capacity, timeout_ms);
 }
 
@@ -169,6 +170,7 @@ void Loop::Add(Adopted adopted) {
   c->fd = std::move(adopted.fd);
   c->tls_context = std::move(adopted.tls);
   c->id = {index_, slot, next_serial_++};
+  c->account = {budget_, std::move(adopted.share)};
   c->received_ns = now_ns_;
   epoll_event event{};
   event.events = EPOLLIN;
@@ -216,7 +218,8 @@ void Loop::Handle(Connection& c, uint32_t events) {
 }
 
 void Loop::Close(Connection& c) {
-  budget_->Move(c.charged, 0);
+  c.account.Move(c.charged, 0);
+  if (c.account.share != nullptr) c.account.share->connections.fetch_sub(1, std::memory_order_relaxed);
   uint32_t slot = c.id.slot;
   slots_[slot].reset();
   free_slots_.push_back(slot);
@@ -226,6 +229,7 @@ void Loop::Close(Connection& c) {
 void Loop::Sweep() {
   swept_ns_ = now_ns_;
   has_deadlines_ = false;
+  const bool is_crowded = is_crowded_.exchange(false, std::memory_order_relaxed);
   for (size_t i = 0; i < slots_.size(); ++i) {
     Connection* c = slots_[i].get();
     if (c == nullptr) continue;
@@ -239,9 +243,15 @@ void Loop::Sweep() {
       since_ns = c->stalled_ns;
     } else {
       uint32_t limit_s = c->session == nullptr ? application_->silent_limit_s() : c->session->idle_limit_s();
-      if (limit_s == 0 || c->is_busy()) continue;
-      limit_ns = limit_s * kSecondNs;
+      if (c->is_busy()) continue;
       since_ns = c->received_ns;
+      if (is_crowded && now_ns_ - std::min(since_ns, now_ns_) >= limits_.crowded_idle_s * kSecondNs) {
+        stats_->displaced.fetch_add(1, std::memory_order_relaxed);
+        Close(*c);
+        continue;
+      }
+      if (limit_s == 0) continue;
+      limit_ns = limit_s * kSecondNs;
     }
     if (now_ns_ - std::min(since_ns, now_ns_) < limit_ns) {
       has_deadlines_ = true;

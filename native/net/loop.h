@@ -14,6 +14,7 @@
 #include <thread>
 #include <vector>
 
+#include "net/budget.h"
 #include "net/buffer.h"
 #include "net/session.h"
 #include "net/socket.h"
@@ -24,14 +25,16 @@ namespace elasticctr::net {
 struct LoopLimits {
   uint32_t request_timeout_s = 15;  // for a request to arrive whole and for an answer to be read; more for large ones
   uint32_t busy_poll_us = 0;        // how long to look for work before sleeping
+  uint32_t crowded_idle_s = 30;     // a connection idle for so long gives way when the server has no place left
 };
 
 // Counted by the loops, read by whoever wants to show them.
 struct LoopStats {
   std::atomic<uint64_t> accepted{0};
-  std::atomic<uint64_t> refused{0};    // over the limit of connections
+  std::atomic<uint64_t> refused{0};    // over a limit of connections
   std::atomic<uint64_t> timed_out{0};  // half a request, or unread answers, for too long
   std::atomic<uint64_t> foreign{0};    // spoke no protocol of ours
+  std::atomic<uint64_t> displaced{0};  // idle, and closed because the server was full
 };
 
 class Loop {
@@ -40,8 +43,11 @@ class Loop {
   ~Loop();
 
   void Start();
-  // `tls`: null, or what the connection must speak.
-  void Adopt(Fd fd, std::shared_ptr<const TlsContext> tls);
+  // `tls`: null, or what the connection must speak. `share`: null, or what its bytes are charged to besides the budget;
+  // its count of connections falls when this one ends.
+  void Adopt(Fd fd, std::shared_ptr<const TlsContext> tls, std::shared_ptr<Share> share);
+  // Closes connections that have been idle for long, soon: others want their places.
+  void MakeRoom();
   // Brings the answer that a session which said kWait waits for, or one of those that it is owed.
   void Complete(ConnectionId id, std::string answer, bool close);
   void Wake();
@@ -60,6 +66,7 @@ class Loop {
   struct Adopted {
     Fd fd;
     std::shared_ptr<const TlsContext> tls;
+    std::shared_ptr<Share> share;
   };
   struct Completion {
     ConnectionId id;
@@ -101,6 +108,7 @@ class Loop {
   std::thread thread_;
   std::atomic<bool> stopping_{false};
   std::atomic<size_t> connections_{0};
+  std::atomic<bool> is_crowded_{false};  // others want the places of idle connections
 
   std::mutex inbox_mutex_;
   std::vector<Adopted> adopted_;

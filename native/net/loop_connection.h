@@ -14,13 +14,14 @@ inline constexpr uint64_t kSecondNs = 1'000'000'000;
 struct Loop::Connection {
   Fd fd;
   ConnectionId id;
+  Account account;
   std::unique_ptr<Session> session;
   std::shared_ptr<const TlsContext> tls_context;  // null: bytes are sent as they are
   std::unique_ptr<TlsStream> tls;                 // from the first byte on
   Buffer in;                                      // what came and is not consumed; with TLS: decrypted
   Buffer out;                                     // what the socket did not take yet; with TLS: encrypted
   size_t need = 0;
-  size_t charged = 0;  // bytes counted in the budget
+  size_t charged = 0;  // bytes counted in the account
   uint64_t received_ns = 0;
   uint64_t sent_ns = 0;      // during a drain: when the socket last took some of an answer
   uint64_t stalled_ns = 0;   // since when half a request or an unread answer waits; 0: neither does

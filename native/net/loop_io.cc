@@ -96,6 +96,7 @@ Step Loop::RunSession(Connection& c, const uint8_t* data, size_t size, size_t* t
       stats_->foreign.fetch_add(1, std::memory_order_relaxed);
       return broken;
     }
+    c.session->set_account(c.account);
   }
   while (true) {
     Step step = c.session->Consume(data + *taken, size - *taken, c.received_ns, &out_);
@@ -124,9 +125,11 @@ void Loop::Settle(Connection& c, const Step& step, bool moved_on) {
     c.patience_ns =
         limits_.request_timeout_s * kSecondNs + std::max(c.need, c.out.size()) * (kSecondNs / kSlowestBytesPerS);
   }
-  budget_->Move(c.charged, c.in.size() + c.out.size());
-  c.charged = c.in.size() + c.out.size();
-  if (is_half && !budget_->HasRoomFor(0)) return Close(c);
+  // What holds an answer that goes out byte by byte stays as large as it was.
+  const size_t held = c.in.size() + (c.out.empty() ? 0 : c.out.capacity());
+  c.account.Move(c.charged, held);
+  c.charged = held;
+  if (is_half && !c.account.HasRoomFor(0)) return Close(c);
   if (c.out.empty() && (c.is_closing || (is_draining_ && MayEnd(c)))) return Linger(c);
   if (c.stalled_ns != 0 || c.session == nullptr || c.session->idle_limit_s() != 0) has_deadlines_ = true;
   SetInterest(c);
@@ -205,7 +208,7 @@ void Loop::Linger(Connection& c) {
     FlushPending(c);
   }
   c.out.Release();
-  budget_->Move(c.charged, 0);
+  c.account.Move(c.charged, 0);
   c.charged = 0;
   c.is_lingering = true;
   c.stalled_ns = now_ns_;

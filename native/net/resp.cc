@@ -27,7 +27,7 @@ bool EightDigits(const char* p, uint64_t* value) {
 }  // namespace
 
 RespReader::Result RespReader::Read(const uint8_t* data, size_t size, const RespLimits& limits) {
-  data_ = data;
+  data_ = raw_ = data;
   size_ = size;
   if (size == 0) return Result::kMore;
   if (!is_array_) {
@@ -104,6 +104,8 @@ RespReader::Result RespReader::ReadInline(const RespLimits& limits) {
   at_ = line;
   if (line == size_) return Result::kMore;
   at_ = line + 1;
+  const std::string_view text(reinterpret_cast<const char*>(data_), line);
+  if (text.find_first_of("\"'") != std::string_view::npos) return ReadQuoted(text, limits);
   size_t word = 0;
   for (size_t i = 0; i <= line; ++i) {
     bool is_end = i == line || data_[i] == ' ' || data_[i] == '\t' || data_[i] == '\r';
@@ -114,6 +116,55 @@ RespReader::Result RespReader::ReadInline(const RespLimits& limits) {
     if (i > word) spans_.push_back({static_cast<uint32_t>(word), static_cast<uint32_t>(i - word)});
     word = i + 1;
   }
+  return spans_.size() > limits.arguments ? Bad("invalid multibulk length") : Result::kCommand;
+}
+
+// As Redis splits a line: "…" knows \n \r \t \b \a \" \\ and \xHH, '…' knows \', and a quote ends its word.
+RespReader::Result RespReader::ReadQuoted(std::string_view line, const RespLimits& limits) {
+  constexpr const char* kUnbalanced = "unbalanced quotes in request";
+  const auto is_blank = [](char c) { return c == ' ' || c == '\t' || c == '\r'; };
+  const auto hex = [](char c) -> int {
+    if (c >= '0' && c <= '9') return c - '0';
+    c = static_cast<char>(c | 0x20);
+    return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+  };
+  unquoted_.clear();
+  for (size_t i = 0; i < line.size();) {
+    if (is_blank(line[i])) {
+      ++i;
+      continue;
+    }
+    const size_t start = unquoted_.size();
+    for (bool is_over = false; !is_over && i < line.size() && !is_blank(line[i]);) {
+      const char quote = line[i];
+      if (quote != '"' && quote != '\'') {
+        if (line[i] < ' ' || line[i] >= 0x7F) return Bad("expected a command");
+        unquoted_ += line[i++];
+        continue;
+      }
+      for (++i;; ++i) {
+        if (i == line.size()) return Bad(kUnbalanced);
+        const char c = line[i], next = i + 1 < line.size() ? line[i + 1] : '\0';
+        if (c == quote) break;
+        if (c != '\\' || (quote == '\'' && next != '\'')) {
+          unquoted_ += c;
+        } else if (next == 'x' && i + 3 < line.size() && hex(line[i + 2]) >= 0 && hex(line[i + 3]) >= 0) {
+          unquoted_ += static_cast<char>(hex(line[i + 2]) * 16 + hex(line[i + 3]));
+          i += 3;
+        } else {
+          constexpr std::string_view kNames = "nrtba", kBytes = "\n\r\t\b\a";
+          const size_t at = kNames.find(next);
+          if (i + 1 == line.size()) return Bad(kUnbalanced);
+          unquoted_ += quote == '"' && at != std::string_view::npos ? kBytes[at] : next;
+          ++i;
+        }
+      }
+      is_over = true;
+      if (++i < line.size() && !is_blank(line[i])) return Bad(kUnbalanced);
+    }
+    spans_.push_back({static_cast<uint32_t>(start), static_cast<uint32_t>(unquoted_.size() - start)});
+  }
+  data_ = reinterpret_cast<const uint8_t*>(unquoted_.data());
   return spans_.size() > limits.arguments ? Bad("invalid multibulk length") : Result::kCommand;
 }
 

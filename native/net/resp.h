@@ -18,8 +18,8 @@ struct RespLimits {
   size_t command_bytes;
 };
 
-// Takes commands apart: arrays of bulk strings, or words on a line. Remembers how far it came, so that a command in a
-// thousand pieces is read once.
+// Takes commands apart: arrays of bulk strings, or words on a line, which may be quoted as in Redis. Remembers how far
+// it came, so that a command in a thousand pieces is read once.
 class RespReader {
  public:
   enum class Result : uint8_t { kMore, kCommand, kBad };
@@ -33,6 +33,8 @@ class RespReader {
     return {reinterpret_cast<const char*>(data_) + spans_[i].at, spans_[i].bytes};
   }
   size_t command_bytes() const { return at_; }
+  // The command as it came.
+  std::string_view raw() const { return {reinterpret_cast<const char*>(raw_), at_}; }
   const char* bad_reason() const { return bad_reason_; }
   // Forgets the command; the next one starts after its bytes.
   void Reset() {
@@ -52,6 +54,7 @@ class RespReader {
 
   Result ReadArguments(const RespLimits& limits);
   Result ReadInline(const RespLimits& limits);
+  Result ReadQuoted(std::string_view line, const RespLimits& limits);
   // The number after a type byte at `at`; false: its line is not whole yet. kBad is left in bad_reason_.
   bool ReadLength(size_t at, size_t* end, int64_t* value);
   Result Bad(const char* reason) {
@@ -59,12 +62,14 @@ class RespReader {
     return Result::kBad;
   }
 
-  const uint8_t* data_ = nullptr;
+  const uint8_t* data_ = nullptr;  // what spans point into
+  const uint8_t* raw_ = nullptr;   // what Read was given
   size_t size_ = 0;
   size_t at_ = 0;    // read up to here
   size_t left_ = 0;  // arguments still to come
   bool is_array_ = false;
   std::vector<Span> spans_;
+  std::string unquoted_;  // arguments of a line with quotes
   const char* bad_reason_ = nullptr;
 };
 

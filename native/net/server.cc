@@ -1,8 +1,8 @@
 #include "net/server.h"
 
 #include <fcntl.h>
+#include <netinet/in.h>
 #include <poll.h>
-#include <signal.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -10,12 +10,29 @@
 #include <cerrno>
 #include <chrono>
 
+#include "util/signals.h"
 #include "util/status.h"
 
 namespace elasticctr::net {
 
+namespace {
+
+constexpr size_t kFirstShares = 1024;
+
+ServerOptions WithDefaults(ServerOptions options) {
+  if (options.max_connections_per_address == 0) {
+    options.max_connections_per_address = std::max(options.max_connections / 4, kLeastPerAddress);
+  }
+  if (options.max_buffered_bytes_per_address == 0) {
+    options.max_buffered_bytes_per_address = options.max_buffered_bytes / 4;
+  }
+  return options;
+}
+
+}  // namespace
+
 Server::Server(const ServerOptions& options, Application* application)
-    : options_(options),
+    : options_(WithDefaults(options)),
       budget_(options.max_buffered_bytes),
       spare_(::open("/dev/null", O_RDONLY | O_CLOEXEC)),
       wake_(MakeEventFd()),
@@ -36,11 +53,8 @@ Server::~Server() { Stop(0); }
 
 void Server::Start() {
   for (auto& loop : loops_) loop->Start();
-  sigset_t all, before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
+  const BlockedSignals blocked;
   acceptor_ = std::thread([this] { Accept(); });
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }
 
 void Server::Stop(double drain_s) {
@@ -110,7 +124,10 @@ void Server::AcceptFromAll(const std::vector<pollfd>* ready) {
 void Server::AcceptFrom(const Fd& listener, bool is_unix, const std::shared_ptr<const TlsContext>& tls) {
   // As many as can wait at once, so that no flood keeps this thread from the end.
   for (int taken = 0; taken < kBacklog; ++taken) {
-    Fd fd(::accept4(listener.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+    sockaddr_storage address{};
+    socklen_t address_bytes = sizeof(address);
+    Fd fd(
+        ::accept4(listener.get(), reinterpret_cast<sockaddr*>(&address), &address_bytes, SOCK_NONBLOCK | SOCK_CLOEXEC));
     if (!fd) {
       if (errno == EINTR || errno == ECONNABORTED) continue;
       if (errno == EMFILE || errno == ENFILE) {
@@ -124,17 +141,50 @@ void Server::AcceptFrom(const Fd& listener, bool is_unix, const std::shared_ptr<
       }
       return;
     }
-    if (connections() >= options_.max_connections) {
+    std::shared_ptr<Share> share = is_unix ? nullptr : FindShare(address);
+    const bool is_greedy =
+        share != nullptr && share->connections.load(std::memory_order_relaxed) >= options_.max_connections_per_address;
+    if (is_greedy || connections() >= options_.max_connections) {
       stats_.refused.fetch_add(1, std::memory_order_relaxed);
+      // Whoever has too many may not drive out others.
+      if (!is_greedy) {
+        for (auto& loop : loops_) loop->MakeRoom();
+      }
       continue;
     }
+    if (share != nullptr) share->connections.fetch_add(1, std::memory_order_relaxed);
     TuneConnection(fd.get());
     if (is_unix && options_.unix_send_room > 0) SetSendRoom(fd.get(), options_.unix_send_room);
     stats_.accepted.fetch_add(1, std::memory_order_relaxed);
     auto least = std::min_element(loops_.begin(), loops_.end(),
                                   [](const auto& a, const auto& b) { return a->connections() < b->connections(); });
-    (*least)->Adopt(std::move(fd), tls);
+    (*least)->Adopt(std::move(fd), tls, std::move(share));
   }
+}
+
+std::shared_ptr<Share> Server::FindShare(const sockaddr_storage& address) {
+  std::string key;
+  if (address.ss_family == AF_INET) {
+    const auto& four = reinterpret_cast<const sockaddr_in&>(address);
+    key.assign(reinterpret_cast<const char*>(&four.sin_addr), sizeof(four.sin_addr));
+  } else if (address.ss_family == AF_INET6) {
+    // Whoever has one IPv6 address has a network of them; what is IPv4 inside IPv6 is told apart by its last bytes.
+    const auto& six = reinterpret_cast<const sockaddr_in6&>(address);
+    const bool is_mapped = IN6_IS_ADDR_V4MAPPED(&six.sin6_addr);
+    key.assign(reinterpret_cast<const char*>(&six.sin6_addr) + (is_mapped ? 12 : 0), is_mapped ? 4 : 8);
+  } else {
+    return nullptr;
+  }
+  // Addresses that are gone are forgotten whenever their number has doubled.
+  if (shares_.size() >= std::max(forget_at_, kFirstShares)) {
+    std::erase_if(shares_, [](const auto& one) {
+      return one.second->connections.load(std::memory_order_relaxed) == 0 && one.second->buffered.used() == 0;
+    });
+    forget_at_ = 2 * shares_.size();
+  }
+  std::shared_ptr<Share>& share = shares_[key];
+  if (share == nullptr) share = std::make_shared<Share>(options_.max_buffered_bytes_per_address);
+  return share;
 }
 
 }  // namespace elasticctr::net

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <poll.h>
+#include <sys/socket.h>
 
 #include <atomic>
 #include <cstdint>
@@ -10,6 +11,7 @@
 #include <mutex>
 #include <string>
 #include <thread>
+#include <unordered_map>
 #include <vector>
 
 #include "net/loop.h"
@@ -23,10 +25,16 @@ struct ServerOptions {
   int unix_send_room = 0;       // as SetSendRoom; 0: the system's own
   size_t threads = 1;
   size_t max_connections = 20'000;
+  // Of one IP address (an IPv6 network of 64 bits counts as one); Unix sockets have no such limit. 0: a quarter of all,
+  // but not below kLeastPerAddress.
+  size_t max_connections_per_address = 0;
   uint64_t max_buffered_bytes = 1ull << 30;
+  uint64_t max_buffered_bytes_per_address = 0;  // 0: a quarter
   LoopLimits limits;
   std::shared_ptr<const TlsContext> tls;  // what ports speak; the Unix socket never does. Null: nothing is encrypted
 };
+
+inline constexpr size_t kLeastPerAddress = 256;
 
 class Server {
  public:
@@ -55,6 +63,8 @@ class Server {
   void Accept();
   void AcceptFromAll(const std::vector<pollfd>* ready);
   void AcceptFrom(const Fd& listener, bool is_unix, const std::shared_ptr<const TlsContext>& tls);
+  // Where connections of an address are counted. The acceptor's thread alone.
+  std::shared_ptr<Share> FindShare(const sockaddr_storage& address);
 
   const ServerOptions options_;
   Budget budget_;
@@ -64,6 +74,8 @@ class Server {
   Fd spare_;  // given up when files run out, so that the connection can be taken and closed
   Fd wake_;
   std::vector<std::unique_ptr<Loop>> loops_;
+  std::unordered_map<std::string, std::shared_ptr<Share>> shares_;  // by address
+  size_t forget_at_ = 0;                                            // how many of them are looked through for idle ones
   std::thread acceptor_;
   std::atomic<bool> stopping_{false};
   std::mutex tls_mutex_;

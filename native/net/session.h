@@ -2,32 +2,16 @@
 // protocol; neither knows the other's business.
 #pragma once
 
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <utility>
 
+#include "net/budget.h"
 #include "net/buffer.h"
 #include "net/sniff.h"
 
 namespace elasticctr::net {
-
-// Bytes that wait in the buffers of all connections together: half requests and answers nobody has read yet. Sessions
-// answer "overloaded" rather than go over the limit.
-class Budget {
- public:
-  explicit Budget(uint64_t limit) : limit_(limit) {}
-  bool HasRoomFor(uint64_t bytes) const { return used() + bytes <= limit_; }
-  void Move(size_t from, size_t to) {
-    if (from != to) used_.fetch_add(static_cast<int64_t>(to) - static_cast<int64_t>(from), std::memory_order_relaxed);
-  }
-  uint64_t used() const { return static_cast<uint64_t>(used_.load(std::memory_order_relaxed)); }
-  uint64_t limit() const { return limit_; }
-
- private:
-  std::atomic<int64_t> used_{0};
-  uint64_t limit_;
-};
 
 // A connection's name outside its loop. Never used twice.
 struct ConnectionId {
@@ -64,6 +48,13 @@ class Session {
   virtual size_t owed() const { return 0; }
   // One of them is here and goes out as it is.
   virtual void OnAnswer() {}
+
+  // Where bytes that wait for this connection are charged. The loop charges its own buffers there.
+  const Account& account() const { return account_; }
+  void set_account(Account account) { account_ = std::move(account); }
+
+ private:
+  Account account_;
 };
 
 class Application {

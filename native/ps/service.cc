@@ -10,7 +10,11 @@ Service::Service(const ServiceOptions& options)
       secret_(options.token),
       tls_(net::MakeTlsClient(options.tls)),
       is_primary_(!options.is_standby) {
-  server_ = std::make_unique<net::Server>(options.net, this);
+  net::ServerOptions net = options.net;
+  // All trainers of a job may be on one machine.
+  net.max_connections_per_address = net.max_connections;
+  net.max_buffered_bytes_per_address = net.max_buffered_bytes;
+  server_ = std::make_unique<net::Server>(net, this);
   replica_ = std::make_unique<Replica>(options.replica);
   shard_ = std::make_unique<Shard>(options.shard);
   shard_->SetObserver(replica_.get());

@@ -58,7 +58,7 @@ net::Step Session::Consume(const uint8_t* data, size_t size, uint64_t, net::Buff
     }
     const size_t total = kHeaderBytes + request.body_bytes;
     if (left < total) {
-      if (!service_->server().budget().HasRoomFor(total)) {
+      if (!account().HasRoomFor(total)) {
         Fail(request, Refusal(Code::kUnavailable, Detail::kOverloaded, "too many requests wait; try again"), out);
         step.consumed += kHeaderBytes;
         skip_ = request.body_bytes;
@@ -178,7 +178,7 @@ void Session::Pull(const Header& request, Body body, net::Buffer* out) {
   pull.era = request.version;
   const size_t most = shard.PullAnswerBytes(pull);
   if (most > kMaxBodyBytes) Malformed("the answer would be over the limit; ask for fewer feasigns at once");
-  if (!service_->server().budget().HasRoomFor(most)) {
+  if (!account().HasRoomFor(most)) {
     throw Refusal(Code::kUnavailable, Detail::kOverloaded, "too many answers wait to be read; try again");
   }
   Header header = request;

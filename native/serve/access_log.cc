@@ -1,7 +1,6 @@
 #include "serve/access_log.h"
 
 #include <fcntl.h>
-#include <signal.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -15,6 +14,7 @@
 #include "serve/http_status.h"
 #include "util/code_name.h"
 #include "util/json_text.h"
+#include "util/signals.h"
 
 namespace elasticctr::serve {
 namespace {
@@ -53,11 +53,8 @@ AccessLog::AccessLog(const AccessLogOptions& options) : options_(options), is_st
     Reopen();
     if (!fd_) throw Error(Code::kConfig, "access log " + options_.path + ": " + std::strerror(errno));
   }
-  sigset_t all, before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
+  const BlockedSignals blocked;
   writer_ = std::thread([this] { Run(); });
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }
 
 AccessLog::~AccessLog() { Stop(); }

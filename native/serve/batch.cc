@@ -8,6 +8,7 @@
 #include <new>
 
 #include "net/socket.h"
+#include "serve/http_status.h"
 #include "util/gunzip.h"
 #include "util/hash.h"
 #include "util/status.h"
@@ -76,6 +77,27 @@ bool NamesPaddle(const Codec& codec) {
                                       " rows, fewer than the policy of model '" + model + "' allows");
 }
 
+// What a body holds takes its place, as long as there is time and memory for it.
+void Decompress(Request* request, uint64_t deadline_ns, size_t limit) {
+  const size_t compressed = request->body.size();
+  std::string plain;
+  const auto on_step = [&](size_t made) {
+    if (net::NowNs() > deadline_ns) {
+      throw Error(Code::kDeadlineExceeded, "the request's time was up while its body was decompressed");
+    }
+    request->charge.Set(compressed + made);
+    if (!request->charge.account().HasRoomFor(0)) {
+      throw RetryLater("the server has no memory left for requests; try again", 1000);
+    }
+  };
+  if (!Gunzip(request->body, limit, on_step, &plain)) {
+    throw TooLarge("the body is over " + std::to_string(limit) + " bytes when decompressed");
+  }
+  request->body = std::move(plain);
+  request->is_gzip = false;
+  request->charge.Set(request->body.size());
+}
+
 }  // namespace
 
 struct Batch::Item {
@@ -126,11 +148,10 @@ bool Batch::Read(Item* item) {
   Request& request = item->request();
   return Try(
       [&] {
-        if (request.is_gzip) {
-          request.body = Gunzip(request.body);
-          request.is_gzip = false;
-        }
-        item->parsed = request.codec->Read(request, around_.options->limits);
+        if (request.is_gzip) Decompress(&request, item->job.deadline_ns, around_.options->limits.body_bytes);
+        Limits limits = around_.options->limits;
+        if (models_->most_names() != 0) limits.names = std::min(limits.names, models_->most_names());
+        item->parsed = request.codec->Read(request, limits);
         Parsed& parsed = *item->parsed;
         if (request.id.empty()) request.id = parsed.id.empty() ? HexOf(Mix64(++random_)) : parsed.id;
         if (parsed.timeout_ms > 0) {
@@ -140,7 +161,8 @@ bool Batch::Read(Item* item) {
         Route(item);
       },
       [&](const Error& e) {
-        serve::Add(around_.stats->refused_bad, 1);
+        const bool is_late = e.code() == Code::kDeadlineExceeded;
+        serve::Add(is_late ? around_.stats->refused_late : around_.stats->refused_bad, 1);
         Fail(item, e, nullptr, 0);
       });
 }

@@ -39,7 +39,7 @@ net::Step BrpcSession::Consume(const uint8_t* data, size_t size, uint64_t receiv
     }
     if (!is_trusted_ && !Trust(meta, out)) break;
     if (!is_whole) {
-      if (!context_->budget->HasRoomFor(total)) {
+      if (!account().HasRoomFor(total)) {
         Refuse(meta, RetryLater("too many bytes of requests wait to be read; try again", 100), out);
         break;
       }
@@ -47,6 +47,10 @@ net::Step BrpcSession::Consume(const uint8_t* data, size_t size, uint64_t receiv
       return step;
     }
     step.consumed += total;
+    if (!account().HasRoomFor(header.body_bytes)) {
+      Refuse(meta, RetryLater("too many bytes of requests wait to be answered; try again", 100), out);
+      continue;
+    }
     if (!Take({body, header.body_bytes}, header.meta_bytes, received_ns)) break;
   }
   step.next = net::Next::kClose;
@@ -92,6 +96,8 @@ bool BrpcSession::Take(std::string_view body, size_t meta_bytes, uint64_t receiv
   request->binary_header = meta_bytes;
   request->received_ns = received_ns;
   request->peer = peer_;
+  request->charge = net::Charge(account());
+  request->charge.Set(body.size());
   waiting_->fetch_add(body.size(), std::memory_order_relaxed);
   request->answer = [context = context_, id = id_, waiting = waiting_, bytes = body.size()](std::string answer,
                                                                                             bool close) {

@@ -21,7 +21,6 @@ namespace elasticctr::serve {
 struct BrpcContext {
   Engine* engine;
   const Secret* secret;
-  net::Budget* budget;
   // net::Server::Complete.
   std::function<void(net::ConnectionId id, std::string answer, bool close)> complete;
 };

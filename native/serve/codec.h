@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "net/budget.h"
 #include "serve/samples.h"
 #include "util/status.h"
 
@@ -21,6 +22,7 @@ struct Limits {
   size_t samples = 10'000;       // candidates of one request
   size_t values = 1'000'000;     // feasigns of one request
   uint32_t json_depth = 16;
+  size_t names = 10'000;  // tensors of one request; the engine lowers it to what the slots of its models can need
 };
 
 // One request as it left its session. `answer` is called exactly once, from any thread, with all bytes for the client.
@@ -39,6 +41,7 @@ struct Request {
   bool keep_alive = true;
   bool is_shadow = false;  // scored, counted, never answered
   std::string peer;        // for logs
+  net::Charge charge;      // the body's bytes, for as long as this waits or is worked on
   std::function<void(std::string bytes, bool close)> answer;
 };
 

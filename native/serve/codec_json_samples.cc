@@ -200,8 +200,11 @@ void JsonSampleReader::ReadDense(JsonReader* reader, uint32_t slot) {
 
 void JsonSampleReader::ReadDenseValue(JsonReader* reader, uint32_t slot, uint32_t i) {
   CountValue();
-  if (reader->Peek() != JsonReader::Kind::kNumber) {
-    Refuse("dense slot \"" + plan_.spec.dense[slot].name + "\": a value is a number, or a list of them");
+  if (const JsonReader::Kind kind = reader->Peek(); kind == JsonReader::Kind::kNull) {
+    reader->Null();
+    return samples_->MissDense(slot, i);
+  } else if (kind != JsonReader::Kind::kNumber) {
+    Refuse("dense slot \"" + plan_.spec.dense[slot].name + "\": a value is a number or null, or a list of them");
   }
   const double value = reader->Double();
   if (options_.values_are_feasigns) {

@@ -1,7 +1,5 @@
 #include "serve/control_queue.h"
 
-#include <signal.h>
-
 #include <algorithm>
 #include <chrono>
 #include <vector>
@@ -9,17 +7,14 @@
 #include "net/http.h"
 #include "net/socket.h"
 #include "serve/http_status.h"
+#include "util/signals.h"
 #include "util/status.h"
 
 namespace elasticctr::serve {
 
 ControlQueue::ControlQueue(const ControlOptions& options, Send send) : options_(options), send_(std::move(send)) {
-  // Signals are the main thread's business.
-  sigset_t all, before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
+  const BlockedSignals blocked;
   expirer_ = std::thread([this] { Expire(); });
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }
 
 ControlQueue::~ControlQueue() {

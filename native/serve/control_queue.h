@@ -38,6 +38,7 @@ class ControlQueue {
     bool keep_alive = true;
     bool head_only = false;
     std::function<void(int status)> answered;  // for logs
+    net::Charge charge;                        // of the request's body, until it is answered
   };
   using Send = std::function<void(net::ConnectionId, std::string bytes, bool close)>;
 

@@ -25,7 +25,8 @@ constexpr double kSurprise = 4;  // a batch counts as at most so many times what
 // What a request will cost, before it is read: in bytes, with the overhead of one in the same measure.
 uint64_t CostOf(const Job& job) {
   const Request& request = *job.request;
-  return request.body.size() + (request.is_gzip ? GunzippedBytes(request.body) : 0) + 256;
+  constexpr uint32_t kMostPlain = 64u << 20;  // what the body says of itself is anybody's word
+  return request.body.size() + (request.is_gzip ? std::min(GunzippedBytes(request.body), kMostPlain) : 0) + 256;
 }
 
 size_t CountCores() {

@@ -18,8 +18,10 @@ constexpr size_t kHeadBytes = 16 * 1024;
 constexpr size_t kControlBodyBytes = 1u << 20;
 constexpr size_t kMaxIdBytes = 256;
 constexpr uint32_t kOverloadedMs = 1000;
+constexpr char kNotGzip[] =
+    "the body is not gzip though its Content-Encoding says so; compress it, or send it without that header";
 
-bool IsGzip(const std::string& encoding) {
+bool NamesGzip(const std::string& encoding) {
   return ::strcasecmp(encoding.c_str(), "gzip") == 0 || ::strcasecmp(encoding.c_str(), "x-gzip") == 0;
 }
 bool IsOpen(const std::string& path) { return path == "/healthz" || path == "/readyz"; }
@@ -45,8 +47,6 @@ HttpSession::HttpSession(HttpContext* context, net::ConnectionId id, std::string
       id_(id),
       peer_(std::move(peer)),
       reader_(net::HttpLimits{kHeadBytes, context->engine->options().limits.body_bytes}) {}
-
-HttpSession::~HttpSession() { context_->server->budget().Move(charged_, 0); }
 
 net::Step HttpSession::Consume(const uint8_t* data, size_t size, uint64_t received_ns, net::Buffer* out) {
   net::Step step;
@@ -93,7 +93,7 @@ void HttpSession::CheckHead(net::Buffer* out) {
   const net::HttpRequest& request = reader_.request();
   route_ = FindRoute(request.path);  // first: refusals are in its protocol's shape
   CheckAccess(request);
-  is_gzip_ = route_.codec != nullptr && IsGzip(request.content_encoding);
+  is_gzip_ = route_.codec != nullptr && NamesGzip(request.content_encoding);
   if (!request.content_encoding.empty() && !is_gzip_) {
     const bool may_be = route_.codec != nullptr;
     throw HttpError(415, Code::kData,
@@ -137,18 +137,12 @@ bool HttpSession::IsReading(const net::HttpRequest& request) const {
 void HttpSession::CheckBody() {
   size_t bytes = reader_.body_bytes();
   if (bytes > body_limit_) throw TooLarge("the body is over " + std::to_string(body_limit_) + " bytes");
-  if (is_gzip_ && reader_.state() == net::HttpReader::State::kDone) {
-    // A worker decompresses it, to no more than this.
-    const size_t plain_bytes = GunzippedBytes(reader_.request().body);
-    if (plain_bytes > body_limit_) {
-      throw TooLarge("the body is over " + std::to_string(body_limit_) + " bytes when decompressed");
-    }
-    bytes += plain_bytes;
+  if (is_gzip_ && bytes >= 3 && !IsGzip(reader_.request().body)) {
+    throw Error(Code::kData, kNotGzip);
   }
-  net::Budget& budget = context_->server->budget();
-  budget.Move(charged_, bytes);
-  charged_ = bytes;
-  if (!budget.HasRoomFor(0)) {
+  if (charge_.account().all == nullptr) charge_ = net::Charge(account());
+  charge_.Set(bytes);
+  if (!account().HasRoomFor(0)) {
     context_->stats->overloaded.fetch_add(1, std::memory_order_relaxed);
     throw RetryLater("the server has no memory left for requests; try again", kOverloadedMs);
   }
@@ -201,13 +195,11 @@ void HttpSession::Submit() {
   if (http.timeout_ms != 0) request->deadline_ns = received_ns_ + uint64_t{http.timeout_ms} * 1'000'000;
   request->keep_alive = !is_last_;
   request->peer = peer_;
-  // The body stays counted until it is answered.
-  request->answer = [server = context_->server, id = id_, charged = charged_, keep_alive = request->keep_alive](
-                        std::string bytes, bool close) {
-    server->budget().Move(charged, 0);
+  request->charge = std::move(charge_);  // a worker adds what it decompresses
+  request->answer = [server = context_->server, id = id_, keep_alive = request->keep_alive](std::string bytes,
+                                                                                            bool close) {
     server->Complete(id, std::move(bytes), close || !keep_alive);
   };
-  charged_ = 0;
   context_->engine->Submit(std::move(request));
 }
 
@@ -223,6 +215,7 @@ bool HttpSession::AskPython(net::Buffer* out) {
       this_context->on_answered(peer, method, path, status, received_ns);
     };
   }
+  asker.charge = std::move(charge_);
   ControlRequest control;
   control.method = asker.head_only ? "GET" : request.method;
   control.path = request.path;
@@ -259,8 +252,7 @@ void HttpSession::Refuse(const Error& error, net::Buffer* out) {
 void HttpSession::StartNext() {
   reader_.Reset();
   route_ = Route();
-  context_->server->budget().Move(charged_, 0);
-  charged_ = 0;
+  charge_.Set(0);
   is_checked_ = false;
 }
 

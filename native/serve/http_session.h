@@ -44,7 +44,6 @@ struct HttpContext {
 class HttpSession : public net::Session {
  public:
   HttpSession(HttpContext* context, net::ConnectionId id, std::string peer);
-  ~HttpSession() override;
 
   net::Step Consume(const uint8_t* data, size_t size, uint64_t received_ns, net::Buffer* out) override;
   uint32_t idle_limit_s() const override { return 75; }
@@ -70,7 +69,7 @@ class HttpSession : public net::Session {
   Route route_;
   uint64_t received_ns_ = 0;
   size_t body_limit_ = 0;
-  size_t charged_ = 0;       // bytes of the body counted in the budget
+  net::Charge charge_;       // of the body
   bool is_checked_ = false;  // the head of the current request
   bool is_gzip_ = false;     // its body
   bool is_last_ = false;     // the answer to it ends the connection

@@ -54,6 +54,7 @@ Columns::Columns(const InferRequest& request, const Plan& plan, const Limits& li
   dense_is_final_ = values == nullptr || values_are_feasigns_;
   if (request.inputs.empty()) throw Error(Code::kData, "the request has no inputs; send one per slot");
 
+  for (const Tensor& tensor : request.inputs) CheckName(tensor);  // before any value is looked at
   columns_.reserve(request.inputs.size());
   for (const Tensor& tensor : request.inputs) {
     if (!IsLengths(tensor.name) || plan.names.contains(std::string(tensor.name))) Bind(tensor);
@@ -79,6 +80,13 @@ Columns::Columns(const InferRequest& request, const Plan& plan, const Limits& li
   }
 }
 
+void Columns::CheckName(const Tensor& tensor) const {
+  const bool is_known = plan_.names.contains(std::string(tensor.name)) || IsLengths(tensor.name) ||
+                        tensor.name == "lines" || (tensor.name == "feasigns" && !plan_.spec.sparse.empty()) ||
+                        (tensor.name == "dense" && !plan_.spec.dense.empty());
+  if (!is_known) tensor.Fail("the model has no such slot; its metadata lists the inputs it takes");
+}
+
 void Columns::Bind(const Tensor& tensor) {
   auto found = plan_.names.find(std::string(tensor.name));
   if (found != plan_.names.end()) {
@@ -88,10 +96,8 @@ void Columns::Bind(const Tensor& tensor) {
     AddSparse(tensor, 0, static_cast<uint32_t>(plan_.spec.sparse.size()));
   } else if (tensor.name == "dense" && !plan_.spec.dense.empty()) {
     AddDense(tensor, 0, static_cast<uint32_t>(plan_.spec.dense.size()));
-  } else if (tensor.name == "lines") {
-    tensor.Fail("lines are whole samples; send no other input beside them");
   } else {
-    tensor.Fail("the model has no such slot; its metadata lists the inputs it takes");
+    tensor.Fail("lines are whole samples; send no other input beside them");
   }
 }
 

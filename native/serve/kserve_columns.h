@@ -39,6 +39,7 @@ class Columns {
     size_t at = 0, bag = 0;         // the next element, the next length
   };
 
+  void CheckName(const Tensor& tensor) const;
   void Bind(const Tensor& tensor);
   void AddSparse(const Tensor& tensor, uint32_t slot, uint32_t slots);
   void AddDense(const Tensor& tensor, uint32_t slot, uint32_t slots);

@@ -1,5 +1,6 @@
 #include "serve/models.h"
 
+#include <algorithm>
 #include <cmath>
 #include <set>
 
@@ -8,6 +9,8 @@
 
 namespace elasticctr::serve {
 namespace {
+
+constexpr size_t kOtherNames = 32;  // those for all dense slots, weights and the like
 
 // [0, 1), by the upper 53 bits.
 double Fraction(uint64_t hash) { return static_cast<double>(hash >> 11) * 0x1p-53; }
@@ -26,6 +29,9 @@ Models::Models(std::vector<Model> models) : models_(std::move(models)) {
         throw Error(Code::kConfig, what + "has a weight that is not a number of 0 or more");
       }
       if (variant.version == nullptr) throw Error(Code::kConfig, what + "has no version");
+      const Plan& plan = variant.version->plan();
+      const size_t slots = plan.spec.sparse.size() + plan.spec.dense.size() + plan.paddle_feeds.size();
+      most_names_ = std::max(most_names_, 2 * (slots + plan.labels.size()) + kOtherNames);
       if (variant.stats == nullptr) variant.stats = std::make_shared<VariantStats>();
     }
   }

@@ -40,12 +40,16 @@ class Models {
   static Error NoVersion(const Model& model);
   // The one that answers Paddle Serving calls that name no model; null: none does.
   const Model* FindPaddleDefault() const;
+  // How many names a request may have at most before one of them is of no model here: each slot's own, its lengths' and
+  // some for all of them.
+  size_t most_names() const { return most_names_; }
   // By weight: of the sticky text's hash where there is one, else of `random` in [0, 1). Throws Unavailable if no
   // variant answers.
   static const Variant& Pick(const Model& model, const std::string* sticky, double random);
 
  private:
   std::vector<Model> models_;
+  size_t most_names_ = 0;
 };
 
 }  // namespace elasticctr::serve

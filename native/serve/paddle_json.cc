@@ -4,6 +4,7 @@
 #include <array>
 #include <charconv>
 #include <optional>
+#include <unordered_map>
 
 #include "serve/http_status.h"
 
@@ -12,7 +13,6 @@ namespace {
 
 using Kind = JsonReader::Kind;
 
-constexpr size_t kMaxTensors = 10'000;
 constexpr size_t kMaxFetch = 100;
 constexpr size_t kMaxFields = 100;
 
@@ -75,9 +75,14 @@ void ReadInt32s(JsonReader* reader, size_t limit, std::vector<int32_t>* to) {
   }
 }
 
-void ReadNames(JsonReader* reader, std::vector<std::string_view>* to) {
+[[noreturn]] void FailNames(const Limits& limits) {
+  throw Error(Code::kData, "over " + std::to_string(limits.names) +
+                               " names; no model here has that many slots: send only what it has");
+}
+
+void ReadNames(JsonReader* reader, const Limits& limits, std::vector<std::string_view>* to) {
   for (reader->BeginArray(); reader->NextElement();) {
-    if (to->size() == kMaxTensors) reader->Fail("too many names");
+    if (to->size() == limits.names) FailNames(limits);
     to->push_back(reader->String());
   }
 }
@@ -253,28 +258,39 @@ void ReadPairValue(std::string_view text, const Limits& limits, JsonCall* call, 
   }
 }
 
+// Where each name is. Throws DataError for one that is there twice.
+using Places = std::unordered_map<std::string_view, size_t>;
+
+Places FindPlaces(const std::vector<Tensor>& tensors) {
+  Places places;
+  places.reserve(tensors.size());
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    if (!places.emplace(tensors[i].name, i).second) throw Error(Code::kData, NameOf(tensors[i]) + " is given twice");
+  }
+  return places;
+}
+
 // Puts `NAME.lod` where it belongs, and lists of numbers into the one row they are if no list has rows.
 void Settle(std::vector<Tensor>* tensors) {
   constexpr std::string_view kLod = ".lod";
+  const Places places = FindPlaces(*tensors);
   bool has_rows = false;
-  for (size_t i = 0; i < tensors->size();) {
-    Tensor& offsets = (*tensors)[i];
+  for (Tensor& offsets : *tensors) {
     if (!offsets.name.ends_with(kLod)) {
       has_rows = has_rows || !offsets.lod.empty();
-      ++i;
       continue;
     }
-    std::string_view name = offsets.name.substr(0, offsets.name.size() - kLod.size());
-    auto of = std::find_if(tensors->begin(), tensors->end(), [&](const Tensor& t) { return t.name == name; });
-    if (of == tensors->end()) throw Error(Code::kData, NameOf(offsets) + " has no tensor it belongs to");
-    of->lod.clear();
+    const auto of = places.find(offsets.name.substr(0, offsets.name.size() - kLod.size()));
+    if (of == places.end()) throw Error(Code::kData, NameOf(offsets) + " has no tensor it belongs to");
+    Tensor& tensor = (*tensors)[of->second];
+    tensor.lod.clear();
     for (uint64_t value : offsets.ints) {
       if (value > INT32_MAX) throw Error(Code::kData, NameOf(offsets) + " has an offset that is too large");
-      of->lod.push_back(static_cast<int32_t>(value));
+      tensor.lod.push_back(static_cast<int32_t>(value));
     }
     has_rows = true;
-    tensors->erase(tensors->begin() + static_cast<ptrdiff_t>(i));
   }
+  std::erase_if(*tensors, [&](const Tensor& tensor) { return tensor.name.ends_with(kLod); });
   for (Tensor& tensor : *tensors) {
     if (!tensor.lod.empty()) continue;
     if (has_rows) {
@@ -286,38 +302,42 @@ void Settle(std::vector<Tensor>* tensors) {
 }
 
 // Several feeds: each is one more sample.
-void Append(std::vector<Tensor> feed, std::vector<Tensor>* all) {
-  if (all->empty()) {
-    *all = std::move(feed);
-    return;
-  }
+void Append(std::vector<Tensor> feed, const Places& places, std::vector<Tensor>* all) {
+  if (feed.size() != all->size()) throw Error(Code::kData, "feeds do not all have the same names");
   for (Tensor& more : feed) {
-    auto to = std::find_if(all->begin(), all->end(), [&](const Tensor& t) { return t.name == more.name; });
-    if (to == all->end() || feed.size() != all->size())
-      throw Error(Code::kData, "feeds do not all have the same names");
-    if (more.lod.size() < 2 || to->lod.size() < 2) throw Error(Code::kData, "feeds mix single samples and batches");
-    auto before = static_cast<int32_t>(to->count());
-    to->ints.insert(to->ints.end(), more.ints.begin(), more.ints.end());
-    to->floats.insert(to->floats.end(), more.floats.begin(), more.floats.end());
-    to->texts.insert(to->texts.end(), more.texts.begin(), more.texts.end());
-    for (size_t i = 1; i < more.lod.size(); ++i) to->lod.push_back(before + more.lod[i]);
+    const auto found = places.find(more.name);
+    if (found == places.end()) throw Error(Code::kData, "feeds do not all have the same names");
+    Tensor& to = (*all)[found->second];
+    if (more.lod.size() < 2 || to.lod.size() < 2) throw Error(Code::kData, "feeds mix single samples and batches");
+    auto before = static_cast<int32_t>(to.count());
+    to.ints.insert(to.ints.end(), more.ints.begin(), more.ints.end());
+    to.floats.insert(to.floats.end(), more.floats.begin(), more.floats.end());
+    to.texts.insert(to.texts.end(), more.texts.begin(), more.texts.end());
+    for (size_t i = 1; i < more.lod.size(); ++i) to.lod.push_back(before + more.lod[i]);
   }
 }
 
 void ReadFeeds(JsonReader* reader, const Limits& limits, JsonCall* call) {
+  std::vector<Tensor>& all = call->request.tensors;
+  Places places;
+  size_t values = 0;
   for (reader->BeginArray(); reader->NextElement();) {
     std::vector<Tensor> feed;
     std::string_view key;
     for (reader->BeginObject(); reader->NextKey(&key);) {
-      if (feed.size() == kMaxTensors) reader->Fail("too many names");
+      if (feed.size() == limits.names) FailNames(limits);
       Tensor& tensor = feed.emplace_back();
       tensor.name = key;
       Lists(limits, &tensor).Read(reader);
     }
     Settle(&feed);
-    Append(std::move(feed), &call->request.tensors);
-    size_t values = 0;
-    for (const Tensor& tensor : call->request.tensors) CheckValues(tensor, limits, &values);
+    for (const Tensor& tensor : feed) CheckValues(tensor, limits, &values);
+    if (all.empty()) {
+      all = std::move(feed);
+      places = FindPlaces(all);
+    } else {
+      Append(std::move(feed), places, &all);
+    }
   }
 }
 
@@ -357,17 +377,17 @@ void ReadJson(std::string_view body, const Limits& limits, JsonCall* call) {
       has_tensors = has_tensors || key == "tensor";
       has_pairs = has_pairs || key == "tensors";
       for (reader.BeginArray(); reader.NextElement();) {
-        if (request.tensors.size() == kMaxTensors) reader.Fail("too many tensors");
+        if (request.tensors.size() == limits.names) FailNames(limits);
         request.tensors.push_back(ReadTensor(&reader, limits, call));
       }
     } else if (key == "key" || key == "value") {
       has_pairs = true;
-      ReadNames(&reader, key == "key" ? &keys : &values);
+      ReadNames(&reader, limits, key == "key" ? &keys : &values);
     } else if (key == "feed") {
       has_feeds = true;
       ReadFeeds(&reader, limits, call);
     } else if (IsKey(key, "fetch_var_names") || key == "fetch") {
-      ReadNames(&reader, &request.fetch);
+      ReadNames(&reader, limits, &request.fetch);
       if (request.fetch.size() > kMaxFetch) reader.Fail("too many names to fetch");
     } else if (IsKey(key, "log_id") || key == "logid") {
       request.log_id = ReadWhole(&reader);

@@ -9,7 +9,6 @@
 namespace elasticctr::serve::paddle {
 namespace {
 
-constexpr size_t kMaxTensors = 10'000;
 constexpr size_t kMaxDimensions = 16;
 constexpr size_t kMaxFetch = 100;
 
@@ -111,7 +110,7 @@ void ReadRequest(std::string_view message, const Limits& limits, TensorRequest* 
   while (reader.Next()) {
     switch (reader.field()) {
       case 1:
-        if (request->tensors.size() == kMaxTensors) reader.Fail("too many tensors");
+        if (request->tensors.size() == limits.names) reader.Fail("more tensors than any model here has slots");
         request->tensors.push_back(ReadTensor(reader.AsMessage("Tensor"), limits));
         CheckValues(request->tensors.back(), limits, &values);
         break;

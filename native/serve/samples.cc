@@ -146,6 +146,11 @@ void Samples::SetDense(uint32_t slot, uint32_t i, float value) {
   *DenseOf(slot, i) = value;
 }
 
+void Samples::MissDense(uint32_t slot, uint32_t i) {
+  float* to = DenseOf(slot, i);
+  *to = plan_->missing_dense[dense_offsets_[slot] + i];
+}
+
 void Samples::SetRawDense(uint32_t slot, uint32_t i, double value) {
   const DenseSpec& spec = plan_->spec.dense[slot];
   float* to = DenseOf(slot, i);

@@ -54,6 +54,8 @@ class Samples {
   // After transforms; what is not set is the shared value, or 0. Throws DataError for a value that is not finite or
   // beyond the slot's dimensions. REQUIRES: a sample that sets one dimension of a slot sets all.
   void SetDense(uint32_t slot, uint32_t i, float value);
+  // The value is missing: as in training it is the slot's default, whatever the shared one is.
+  void MissDense(uint32_t slot, uint32_t i);
   void EndRequest();
   // Forgets all since BeginRequest.
   void DropRequest();

@@ -50,7 +50,6 @@ Service::Service(const ServiceOptions& options)
   http_.metrics = [this] { return MetricsText(); };
   brpc_.engine = &engine_;
   brpc_.secret = &secret_;
-  brpc_.budget = &server_->budget();
   brpc_.complete = [this](net::ConnectionId id, std::string answer, bool close) {
     server_->Complete(id, std::move(answer), close);
   };

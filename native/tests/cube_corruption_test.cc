@@ -2,13 +2,18 @@
 // whose checksum was made right again. A full check must refuse it; what only the header was checked of must never
 // crash.
 
+#include <unistd.h>
+
+#include <atomic>
 #include <random>
+#include <thread>
 
 #include "cube/index.h"
 #include "cube/view.h"
 #include "tests/cube_fixture.h"
 #include "util/coding.h"
 #include "util/crc32c.h"
+#include "util/signals.h"
 #include "util/status.h"
 
 namespace elasticctr::cube {
@@ -75,6 +80,51 @@ void Seal(std::string* bytes) {
   EncodeFixed32(p + 12, Crc32c(0, p, kPageBytes));
 }
 
+// PROMISE: a mapped index file cut short while lookups run | Corruption from then on, no SIGBUS, nothing wrong before
+void TestCutWhileMapped() {
+  std::set<uint64_t> feasigns;
+  for (uint64_t f = 0; f < 100'000; ++f) feasigns.insert(f * 7919);
+  const std::vector<uint64_t> asked(feasigns.begin(), feasigns.end());
+  for (const size_t kept : {size_t{0}, size_t{4096}, size_t{500'000}}) {
+    WriteTestFile(path, {"m/t", 1, 0}, feasigns);
+    const LayeredView view({Index::Open(path, Residence::kMapped, Check::kAll)});
+    std::vector<uint8_t> rows(asked.size() * kTestRowBytes), found((asked.size() + 7) / 8);
+    size_t hits;
+    view.Lookup(asked.data(), asked.size(), rows.data(), found.data(), &hits);
+    CHECK(hits == asked.size());
+    CHECK(::truncate(path.c_str(), static_cast<off_t>(kept)) == 0);
+    // Several threads meet the missing pages at once.
+    std::atomic<int> refused{0};
+    std::vector<std::thread> readers;
+    for (int i = 0; i < 4; ++i) {
+      readers.emplace_back([&] {
+        const BlockedSignals blocked;  // as event loops do
+        std::vector<uint8_t> mine(rows.size()), mine_found(found.size());
+        size_t mine_hits;
+        try {
+          view.Lookup(asked.data(), asked.size(), mine.data(), mine_found.data(), &mine_hits);
+        } catch (const Error& e) {
+          refused += e.code() == Code::kCorruption && std::string(e.what()).find("cut short") != std::string::npos;
+        }
+      });
+    }
+    for (std::thread& reader : readers) reader.join();
+    CHECK(refused == 4);
+    std::vector<uint64_t> scanned;
+    uint64_t position = 0;
+    try {
+      view.Scan(&position, 10, &scanned);
+      CHECK(false);
+    } catch (const Error& e) {
+      CHECK(e.code() == Code::kCorruption);
+    }
+  }
+  // A file of another that was cut is not theirs to say.
+  WriteTestFile(path, {"m/t", 1, 0}, feasigns);
+  const LayeredView view({Index::Open(path, Residence::kMapped, Check::kAll)});
+  view.CheckWhole();
+}
+
 }  // namespace
 }  // namespace elasticctr::cube
 
@@ -82,6 +132,7 @@ int main() {
   using namespace elasticctr;
   using namespace elasticctr::cube;
   path = TestPath("corruption");
+  TestCutWhileMapped();
   std::set<uint64_t> feasigns, gone;
   for (uint64_t f = 0; f < 300; ++f) (f % 9 == 0 ? gone : feasigns).insert(f);
   WriteTestFile(path, {"m/t", 2, 1}, feasigns, gone);

@@ -1,5 +1,8 @@
-// Gzip streams as zlib writes them, of every kind of block, whole, cut, changed and lying. Run under the address
-// sanitizer.
+// Gzip streams as zlib writes them, of every kind of block, whole, cut, changed, lying, and made to waste time. Run
+// under the address sanitizer.
+//
+// PROMISE: gzip body of empty blocks or members (CPU bomb) | refused after 64 KiB, long before its deadline
+// PROMISE: gzip body that decodes longer than its request may take | given up at the deadline, between two steps
 #include "util/gunzip.h"
 
 #include <memory>
@@ -43,13 +46,20 @@ std::string Text() {
   return text + "]}";
 }
 
+constexpr size_t kLimit = 1 << 20;
+
+std::string Plain(std::string_view gzip) {
+  std::string plain;
+  CHECK(Gunzip(gzip, kLimit, [](size_t) {}, &plain));
+  return plain;
+}
+
 // A copy exactly as long as it says, so that a byte too many is seen.
 bool Accepts(std::string_view gzip, std::string* plain) {
   const std::unique_ptr<char[]> exact(new char[gzip.size()]);
   gzip.copy(exact.get(), gzip.size());
   try {
-    *plain = Gunzip({exact.get(), gzip.size()});
-    return true;
+    return Gunzip({exact.get(), gzip.size()}, kLimit, [](size_t) {}, plain);
   } catch (const Error& error) {
     CHECK(error.code() == Code::kData);
     return false;
@@ -62,10 +72,10 @@ bool Refuses(std::string_view gzip) {
 }
 
 void TestEveryKindOfBlock() {
-  CHECK(Gunzip(Unhex(kFixed)) == Text().substr(0, 60));
-  CHECK(Gunzip(Unhex(kDynamic)) == Text());
-  CHECK(Gunzip(Unhex(kStored)) == Text().substr(0, 40));
-  CHECK(Gunzip(Unhex(kRepeated)) == std::string(5000, 'a'));
+  CHECK(Plain(Unhex(kFixed)) == Text().substr(0, 60));
+  CHECK(Plain(Unhex(kDynamic)) == Text());
+  CHECK(Plain(Unhex(kStored)) == Text().substr(0, 40));
+  CHECK(Plain(Unhex(kRepeated)) == std::string(5000, 'a'));
   CHECK(GunzippedBytes(Unhex(kDynamic)) == Text().size() && GunzippedBytes("\x1f\x8b") == 0);
 }
 
@@ -78,10 +88,11 @@ void TestHeads() {
   };
   using namespace std::string_view_literals;
   for (const std::string& gzip : {with(8, "name\0"sv), with(4, "\3\0abc"sv), with(28, "\1\0xn\0comment\0"sv)}) {
-    CHECK(Gunzip(gzip) == Text().substr(0, 60));
+    CHECK(Plain(gzip) == Text().substr(0, 60));
   }
   CHECK(Refuses(with(4, "\xff\xff"sv)) && Refuses(with(2, "\1\1"sv)) && Refuses(with(32, ""sv)));
-  CHECK(Refuses("") && Refuses("\x1f\x8b\x08") && Refuses(Text()) && Refuses(plain + plain) && Refuses(plain + "x"));
+  CHECK(Refuses("") && Refuses("\x1f\x8b\x08") && Refuses(Text()) && Refuses(plain + "x"));
+  CHECK(Refuses(plain + plain.substr(0, 12)) && Refuses(plain + Text()));
 }
 
 void TestWhatItSaysIsChecked() {
@@ -100,7 +111,7 @@ void TestCutAndChanged() {
   std::mt19937_64 random(3);
   for (const char* hex : {kFixed, kDynamic, kStored, kRepeated}) {
     const std::string good = Unhex(hex);
-    const std::string wanted = Gunzip(good);
+    const std::string wanted = Plain(good);
     for (size_t size = 0; size < good.size(); ++size) CHECK(Refuses(good.substr(0, size)));
     for (int i = 0; i < 5000; ++i) {
       std::string bytes = good;
@@ -112,16 +123,156 @@ void TestCutAndChanged() {
           bytes.insert(at, 1, static_cast<char>(random()));
         }
       }
-      // What changed in the head alone (its date) changes nothing else.
+      // What changed in the head alone (its date) changes nothing else; a second head may begin nowhere but at the end.
       std::string plain;
       CHECK(!Accepts(bytes, &plain) || plain == wanted);
     }
   }
 }
 
+void TestSeveralMembers() {
+  const std::string two = Unhex(kFixed) + Unhex(kDynamic) + Unhex(kStored);
+  CHECK(Plain(two) == Text().substr(0, 60) + Text() + Text().substr(0, 40));
+  std::string plain;
+  // Of all members together.
+  CHECK(!Gunzip(two, Text().size() + 99, [](size_t) {}, &plain));
+  CHECK(Gunzip(two, Text().size() + 100, [](size_t) {}, &plain));
+}
+
+void TestLimit() {
+  std::string plain;
+  CHECK(Gunzip(Unhex(kRepeated), 5000, [](size_t) {}, &plain) && plain.size() == 5000);
+  CHECK(!Gunzip(Unhex(kRepeated), 4999, [](size_t) {}, &plain));
+  CHECK(!Gunzip(Unhex(kRepeated), 0, [](size_t) {}, &plain));
+}
+
+void TestWhatItIsNot() {
+  try {
+    Plain(R"({"samples": [{"C1": 7}]})");
+    CHECK(false);
+  } catch (const Error& error) {
+    CHECK(error.code() == Code::kData && std::string(error.what()).find("is not gzip") != std::string::npos);
+  }
+  CHECK(!IsGzip("{") && !IsGzip("") && IsGzip(Unhex(kFixed)));
+}
+
+class BitWriter {
+ public:
+  void Put(uint32_t value, int bits) {
+    for (int i = 0; i < bits; ++i, ++count_) {
+      if (count_ % 8 == 0) bytes_ += '\0';
+      if ((value >> i & 1) != 0) bytes_.back() = static_cast<char>(bytes_.back() | 1 << count_ % 8);
+    }
+  }
+  const std::string& bytes() const { return bytes_; }
+
+ private:
+  std::string bytes_;
+  size_t count_ = 0;
+};
+
+// A member that says it is empty, of `blocks`.
+std::string Member(const std::string& blocks) { return Unhex("1f8b0800000000000203") + blocks + std::string(8, '\0'); }
+
+std::string EmptyFixed(size_t bytes) {
+  BitWriter out;
+  while (out.bytes().size() < bytes) out.Put(2, 10);
+  return out.bytes();
+}
+
+// Blocks whose two codes have to be built and are never used: 257 literals of which the end has one bit, one distance.
+std::string EmptyDynamic(size_t bytes) {
+  BitWriter out;
+  while (out.bytes().size() < bytes) {
+    out.Put(0b100, 3);  // not the last, codes of its own
+    out.Put(0, 5);
+    out.Put(0, 5);
+    out.Put(14, 4);                                                      // 18 lengths of lengths, up to that of 1
+    for (int i = 0; i < 18; ++i) out.Put(i == 2 || i == 17 ? 1 : 0, 3);  // 18 (zeros) and 1 have one bit each
+    out.Put(0b1, 1);
+    out.Put(127, 7);  // 138 zeros
+    out.Put(0b1, 1);
+    out.Put(107, 7);  // 118 more: up to 255
+    out.Put(0b0, 1);  // the end of the block: one bit
+    out.Put(0b0, 1);  // one distance: one bit
+    out.Put(0, 1);    // the end
+  }
+  return out.bytes();
+}
+
+void TestBombsOfNothing() {
+  for (const std::string& bomb :
+       {Member(EmptyFixed(8 << 20)), Member(EmptyDynamic(8 << 20)), std::string(8 << 20, '\0')}) {
+    size_t steps = 0;
+    std::string plain;
+    bool is_refused = false;
+    try {
+      Gunzip(bomb, 8 << 20, [&](size_t made) { steps += made == 0 ? 1 : 100; }, &plain);
+    } catch (const Error& error) {
+      is_refused = error.code() == Code::kData;
+    }
+    CHECK(is_refused && steps < 10);
+  }
+  // Members of nothing, a hundred thousand of them.
+  std::string members;
+  for (int i = 0; i < 100'000; ++i) members += Unhex("1f8b080000000000020303000000000000000000");
+  size_t steps = 0;
+  std::string plain;
+  try {
+    Gunzip(members, 8 << 20, [&](size_t) { ++steps; }, &plain);
+    CHECK(false);
+  } catch (const Error& error) {
+    CHECK(error.code() == Code::kData && steps < 10'000);
+  }
+  // Some are fine: compressors write them when they are flushed.
+  CHECK(Plain(members.substr(0, 20 * 50)).empty());
+}
+
+struct TimeIsUp {};
+
+void TestTheDeadlineIsLookedAt() {
+  // A mebibyte of one letter in a kibibyte, over and over.
+  std::string gzip;
+  while (gzip.size() < (1 << 16)) gzip += Unhex(kRepeated);
+  size_t steps = 0, last = 0;
+  std::string plain;
+  bool is_stopped = false;
+  try {
+    Gunzip(
+        gzip, 64 << 20,
+        [&](size_t made) {
+          CHECK(made - last <= (256 << 10));
+          last = made;
+          if (++steps == 20) throw TimeIsUp();
+        },
+        &plain);
+  } catch (const TimeIsUp&) {
+    is_stopped = true;
+  }
+  CHECK(is_stopped && steps == 20);
+}
+
+void TestAnyBytesBehindAGoodHead() {
+  std::mt19937_64 random(7);
+  for (int i = 0; i < 20'000; ++i) {
+    std::string blocks(1 + random() % 300, '\0');
+    for (char& byte : blocks) byte = static_cast<char>(random());
+    // Half of them start as a block of a known kind.
+    if (i % 2 == 0) blocks[0] = static_cast<char>((blocks[0] & ~7) | (i % 4 == 0 ? 4 : 2) | (i % 3 == 0));
+    std::string plain;
+    Accepts(Member(blocks), &plain);
+  }
+}
+
 }  // namespace
 
 int main() {
+  TestSeveralMembers();
+  TestLimit();
+  TestWhatItIsNot();
+  TestBombsOfNothing();
+  TestTheDeadlineIsLookedAt();
+  TestAnyBytesBehindAGoodHead();
   TestEveryKindOfBlock();
   TestHeads();
   TestWhatItSaysIsChecked();

@@ -94,6 +94,18 @@ void TestRespPieces() {
   }
 }
 
+void TestRespQuotes() {
+  std::mt19937_64 random(11);
+  const auto read = [&](const std::string& line) { return ReadCommands(line + "\r\n", &random, 5); };
+  using Commands = std::vector<Command>;
+  CHECK((read(R"(GET "a b" 'c d')") == Commands{{"GET", "a b", "c d"}}));
+  CHECK((read(R"(ECHO "\x41\n\"\\" '\x41\'' "")") == Commands{{"ECHO", "A\n\"\\", "\\x41'", ""}}));
+  CHECK((read(R"(a"b c"  d)") == Commands{{"ab c", "d"}}));
+  for (const char* bad : {R"(GET "a)", R"(GET 'a)", R"(GET "a"b)", R"(GET "a\)", R"(GET "\x4)"}) {
+    CHECK((read(bad) == Commands{{"BAD"}}));
+  }
+}
+
 void TestRespFuzz() {
   std::mt19937_64 random(2);
   std::string good = Encode({"MGET", "1", "22", "333"}) + "PING\r\n" +
@@ -275,6 +287,7 @@ int main() {
   TestSites();
   TestScopes();
   TestRespPieces();
+  TestRespQuotes();
   TestRespFuzz();
   TestFeasigns();
   TestHttpPieces();

@@ -311,6 +311,32 @@ void TestOverloadIsToldAtOnce() {
   CHECK(peer.Receive(&reply) && reply.id == 3 && reply.error == 2004);
 }
 
+// PROMISE: bRPC requests queued faster than they are answered | their bytes are charged; past the share they are
+// refused
+void TestQueuedBytesAreCharged() {
+  ServiceOptions options = Running::Options({}, 1, 20'000);
+  options.net.max_buffered_bytes = 1 << 20;  // a quarter of it is this address's
+  Service service(options);
+  service.SetModels(MakeModels());
+  service.Start();
+  Peer slow(service.ports()[0]), peer(service.ports()[0]);
+  CHECK(slow.Send(Ask({1}, kSlow)));
+  std::string padding;
+  Writer(&padding).Bytes(15, std::string(50'000, 'x'));
+  std::string bytes;
+  for (uint64_t i = 0; i < 20; ++i) bytes += Frame(MetaOf({100 + i}), padding);
+  CHECK(peer.Send(bytes));
+  // Past the share they are refused; half a message more, and the connection is closed.
+  size_t taken = 0;
+  Reply reply;
+  for (int i = 0; i < 20 && peer.Receive(&reply); ++i) taken += reply.error != 2004;
+  CHECK(taken < 10);
+  // What is answered is charged no more.
+  CHECK(slow.Receive(&reply) && reply.error == 0);
+  Peer next(service.ports()[0]);
+  for (int i = 0; i < 20; ++i) CHECK(next.Send(Ask({7}, 7)) && next.Receive(&reply) && reply.error == 0);
+}
+
 void TestToken() {
   Running running("a secret");
   Reply reply;
@@ -410,6 +436,7 @@ int main() {
   TestModelsAndErrors();
   TestTimeIsUp();
   TestOverloadIsToldAtOnce();
+  TestQueuedBytesAreCharged();
   TestToken();
   TestHostileFrames();
   TestMutatedStreams();

@@ -58,6 +58,18 @@ uint64_t HashOf(uint32_t slot, const std::string& text) { return FeatureHash(tex
 
 using Values = std::vector<uint64_t>;
 
+// One number of a dense slot may be missing: it is what it is in training, not what other candidates share.
+void TestMissingNumbers() {
+  Samples samples;
+  Fill(R"({"samples": [{"place": [null, 2]}, {"place": [1, null]}, {"place": null}, {"price": null}]})", &samples);
+  CHECK(samples.dense(0)[1] == 0 && samples.dense(0)[2] == 2);
+  CHECK(samples.dense(1)[1] == 1 && samples.dense(1)[2] == 0);
+  CHECK(samples.dense(2)[1] == 0 && samples.dense(3)[0] == 0);
+  Fill(R"({"user": {"place": [7, 8]}, "candidates": [{"place": [null, 2]}, {}]})", &samples);
+  CHECK(samples.dense(0)[1] == 0 && samples.dense(0)[2] == 2);
+  CHECK(samples.dense(1)[1] == 7 && samples.dense(1)[2] == 8);
+}
+
 void TestSamples() {
   Samples samples;
   Fill(R"({"samples": [{"user": "anna", "item": [1, "18446744073709551615"], "price": 3, "place": [0.5, -2e1]},
@@ -285,6 +297,7 @@ void TestFuzz() {
 }  // namespace
 
 int main() {
+  TestMissingNumbers();
   TestSamples();
   TestCandidates();
   TestFeasigns();

@@ -432,9 +432,51 @@ void Fuzz() {
   CHECK(good > 100);
 }
 
+// PROMISE: Paddle JSON with thousands of names in each of many feeds | refused at the first name beyond what models
+// have
+void TestManyNames() {
+  auto feeds = [](size_t feeds, size_t names) {
+    std::string body = "{\"feed\": [";
+    for (size_t i = 0; i < feeds; ++i) {
+      body += i == 0 ? "{" : ",{";
+      for (size_t k = 0; k < names; ++k) body += (k == 0 ? "\"n" : ",\"n") + std::to_string(k) + "\":[1]";
+      body += "}";
+    }
+    return body + "]}";
+  };
+  auto read = [](const std::string& body, size_t names) {
+    serve::Limits limits;
+    limits.names = names;
+    serve::Request request;
+    request.body = body;
+    try {
+      serve::PaddleHttpCodec().Read(request, limits);
+    } catch (const Error& error) {
+      CHECK(error.code() == Code::kData);
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  CHECK(read(feeds(3, 50), 50).empty());
+  CHECK(read(feeds(3, 51), 50).find("over 50 names") != std::string::npos);
+  CHECK(read(R"({"feed": [{"a": [1]}, {"b": [1]}]})", 50).find("same names") != std::string::npos);
+  CHECK(read(R"({"feed": [{"a": [1]}, {"a": [1], "b": [1]}]})", 50).find("same names") != std::string::npos);
+  CHECK(read(R"({"feed": [{"a": [1], "a": [2]}]})", 50).find("twice") != std::string::npos);
+  // Without a limit of names the work still grows as the bytes do: this took minutes when it grew with their square.
+  CHECK(read(feeds(20, 10'000), 1'000'000).empty());
+  std::string pairs = "{\"key\": [", values = "], \"value\": [";
+  for (size_t i = 0; i < 10'000; ++i) {
+    pairs += (i == 0 ? "\"n" : ",\"n") + std::to_string(i / 2) + (i % 2 == 0 ? "\"" : ".lod\"");
+    values += i == 0 ? "\"[0]\"" : ",\"[0]\"";
+  }
+  CHECK(read(pairs + values + "]}", 1'000'000).empty());
+  CHECK(read(pairs + values + "]}", 100).find("over 100 names") != std::string::npos);
+}
+
 }  // namespace
 
 int main() {
+  TestManyNames();
   TestCtr(true);
   TestCtr(false);
   TestTensors();

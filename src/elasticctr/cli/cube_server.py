@@ -46,6 +46,9 @@ def server(
         typer.Option(help="What to check before a version is ready; header is for --mmap of files checked before."),
     ] = "all",
     max_connections: Annotated[int, typer.Option(help="Connections above this are closed at once.", min=1)] = 20_000,
+    max_connections_per_address: Annotated[
+        int, typer.Option(help="The same for one client address. 0: a quarter of all, at least 256.", min=0)
+    ] = 0,
     max_buffered: Annotated[
         int, typer.Option(help="MiB of half requests and unread answers; above, answers are 'overloaded'.", min=1)
     ] = 1024,
@@ -82,6 +85,7 @@ def server(
         shard=None if shard is None else parse_shard(shard),
         activate_newest=activate == "newest",
         max_connections=max_connections,
+        max_connections_per_address=max_connections_per_address,
         max_buffered_mib=max_buffered,
         request_timeout_s=request_timeout,
         busy_poll_us=busy_poll,

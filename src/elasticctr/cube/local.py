@@ -40,13 +40,22 @@ class _Model:
 class LocalCube:
     """The models of a builder's directory or of a cube server's data directory.
 
-    Of each model the live version is loaded, or the newest if no LIVE file names one. `mapped` files are read as they
-    are touched and opened in no time; in `memory` they are copied and checked whole.
+    Of each model the live version is loaded, or the newest if no LIVE file names one. Files are checked byte by byte
+    when they are opened, `mapped` ones as `memory` ones (which are copied). `check="header"` opens mapped bases in no
+    time, for files that were checked before: bytes that changed since are then not noticed. A mapped file that is cut
+    short while it is open raises Corruption.
     """
 
-    def __init__(self, directory: str | Path, model: str | None = None, residence: Residence = "mapped") -> None:
+    def __init__(
+        self,
+        directory: str | Path,
+        model: str | None = None,
+        residence: Residence = "mapped",
+        check: Literal["all", "header"] = "all",
+    ) -> None:
         self._root = Path(directory)
         self._residence = residence
+        self._check = check
         self._lock = threading.RLock()
         self._models: dict[str, _Model] = {}
         names = [pick_model(self._root, model)] if model is not None else find_models(self._root)
@@ -90,7 +99,7 @@ class LocalCube:
                 if built.version in of.loaded:
                     continue
                 while len(of.stores) < len(built.shards):
-                    of.stores.append(_native.CubeStore.make(self._residence, self._residence == "memory"))
+                    of.stores.append(_native.CubeStore.make(self._residence, self._check == "all"))
                 if len(of.stores) != len(built.shards):
                     raise FailedPrecondition(
                         f"{built.directory}: has {len(built.shards)} shards, versions loaded before have "

@@ -44,6 +44,7 @@ class ServerOptions:
     shard: tuple[int, int] | None = None
     activate_newest: bool = False
     max_connections: int = 20_000
+    max_connections_per_address: int = 0  # 0: a quarter of them
     max_buffered_mib: int = 1024
     request_timeout_s: int = 15
     busy_poll_us: int = 0
@@ -90,6 +91,7 @@ class Server:
             shards=shards,
             activate_newest=options.activate_newest,
             max_connections=options.max_connections,
+            max_connections_per_address=options.max_connections_per_address,
             max_buffered_bytes=options.max_buffered_mib << 20,
             request_timeout_s=options.request_timeout_s,
             busy_poll_us=options.busy_poll_us,

@@ -167,7 +167,11 @@ def _record_batches(where: str, data: _Mapped) -> Iterator[Any]:
 
 
 def _column(batch: Any, name: str, where: str) -> Any:
-    if name not in batch.schema.names:
+    try:
+        names = batch.schema.names
+    except ValueError:  # not text
+        raise Corruption(f"{where}: the names of its columns are damaged; publish the version again") from None
+    if name not in names:
         raise Corruption(f"{where}: has no column {name!r}")
     column = batch.column(name)
     if column.null_count:

@@ -9,13 +9,15 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from elasticctr.data.schema import Schema
 from elasticctr.errors import Corruption
 
 SCHEMA = "schema.json"
 FORMAT = 1
+MAX_DIM = 1 << 16
+MAX_SEQUENCE = 100_000
 
 
 class _Part(BaseModel):
@@ -27,7 +29,7 @@ class Piece(_Part):
 
     segment: str
     row: int = Field(ge=0)
-    dim: int = Field(ge=1)
+    dim: int = Field(ge=1, le=MAX_DIM)
     column: int = Field(ge=0)
 
 
@@ -48,15 +50,15 @@ class SequenceSlot(_Part):
     input: str
     lengths: str
     row: int = Field(ge=0)  # first float of a row that goes in
-    dim: int = Field(ge=1)
-    max_values: int  # the last ones are kept; zeros after them
+    dim: int = Field(ge=1, le=MAX_DIM)
+    max_values: int = Field(le=MAX_SEQUENCE)  # the last ones are kept; zeros after them
     oov: int | None = None
 
 
 class DenseColumns(_Part):
     slot: str
     column: int
-    dim: int
+    dim: int = Field(ge=1, le=MAX_DIM)
 
 
 class FeatureHash(_Part):
@@ -65,7 +67,7 @@ class FeatureHash(_Part):
 
 
 class TableSchema(_Part):
-    dim: int
+    dim: int = Field(ge=1, le=MAX_DIM)
     missing: Literal["zeros"] = "zeros"
 
 
@@ -82,6 +84,16 @@ class ServingSchema(_Part):
     sequences: tuple[SequenceSlot, ...]
     dense: tuple[DenseColumns, ...]
     tables: dict[str, TableSchema]
+
+    @model_validator(mode="after")
+    def _check_widths(self) -> ServingSchema:
+        """Memory is reserved by these numbers: an input is no wider than what goes into it."""
+        pooled = sum(piece.dim for slot in self.pooled for piece in slot.pieces)
+        dense = sum(slot.dim for slot in self.dense)
+        for name, width, most in ("pooled", self.pooled_width, pooled), ("dense", self.dense_width, dense):
+            if not 0 <= width <= most:
+                raise ValueError(f"{name}_width is {width}, but {most} columns go there; publish the version again")
+        return self
 
 
 def parse_serving_schema(data: bytes, where: str) -> ServingSchema:

@@ -148,6 +148,7 @@ def _options(settings: ServeSettings, tokens: Tokens) -> ServerOptions:
         queue_ms=limits.queue_ms,
         timeout_ms=limits.timeout_ms,
         max_connections=limits.max_connections,
+        max_connections_per_address=limits.max_connections_per_address,
         request_timeout_s=limits.request_timeout_s,
         access_log=settings.access_log,
         tls_cert=None if tls is None else tls.cert,

@@ -55,6 +55,7 @@ class ServerOptions:
     queue_ms: int = 100
     timeout_ms: int = 1000
     max_connections: int = 20_000
+    max_connections_per_address: int = 0  # 0: a quarter of them
     max_buffered_mib: int = 1024
     request_timeout_s: int = 15
     busy_poll_us: int = 0
@@ -104,6 +105,7 @@ class Server:
             values=options.values,
             json_depth=_JSON_DEPTH,
             max_connections=options.max_connections,
+            max_connections_per_address=options.max_connections_per_address,
             max_buffered_bytes=options.max_buffered_mib << 20,
             request_timeout_s=options.request_timeout_s,
             busy_poll_us=options.busy_poll_us,

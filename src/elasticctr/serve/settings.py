@@ -38,6 +38,12 @@ class LimitSettings(Settings):
     batch_samples: int = Field(256, ge=1, le=1_000_000, description="a micro-batch takes no further request beyond")
     batch_wait_us: int = Field(0, ge=0, le=1_000_000, description="how long an idle worker waits for company")
     max_connections: int = Field(20_000, ge=1, le=1_000_000, description="connections above this are closed at once")
+    max_connections_per_address: int = Field(
+        0,
+        ge=0,
+        le=1_000_000,
+        description="the same for the connections of one client address; 0: a quarter of all, at least 256",
+    )
     request_timeout_s: int = Field(
         15, ge=1, le=3600, description="for a request to arrive whole and for an answer to be read"
     )

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import os
 import threading
+import time
 from pathlib import Path
 
 import numpy as np
@@ -174,11 +176,45 @@ def test_damage_is_found_in_memory_and_in_deltas(tmp_path: Path) -> None:
     flip(tmp_path / "m/1/shard-0000-of-0001/t.cube", 5000)
     with pytest.raises(Corruption, match="do not match their checksum"):
         LocalCube(tmp_path, residence="memory")
-    LocalCube(tmp_path)  # mapped, the header alone is read
+    with pytest.raises(Corruption, match="do not match their checksum"):
+        LocalCube(tmp_path)
+    LocalCube(tmp_path, check="header")  # the header alone is read
     build(tmp_path, 2, KEYS, parent=1)
     flip(tmp_path / "m/2/shard-0000-of-0001/t.cube", 5000)
     with pytest.raises(Corruption, match="do not match their checksum"):
         LocalCube(tmp_path)
+
+
+@pytest.mark.promise("a mapped index file with flipped bits", "Corruption when it is opened, whichever byte it is")
+def test_every_flip_is_found_when_opened(tmp_path: Path) -> None:
+    build(tmp_path, 1, draw(np.random.default_rng(0), 300))
+    path = tmp_path / "m/1/shard-0000-of-0001/t.cube"
+    good = path.read_bytes()
+    for at in [*range(4096, len(good), len(good) // 60), len(good) - 1]:
+        path.write_bytes(good[:at] + bytes([good[at] ^ 4]) + good[at + 1 :])
+        with pytest.raises(Corruption):
+            LocalCube(tmp_path)
+    path.write_bytes(good)
+    assert LocalCube(tmp_path).active() == 1
+
+
+@pytest.mark.promise("a mapped index file cut short while it is open", "Corruption, not SIGBUS and no wrong rows")
+def test_a_mapped_file_cut_short(tmp_path: Path) -> None:
+    keys = draw(np.random.default_rng(2), 200_000)
+    build(tmp_path, 1, keys)
+    path = tmp_path / "m/1/shard-0000-of-0001/t.cube"
+    good = path.read_bytes()
+    for kept in (0, 4096, len(good) // 3, len(good) - 5):
+        path.write_bytes(good)
+        cube = LocalCube(tmp_path)
+        right = cube.get("t", keys[:1000]).rows.copy()
+        os.truncate(path, kept)
+        deadline = time.monotonic() + 60
+        with pytest.raises(Corruption, match="cut short"):
+            while time.monotonic() < deadline:  # the end of the last page is only seen by the file's size
+                np.testing.assert_array_equal(cube.get("t", keys[:1000]).rows, right)
+        with pytest.raises(Corruption, match="cut short"):
+            cube.get("t", keys[:1])
 
 
 def test_a_listing_that_was_changed_is_refused(tmp_path: Path) -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
+import os
 import random
 import resource
 import select
@@ -34,7 +37,8 @@ FEASIGNS = feasigns_of(50_000)
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
     data = tmp_path_factory.mktemp("hostile") / "data"
     write_version(data, 1, FEASIGNS)
-    arguments = ["--activate", "newest", "--request-timeout", "2", "--max-connections", "15000", "--max-buffered", "64"]
+    arguments = ["--activate", "newest", "--request-timeout", "2", "--max-buffered", "64"]
+    arguments += ["--max-connections", "15000", "--max-connections-per-address", "15000"]
     with ServerProcess(data, *arguments) as process:
         yield process
 
@@ -289,6 +293,87 @@ def test_connections_over_the_limit_are_closed(tmp_path_factory: pytest.TempPath
                 break
             except OSError:
                 assert time.monotonic() < deadline
+
+
+@pytest.mark.promise("one address opens connections without end", "it gets its share, everybody else is served")
+def test_connections_of_one_address_are_limited(tmp_path_factory: pytest.TempPathFactory) -> None:
+    data = tmp_path_factory.mktemp("address") / "data"
+    write_version(data, 1, FEASIGNS[:100])
+    with ServerProcess(data, "--activate", "newest", "--max-connections-per-address", "5") as server:
+        held = [server.wire() for _ in range(5)]
+        for wire in held:
+            wire.ask(PING)
+        assert Wire(server.port).is_closed()
+        with socket.create_connection(("127.0.0.1", server.port), 60, ("127.0.0.2", 0)) as other:
+            other.sendall(header(opcode=PING, body=4) + b"ping")
+            assert other.recv(100).endswith(b"ping")
+
+
+@pytest.mark.promise("lookups by HTTP whose answers nobody reads", "refused at the address's share of the buffers")
+def test_unread_answers_of_seek_are_charged(server: ServerProcess) -> None:
+    keys = json.dumps({"keys": [int(f) for f in FEASIGNS[:20_000]]}).encode()
+    ask = f"POST /DictService/seek HTTP/1.1\r\nContent-Length: {len(keys)}\r\n\r\n".encode() + keys
+    before = server.rss_bytes()
+    peers = [socket.create_connection(("127.0.0.1", server.port), timeout=60) for _ in range(100)]
+    try:
+        for peer in peers:
+            peer.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            with contextlib.suppress(OSError):
+                peer.sendall(ask)
+        refused = 0
+        for peer in peers[-20:]:
+            with contextlib.suppress(OSError):
+                refused += b" 503 " in peer.recv(100)
+        assert refused > 0
+        # 64 MiB may wait in all, and what a loop just makes comes on top.
+        assert server.rss_bytes() - before < 160 << 20
+    finally:
+        for peer in peers:
+            peer.close()
+
+
+@pytest.mark.promise("control requests with bodies of megabytes", "413 from the head on, before a byte of the body")
+def test_bodies_of_control_requests_are_small(server: ServerProcess) -> None:
+    for path in ("/v1/load", "/v1/activate", "/ControlService/cmd", "/nowhere"):
+        with socket.create_connection(("127.0.0.1", server.port), timeout=60) as peer:
+            peer.sendall(f"POST {path} HTTP/1.1\r\nContent-Length: {(1 << 20) + 1}\r\n\r\n".encode())
+            assert peer.recv(100).startswith(b"HTTP/1.1 413 ")
+        with socket.create_connection(("127.0.0.1", server.port), timeout=60) as peer:
+            peer.sendall(f"POST {path} HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n".encode())
+            with contextlib.suppress(OSError):
+                for _ in range(40):
+                    peer.sendall(b"8000\r\n" + bytes(0x8000) + b"\r\n")
+            assert peer.recv(100).startswith(b"HTTP/1.1 413 ")
+
+
+@pytest.mark.promise("a mapped index file cut short under a live server", "Corruption for it, readyz 503, no SIGBUS")
+def test_a_mapped_file_cut_short(tmp_path: Path) -> None:
+    folder = write_version(tmp_path / "data", 1, FEASIGNS)
+    write_version(tmp_path / "data", 1, FEASIGNS[:100], model="other")
+    path = folder / "embedding.cube"
+    good = path.read_bytes()
+    with ServerProcess(tmp_path / "data", "--activate", "newest", "--mmap") as server:
+        wire = server.wire()
+        assert wire.lookup(FEASIGNS[:1000]).rows()[1].all()
+        os.truncate(path, 8192)
+        answer = wire.lookup(FEASIGNS)
+        assert answer.status == 14 and b"cut short" in answer.body
+        assert wire.lookup(FEASIGNS[:1]).status == 14
+        assert wire.lookup(FEASIGNS[:100], "other/embedding").rows()[1].all()
+        assert server.http("GET", "/readyz")[0] == 503
+        model = next(m for m in server.http("GET", "/v1/status")[1]["models"] if m["name"] == "ctr")
+        assert model["versions"][0]["state"] == "failed" and "cut short" in model["versions"][0]["error"]
+        # The file is fetched again, and loaded again.
+        path.unlink()
+        path.write_bytes(good)
+        assert server.http("POST", "/v1/load", {"model": "ctr", "version": 1})[0] in (200, 202)
+        deadline = time.monotonic() + 60
+        while server.http("GET", "/readyz")[0] != 200:
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        rows, found = wire.lookup(FEASIGNS[:1000]).rows()
+        assert found.all()
+        np.testing.assert_array_equal(rows, rows_of(1, FEASIGNS[:1000]))
 
 
 def _table() -> int:

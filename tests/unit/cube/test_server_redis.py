@@ -98,6 +98,86 @@ def test_a_pipeline_keeps_its_order(client: redis.Redis) -> None:
     assert got[602:] == [[value(3, 1), value(3, 2)], value(3, 3)]
 
 
+def test_transactions(client: redis.Redis) -> None:
+    with client.pipeline() as pipe:
+        for feasign in FEASIGNS[:600]:
+            pipe.get(int(feasign))
+        pipe.mget(["1", "2"])
+        pipe.exists("1", "5555555")
+        pipe.get("bad key")
+        pipe.get(3)
+        got = pipe.execute(raise_on_error=False)
+    assert got[:600] == [value(3, int(f)) for f in FEASIGNS[:600]]
+    assert got[600:602] == [[value(3, 1), value(3, 2)], 1]
+    assert isinstance(got[602], redis.ResponseError) and got[603] == value(3, 3)
+    with client.pipeline() as pipe, pytest.raises(redis.exceptions.ReadOnlyError):
+        pipe.get(1)
+        pipe.set("1", "x")
+        pipe.execute()
+    with client.pipeline() as pipe:
+        pipe.watch("1")
+        assert pipe.get(1) == value(3, 1)
+        pipe.multi()
+        pipe.get(2)
+        assert pipe.execute() == [value(3, 2)]
+    with redis.Connection(port=client.connection_pool.connection_kwargs["port"], password=TOKEN) as connection:
+        for command, says in [("MULTI", b"OK"), ("GET 1", b"QUEUED"), ("DISCARD", b"OK"), ("PING", b"PONG")]:
+            connection.send_command(*command.split())
+            assert connection.read_response() in (says, says.decode())
+        for command in ("EXEC", "DISCARD"):
+            connection.send_command(command)
+            with pytest.raises(redis.ResponseError, match="without MULTI"):
+                connection.read_response()
+
+
+def test_what_a_key_is(client: redis.Redis) -> None:
+    assert [client.ttl("1"), client.ttl("123456789"), client.pttl("wide:1")] == [-1, -2, -1]
+    assert [client.type("1"), client.type("123456789")] == [b"string", b"none"]
+    assert client.get("key:__rand_int__") is None
+    assert client.mget("1", "key:__rand_int__", "2") == [value(3, 1), None, value(3, 2)]
+    assert client.exists("key:__rand_int__") == 0
+
+
+def test_scan_finds_every_feasign_once(client: redis.Redis) -> None:
+    everything = {int(key) for key in client.scan_iter(count=1000)}
+    assert everything == {int(f) for f in [*SMALL, *FEASIGNS]}
+    assert {int(key) for key in client.scan_iter(match="99*", count=1)} == {
+        f for f in everything if str(f).startswith("99")
+    }
+    assert list(client.scan_iter(_type="list")) == []
+    assert {int(key) for key in client.scan_iter(match="??", count=10**12)} == set(range(10, 100))
+    for bad in (["SCAN", "x"], ["SCAN", "0", "COUNT", "0"], ["SCAN", "0", "MATCH", "*" * 1000], ["SCAN", "0", "MATCH"]):
+        with pytest.raises(redis.ResponseError):
+            client.execute_command(*bad)
+    assert client.scan(2**64 - 1) == (0, [])
+
+
+@pytest.mark.promise(
+    "Redis clients while no version is active", "-LOADING, which they try again, for every kind of key"
+)
+def test_nothing_active_is_loading(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    write_version(data, 3, SMALL)
+    with ServerProcess(data) as server, redis.Redis(port=server.port) as client:
+        for command in (["GET", "1"], ["GET", "ctr/embedding:1"], ["MGET", "embedding:1", "2"], ["EXISTS", "ctr/x:1"]):
+            with pytest.raises(redis.BusyLoadingError):
+                client.execute_command(*command)
+        for command in (["TTL", "embedding:1"], ["TYPE", "1"], ["SCAN", "0"]):
+            with pytest.raises(redis.BusyLoadingError):
+                client.execute_command(*command)
+        server.activate(3)
+        assert client.get("ctr/embedding:1") == value(3, 1)
+
+
+def test_a_scan_leaves_out_what_a_delta_took_away(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    write_version(data, 3, SMALL)
+    write_version(data, 4, SMALL[:5] + np.uint64(5000), parent=3, gone=SMALL[10:20])
+    with ServerProcess(data, "--activate", "newest") as server, redis.Redis(port=server.port) as client:
+        left = {int(f) for f in SMALL} - {int(f) for f in SMALL[10:20]} | {int(f) + 5000 for f in SMALL[:5]}
+        assert {int(key) for key in client.scan_iter()} == left
+
+
 def test_without_the_secret_nothing_is_told(server: ServerProcess) -> None:
     with redis.Redis(port=server.port) as client, pytest.raises(redis.AuthenticationError):
         client.get(1)
@@ -125,6 +205,11 @@ def test_inline_commands_and_split_ones(server: ServerProcess) -> None:
     assert speak(server.port, auth, b"GET 7\r\nPING\r\n") == expected
     whole = auth + b"*2\r\n$3\r\nget\r\n$1\r\n7\r\n*1\r\n$4\r\nping\r\n"
     assert speak(server.port, *(whole[i : i + 1] for i in range(len(whole)))) == expected
+    assert speak(server.port, f'AUTH "{TOKEN}"\r\nGET "7"\r\nPING\r\n'.encode()) == expected
+    assert speak(server.port, f"auth '{TOKEN}'\r\nGET \"\\x37\"\r\nPING\r\n".encode()) == expected
+    assert speak(server.port, auth, b'ECHO "a\\n\\"b"\r\n').split(b"\r\n")[2:4] == [b'a\n"b', b"+OK"]
+    for unbalanced in (b'GET "7\r\n', b"GET '7\r\n", b'GET "7"8\r\n'):
+        assert b"-ERR Protocol error: unbalanced quotes" in speak(server.port, auth, unbalanced)
     hello = b"HELLO 3 AUTH default " + TOKEN.replace(" ", "_").encode() + b"\r\n"
     assert speak(server.port, hello).startswith(b"-WRONGPASS")
 
@@ -163,6 +248,13 @@ def test_redis_cli(server: ServerProcess) -> None:
 def test_redis_benchmark(server: ServerProcess, what: list[str]) -> None:
     command = ["redis-benchmark", "-p", str(server.port), "-a", TOKEN, "-r", "1000", "-n", "2000", "-P", "8", "--csv"]
     done = subprocess.run([*command, *what], capture_output=True, text=True, timeout=60, check=True)
+    assert "rps" in done.stdout and "rror" not in done.stdout + done.stderr
+
+
+@pytest.mark.skipif(shutil.which("redis-benchmark") is None, reason="redis-benchmark is not installed")
+def test_redis_benchmark_of_its_own_key(server: ServerProcess) -> None:
+    command = ["redis-benchmark", "-p", str(server.port), "-a", TOKEN, "-t", "get", "-n", "200", "--csv"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
     assert "rps" in done.stdout and "rror" not in done.stdout + done.stderr
 
 

@@ -164,7 +164,7 @@ def test_bodies_may_be_gzip(live: Live) -> None:
 
 def test_bad_gzip_and_bombs_are_refused(live: Live) -> None:
     good = gzip.compress(b'{"samples": [{}]}')
-    damaged = [b"", b"{}", good[:-1], good + good, good[:-8] + bytes(8), good[:12] + b"\xff" + good[13:]]
+    damaged = [b"", b"{}", good[:-1], good + b"{}", good[:-8] + bytes(8), good[:12] + b"\xff" + good[13:]]
     for body in damaged:
         answer = live.post(body, Content_Encoding="gzip")
         assert answer.status_code == 400 and answer.json()["error"]["code"] == "DataError", body
@@ -173,7 +173,33 @@ def test_bad_gzip_and_bombs_are_refused(live: Live) -> None:
     assert answer.status_code == 413 and "decompressed" in answer.json()["error"]["message"]
     for said in (0, 1000, 1 << 20):
         lie = bomb[:-4] + said.to_bytes(4, "little")
+        assert live.post(lie, Content_Encoding="gzip").status_code == 413
+        lie = good[:-4] + said.to_bytes(4, "little")
         assert live.post(lie, Content_Encoding="gzip").status_code == 400
+    live.still_answers()
+
+
+def test_gzip_of_several_members(live: Live) -> None:
+    body = json.dumps({"samples": [{"ad": i} for i in range(300)]}).encode()
+    packed = gzip.compress(body[:100]) + gzip.compress(b"") + gzip.compress(body[100:])
+    assert live.post(packed, Content_Encoding="gzip").json()["scores"] == live.post(body).json()["scores"]
+
+
+@pytest.mark.promise("a plain body sent as gzip", "400 that says so, whatever its last bytes look like")
+def test_a_plain_body_sent_as_gzip(live: Live) -> None:
+    answer = live.post(json.dumps({"samples": [{}] * 100}).encode(), Content_Encoding="gzip")
+    assert answer.status_code == 400 and "is not gzip" in answer.json()["error"]["message"]
+    live.still_answers()
+
+
+@pytest.mark.promise("gzip body of empty blocks (CPU bomb)", "400 within milliseconds of work; others are answered")
+def test_a_gzip_bomb_of_nothing(live: Live) -> None:
+    empty = int("0000000010" * 4, 2).to_bytes(5, "little")  # four blocks without a byte, by the fixed code
+    bomb = gzip.compress(b"")[:10] + empty * 200_000 + bytes(8)
+    used_s = time.process_time()
+    answer = live.post(bomb, Content_Encoding="gzip")
+    assert answer.status_code == 400 and "empty blocks" in answer.json()["error"]["message"]
+    assert time.process_time() - used_s < 1  # the server is in this process; its workers took over 3 s for it
     live.still_answers()
 
 

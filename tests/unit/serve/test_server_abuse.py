@@ -17,6 +17,7 @@ from tests.unit.serve.live import Live, live_server
 @pytest.fixture(scope="module")
 def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
     limits = {"request_timeout_s": 1, "body_mib": 4, "samples": 1000, "values": 50_000, "max_connections": 300}
+    limits["max_connections_per_address"] = 300
     with live_server(tmp_path_factory.mktemp("abuse"), **limits) as live:
         yield live
 

@@ -114,11 +114,14 @@ def _explain(error: BaseException, path: str) -> BaseException:
 
 
 def _column(batch: pa.RecordBatch, names: Sequence[str], path: str) -> pa.Array:
+    try:
+        known = list(batch.schema.names)
+    except _FOREIGN as e:  # names are text, or the file is damaged
+        raise _explain(e, path) from None
     for name in names:
-        index = batch.schema.get_field_index(name)
-        if index >= 0:
-            return batch.column(index)
-    raise NotFound(f"{path}: no column {' or '.join(names)}; there are {', '.join(batch.schema.names)}")
+        if known.count(name) == 1:
+            return batch.column(known.index(name))
+    raise NotFound(f"{path}: no column {' or '.join(names)}; there are {', '.join(known)}")
 
 
 def _info(batch: pa.RecordBatch, encoding: str | None, path: str) -> RowInfo:
@@ -153,5 +156,8 @@ def _bytes_of(rows: pa.Array, info: RowInfo, path: str) -> npt.NDArray[np.uint8]
     values = rows.flatten()
     if values.null_count:
         raise DataError("a number in a row is null", path)
-    floats = np.ascontiguousarray(values.to_numpy(zero_copy_only=False), np.float32)
+    with np.errstate(over="ignore"):
+        floats = np.ascontiguousarray(values.to_numpy(zero_copy_only=False), np.float32)
+    if not np.isfinite(floats).all():
+        raise DataError("a number in a row is not a finite one of 32 bits", path)
     return floats.view(np.uint8).reshape(-1, info.row_bytes)

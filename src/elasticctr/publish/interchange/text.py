@@ -19,6 +19,7 @@ from elasticctr.errors import DataError
 from elasticctr.publish.interchange.rows import MAX_ROW_BYTES, Block, Feasigns, RowBytes, RowInfo
 
 _BUFFER_BYTES = 8 << 20
+_MOST = float(np.finfo(np.float32).max)
 _TO_COMMAS = bytes.maketrans(b": \t;", b",,,,")
 
 
@@ -68,6 +69,8 @@ class TextRows:
         values = np.empty((table.num_rows, dim), np.float32)
         for i in range(dim):
             values[:, i] = table.column(i + 1).to_numpy()
+        if not np.isfinite(values).all():
+            return None
         return table.column(0).to_numpy(), values
 
     def _parse_slowly(self, lines: bytes, path: str, first: int) -> tuple[Feasigns, npt.NDArray[np.float32]]:
@@ -85,6 +88,10 @@ class TextRows:
                 raise DataError(f"feasign {feasign} is not an unsigned 64-bit number", path, number)
             if len(row) != self.info.dim:
                 raise DataError(f"{len(row)} numbers where the first line has {self.info.dim}", path, number)
+            if bad := [
+                field for field, value in zip(fields[self._skip :], row, strict=True) if not abs(value) <= _MOST
+            ]:
+                raise DataError(f"{_show(bad[0])} is not a finite number of 32 bits", path, number)
             feasigns.append(feasign)
             values.append(row)
         return np.array(feasigns, np.uint64), np.array(values, np.float32).reshape(-1, self.info.dim)

@@ -109,3 +109,23 @@ def test_formats_are_not_mixed(tmp_path: Path) -> None:
     pq.write_table(pa.table({"feasign": pa.array([1]), "row": pa.array([[1.0]])}), tmp_path / "b.parquet")
     with pytest.raises(DataError, match="files of several formats: columnar, text"):
         open_rows(str(tmp_path))
+
+
+@pytest.mark.promise("an Arrow or Parquet file with a damaged column name", "Corruption naming the file, no traceback")
+def test_a_damaged_column_name(tmp_path: Path) -> None:
+    table = pa.table({"feasign": FEASIGNS, "values": pa.array(VALUES.tolist(), pa.list_(pa.float32(), 2))})
+    with pa.ipc.new_file(tmp_path / "rows.arrow", table.schema) as writer:
+        writer.write_table(table)
+    data = (tmp_path / "rows.arrow").read_bytes()
+    for name in (b"feasign", b"values"):
+        (tmp_path / "rows.arrow").write_bytes(data.replace(name, b"\xff" + name[1:]))
+        with pytest.raises(Corruption, match=r"rows\.arrow"):
+            read(tmp_path / "rows.arrow")
+
+
+@pytest.mark.parametrize("number", [float("nan"), float("inf"), 1e39])
+def test_a_number_that_is_not_finite(tmp_path: Path, number: float) -> None:
+    values = pa.array([[1.0, number]], pa.list_(pa.float64(), 2))
+    pq.write_table(pa.table({"feasign": pa.array([1], pa.uint64()), "values": values}), tmp_path / "rows.parquet")
+    with pytest.raises(DataError, match="not a finite"):
+        read(tmp_path / "rows.parquet")

@@ -52,8 +52,12 @@ def test_round_trip_keeps_every_bit(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         ("18446744073709551616:1,2", ":3: feasign 18446744073709551616 is not"),
         ("-1:1,2", ":3: feasign -1 is not"),
         ("zürich", ":3: is not"),
+        ("7:1,1e39", ":3: '1e39' is not a finite number"),
+        ("7:nan,1", ":3: 'nan' is not a finite number"),
+        ("7:1,-inf", ":3: '-inf' is not a finite number"),
     ],
 )
+@pytest.mark.promise("rows with nan, inf or numbers over 32 bits as input of a build", "DataError with path and line")
 def test_a_bad_line_is_named(tmp_path: Path, line: str, message: str) -> None:
     (tmp_path / "rows.txt").write_text(f"1:1,2\n\n{line}\n")
     with pytest.raises(DataError, match=message):
