@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -51,19 +52,20 @@ def test_a_run_under_mutual_tls(training_log: Log, tmp_path: Path, monkeypatch: 
         authority.issue("role")
         for name, port in ports.items():
             wait_until(lambda name=name, port=port: shown_by(port, tls) != before[name], f"new certificate of {name}")
-        wait_until(
-            lambda: training.status()["pservers"][0].get("standby") or _standby(training), "the standby", START_S
-        )
+        standby_port = int(str(shard["standby"] or _standby(training, url, tls)).rpartition(":")[2])
+        assert shown_by(standby_port, tls) != before["pserver"]
         training.kill("pserver-0")  # the standby was fed by TLS, and takes over
         training.finish()
         training.check()
 
 
-def _standby(training: Training) -> bool:
-    return any("standby" in str(value) for value in training.status().values())
+def _standby(training: Training, url: str, tls: TlsSettings) -> str:
+    return wait_until(
+        lambda: str(_ask(training, url, tls, "/v1/pservers")["shards"][0]["standby"] or ""), "the standby", START_S
+    )
 
 
-def _ask(training: Training, url: str, tls: TlsSettings | None, path: str) -> dict[str, object]:
+def _ask(training: Training, url: str, tls: TlsSettings | None, path: str) -> dict[str, Any]:
     token = (training.run_dir / "cluster" / "token").read_text().strip()
     with Peer(url, token, timeout_s=30.0, tls=tls) as peer:
         return peer.get(path)
