@@ -18,8 +18,8 @@ void BindCubeServer(nb::module_& m) {
              const std::string& unix_path, bool in_memory, bool check_all, size_t threads, const std::string& token,
              const std::string& read_token, uint32_t shard, uint32_t shards, bool activate_newest,
              size_t max_connections, size_t max_connections_per_address, uint64_t max_buffered_bytes,
-             uint32_t request_timeout_s, uint32_t busy_poll_us, const std::string& tls_cert,
-             const std::string& tls_key, const std::string& tls_client_ca) {
+             uint32_t request_timeout_s, uint32_t busy_poll_us, const std::string& tls_cert, const std::string& tls_key,
+             const std::string& tls_client_ca) {
             cube::ServiceOptions options;
             options.net.host = host;
             options.net.ports = std::move(ports);

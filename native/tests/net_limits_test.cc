@@ -93,8 +93,12 @@ class Caller {
 
 template <typename Condition>
 void WaitFor(Condition&& condition) {
-  for (int i = 0; i < 60'000 && !condition(); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  CHECK(condition());
+  bool holds = condition();
+  for (int i = 0; i < 60'000 && !holds; ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    holds = condition();
+  }
+  CHECK(holds);
 }
 
 struct Running {

@@ -21,7 +21,7 @@ def tls_library() -> str:
 
 BUCKETS: int = 4096
 
-WIRE_BUILD: int = 3
+WIRE_BUILD: int = 4
 
 def bucket_of(feasign: int) -> int: ...
 def shard_of(feasign: int, shards: int) -> int: ...

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from tests.unit.ps.conftest import make_job
 
+from elasticctr.control.access import Tokens
 from elasticctr.ps.coordinator_process import run_coordinator
 from elasticctr.ps.versions import Versions
 from elasticctr.train.job import PublishSettings
@@ -123,4 +124,4 @@ def test_a_run_is_over_when_its_last_version_is_out(tmp_path: Path, world: Any, 
     assert w.result() is True
     assert '"end"' in journal.read_text()
     # The one that takes its place, killed a moment later, has nothing left to do.
-    assert run_coordinator(job, host="127.0.0.1", port=0, token=None, is_restarted=True) is True
+    assert run_coordinator(job, host="127.0.0.1", port=0, tokens=Tokens(), is_restarted=True) is True
