@@ -120,7 +120,8 @@ def test_transactions(client: redis.Redis) -> None:
         pipe.multi()
         pipe.get(2)
         assert pipe.execute() == [value(3, 2)]
-    with redis.Connection(port=client.connection_pool.connection_kwargs["port"], password=TOKEN) as connection:
+    connection = redis.Connection(port=client.connection_pool.connection_kwargs["port"], password=TOKEN)
+    try:
         for command, says in [("MULTI", b"OK"), ("GET 1", b"QUEUED"), ("DISCARD", b"OK"), ("PING", b"PONG")]:
             connection.send_command(*command.split())
             assert connection.read_response() in (says, says.decode())
@@ -128,6 +129,8 @@ def test_transactions(client: redis.Redis) -> None:
             connection.send_command(command)
             with pytest.raises(redis.ResponseError, match="without MULTI"):
                 connection.read_response()
+    finally:
+        connection.disconnect()
 
 
 def test_what_a_key_is(client: redis.Redis) -> None:
