@@ -1,7 +1,8 @@
 """The table of faults and attacks in docs/security.md, made from the tests that prove each row.
 
 A test says what it proves with `@pytest.mark.promise("fault or attack", "what is promised")`; a native one with a line
-`// PROMISE: fault or attack | what is promised`. Nothing is imported: sources are read.
+`// PROMISE: fault or attack | what is promised`, which may run on over the comment's next lines. Nothing is imported:
+sources are read.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 BEGIN = "<!-- Written by tools/docs.py from the tests; change the tests, then run `make docs`. -->"
 END = "<!-- End of what the tests wrote. -->"
-_NATIVE = re.compile(r"^\s*// PROMISE: (.+?) \| (.+)$", re.MULTILINE)
+_NATIVE = re.compile(r"^// PROMISE: (.+?) \| (.+(?:\n// (?!PROMISE: ).+)*)$", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +30,8 @@ def find_promises() -> list[Promise]:
     """In order of file and line."""
     found = [p for path in sorted((ROOT / "tests").rglob("test_*.py")) for p in _in_python(path)]
     for path in sorted((ROOT / "native" / "tests").glob("*_test.cc")):
-        found += [Promise(a, p, _shown(path)) for a, p in _NATIVE.findall(path.read_text(encoding="utf-8"))]
+        matches = _NATIVE.findall(path.read_text(encoding="utf-8"))
+        found += [Promise(attack, promise.replace("\n//", ""), _shown(path)) for attack, promise in matches]
     return found
 
 
