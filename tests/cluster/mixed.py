@@ -166,7 +166,9 @@ class Mixed:
             Exchange("no model", _post("/v1/models/nobody:predict", good), refused(404)),
             Exchange("no version", _post("/v1/models/ctr/versions/99:predict", good), refused(404)),
             Exchange("no path", _post("/v1/nothing", good), refused(404)),
-            Exchange("wrong method", b"DELETE /v1/models/ctr:predict HTTP/1.1\r\nHost: x\r\n\r\n", refused(404, 405)),
+            Exchange(
+                "wrong method", b"DELETE /v1/models/ctr:predict HTTP/1.1\r\nHost: localhost\r\n\r\n", refused(404, 405)
+            ),
         ]
 
         def brpc_refused(status: int, body: bytes) -> None:
@@ -266,7 +268,7 @@ class Mixed:
 
 
 def _post(path: str, body: bytes) -> bytes:
-    return b"POST %s HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%s" % (path.encode(), len(body), body)
+    return b"POST %s HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n%s" % (path.encode(), len(body), body)
 
 
 def _read_http(file: Any) -> Answer:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -200,18 +201,21 @@ def test_pages_of_other_sites_are_refused(bare: Serving) -> None:
 
 
 def test_requests_under_way_are_counted_without_idle_connections() -> None:
-    import threading
+    began, release = threading.Event(), threading.Event()
 
-    release = threading.Event()
-    app = make_app([get("/v1/wait", lambda _: release.wait(WAIT_S)), get("/v1/status", lambda _: {})], Tokens(ADMIN))
+    def wait(_: object) -> dict[str, object]:
+        began.set()
+        release.wait(WAIT_S)
+        return {}
+
+    app = make_app([get("/v1/wait", wait), get("/v1/status", lambda _: {})], Tokens(ADMIN))
     app._left = 1  # type: ignore[attr-defined]
     serving = Serving(app)
     try:
         waiting = threading.Thread(target=ask, args=(serving, "GET", "/v1/wait"))
         waiting.start()
-        until_s = time.monotonic() + WAIT_S
-        while (busy := ask(serving, "GET", "/v1/status")).status_code == 200 and time.monotonic() < until_s:
-            pass
+        assert began.wait(WAIT_S)
+        busy = ask(serving, "GET", "/v1/status")
         assert busy.status_code == 503 and busy.headers["retry-after"] == "1"
         release.set()
         waiting.join(WAIT_S)

@@ -40,8 +40,8 @@ def test_a_target_must_fit(slots: list[dict[str, Any]], message: str):
         ({"transform": "log1p", "min": [0, 0], "diff": [1, 1]}, "min goes with transform: scale"),
         ({"diff": [1, 1]}, "diff goes with transform: scale or log1p"),
         ({"transform": "log1p", "diff": [1, 0]}, "diff no 0"),
-        ({"transform": "log1p", "diff": [1, float("nan")]}, "finite numbers"),
-        ({"transform": "scale", "min": [0, float("inf")], "diff": [1, 1]}, "finite numbers"),
+        ({"transform": "log1p", "diff": [1, float("nan")]}, "finite number"),
+        ({"transform": "scale", "min": [0, float("inf")], "diff": [1, 1]}, "finite number"),
     ],
 )
 def test_a_transform_must_fit(transform: dict[str, Any], message: str):
