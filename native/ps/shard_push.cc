@@ -180,7 +180,9 @@ void Shard::State::Arrive(const PushRequest& request, PushDone done, bool is_fin
   if (is_before || is_again) {
     // Of batches that somebody else's push brought, a member still takes part in a step of the group, as with an empty
     // push: on every pserver each of its pushes is in one step, or members would wait for each other on different ones.
-    if (!waits || is_again) {
+    // No step waits for one who is not a member, and it need not wait for any: it goes on until it learns that it lost
+    // the chunk.
+    if (!waits || is_again || !IsMember(request.trainer)) {
       counts.applied_before.fetch_add(1, std::memory_order_relaxed);
       // Applied is not yet told to the standby: this answer acknowledges no less than the one that was lost.
       finished->push_back({std::move(done), Result(PushOutcome::kBefore, last_place), nullptr});

@@ -422,6 +422,33 @@ void TestGroupsByIdentity() {
   CHECK(shard.step() == 1 && shard.GetStats().rounds == 2);
 }
 
+// PROMISE: a trainer of sync that was given up wakes up and sends batches that others brought since | it is answered at
+// once, as no step of the group counts it in; nothing is applied twice and no member waits for it
+void TestGroupsWithoutStragglers() {
+  for (const GroupMode mode : {GroupMode::kAll, GroupMode::kDense}) {
+    Shard shard(MakeShardSettings());
+    SetDense(&shard);
+    shard.SetGroup({1, 2});
+    auto batches = GroupOf(0, mode);
+    for (const Batch& batch : batches) Pull(&shard, batch.feasigns, true);
+    shard.SetGroup({2});
+    Batch taken = batches[0];
+    taken.trainer = 2;
+    CHECK(Push(&shard, taken)->outcome == PushOutcome::kApplied);
+    const auto rows = Pull(&shard, taken.feasigns, false);
+    const auto dense = DenseOf(shard);
+    CHECK(Push(&shard, batches[0])->outcome == PushOutcome::kBefore);
+    CHECK(Pull(&shard, taken.feasigns, false) == rows && DenseOf(shard) == dense && shard.step() == 1);
+    CHECK(shard.GetStats().waiting == 0 && shard.GetStats().rounds == 1);
+    // Counted in again it is in a step like everyone, whatever it brings.
+    shard.SetGroup({1, 2});
+    const auto back = Push(&shard, batches[0]);
+    CHECK(!back->is_over() && shard.GetStats().missing == std::vector<uint64_t>{2});
+    const auto next = Push(&shard, batches[1]);
+    CHECK(back->outcome == PushOutcome::kBefore && next->outcome == PushOutcome::kApplied);
+  }
+}
+
 void TestLateGroups() {
   ShardSettings settings = MakeShardSettings();
   settings.group_timeout_ms = 150;
@@ -815,6 +842,7 @@ int main() {
   TestDeltas();
   TestGroupsThatChange();
   TestGroupsByIdentity();
+  TestGroupsWithoutStragglers();
   TestLateGroups();
   TestOtherShardCounts(1);
   TestOtherShardCounts(3);
