@@ -60,9 +60,13 @@ def _run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, warm: int, count: int,
         )
         names = ("serve_batches_total", "serve_batch_requests_total")
         alone = [_metric(predictor.port, name) for name in names]
-        mixed.volley(40)
-        batches, requests = (_metric(predictor.port, name) - was for name, was in zip(names, alone, strict=True))
-        assert requests > 1.2 * batches, "good and bad requests never met in a micro-batch"
+        # A micro-batch is what queued up while the one before was scored, so on a busy machine it takes a few tries.
+        for _ in range(20):
+            mixed.volley(40)
+            batches, requests = (_metric(predictor.port, name) - was for name, was in zip(names, alone, strict=True))
+            if requests > batches + 50:
+                break
+        assert requests > batches + 50, "good and bad requests never met in a micro-batch"
         predictor.process.check_running()
         predictor.process.stop()
         _replay(scored, tmp_path / "log", seen)

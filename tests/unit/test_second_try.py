@@ -13,6 +13,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 STORY = """
 import pathlib
+import pytest
 @pytest.mark.slow
 def test_unsteady():
     seen = pathlib.Path("seen")
