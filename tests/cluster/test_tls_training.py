@@ -37,7 +37,7 @@ def test_a_run_under_mutual_tls(training_log: Log, tmp_path: Path, monkeypatch: 
     folder.mkdir()
     monkeypatch.setenv("TMPDIR", str(folder))
     with Training(
-        tmp_path, training_log, seed=3, epochs=6, pservers=1, standby=True, tls=tls.model_dump(mode="json")
+        tmp_path, training_log, seed=3, epochs=20, pservers=1, standby=True, tls=tls.model_dump(mode="json")
     ) as training:
         training.start()
         training.wait_samples(0.02)

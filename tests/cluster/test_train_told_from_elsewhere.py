@@ -17,7 +17,7 @@ from tests.cluster.training import START_S, Log, Training
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_a_checkpoint_then_a_stop_then_a_resume(training_log: Log, tmp_path: Path) -> None:
-    with Training(tmp_path, training_log, seed=21, epochs=8, checkpoint_s=600) as training:
+    with Training(tmp_path, training_log, seed=21, epochs=24, checkpoint_s=600) as training:
         training.start()
         training.wait_samples(0.02)
         assert tell(training, "checkpoint") == {"run_dir": str(training.run_dir), "asked": "checkpoint"}

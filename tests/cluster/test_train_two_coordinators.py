@@ -21,7 +21,7 @@ def start_second(training: Training, port: int = 0) -> subprocess.Popen[bytes]:
 
 @pytest.mark.slow
 def test_a_second_coordinator_is_refused(training_log: Log, tmp_path: Path) -> None:
-    with Training(tmp_path, training_log, seed=24) as training:
+    with Training(tmp_path, training_log, seed=24, epochs=12) as training:
         training.start()
         training.wait_samples(0.1)
         second = start_second(training)
