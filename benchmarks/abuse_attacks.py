@@ -28,6 +28,7 @@ from typing import Any
 from protocols import HELLO, LOOKUP, http_request, redis_command, wire_frame
 
 ADDRESSES = tuple(f"127.0.0.{66 + number}" for number in range(8))
+MOST_KEYS, MOST_REDIS_KEYS, MOST_HTTP_KEYS = 16_384, 8192, 4096  # of one request
 HTTP = ("serve", "cube", "agent", "transfer", "coordinator")
 FRAMES = ("cube", "pserver")
 EVERY_PORT = (*HTTP, "grpc", "pserver")
@@ -452,22 +453,22 @@ def repeat_keys(at: Field, count: int) -> list[int]:
 
 @attack("unread answers, wire", "client", "cube")
 async def unread_wire(at: Field) -> None:
-    body = struct.pack("<200000Q", *repeat_keys(at, 200_000))
+    body = struct.pack(f"<{MOST_KEYS}Q", *repeat_keys(at, MOST_KEYS))
     hello = wire_frame(HELLO, at.token.encode())
-    await fill(at, "cube", hello, wire_frame(LOOKUP, body, at.table), 2, 40)
+    await fill(at, "cube", hello, wire_frame(LOOKUP, body, at.table), 10, 40)
 
 
 @attack("unread answers, Redis", "client", "cube")
 async def unread_redis(at: Field) -> None:
-    request = redis_command("MGET", *map(str, repeat_keys(at, 50_000)))
-    await fill(at, "cube", redis_command("AUTH", at.token), request, 2, 60)
+    request = redis_command("MGET", *map(str, repeat_keys(at, MOST_REDIS_KEYS)))
+    await fill(at, "cube", redis_command("AUTH", at.token), request, 6, 60)
 
 
 @attack("unread answers, DictService/seek", "client", "cube")
 async def unread_seek(at: Field) -> None:
-    body = json.dumps({"keys": [1] * 200_000, "version_required": True}).encode()
+    body = json.dumps({"keys": repeat_keys(at, MOST_HTTP_KEYS), "version_required": True}).encode()
     request = http_request("POST", f"/DictService/seek?table={at.table_name}", body, at.token)
-    await fill(at, "cube", b"", request, 2, 40)
+    await fill(at, "cube", b"", request, 10, 40)
 
 
 @attack("unread answers, serve", "client", "serve")
@@ -485,8 +486,8 @@ async def half_frames(at: Field) -> None:
         try:
             streams[1].write(wire_frame(HELLO, at.token.encode()))
             streams[1].write(wire_frame(LOOKUP if target == "cube" else 18, announced=15 << 20))
-            for _ in range(8):
-                streams[1].write(bytes(1 << 20))
+            for _ in range(32):
+                streams[1].write(bytes(1 << 18))
                 await streams[1].drain()
                 await asyncio.sleep(0.02)
             await at.wait()

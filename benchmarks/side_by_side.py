@@ -1,24 +1,41 @@
-"""This working tree beside another commit: the same quick benchmarks by turns, and the ratio of their figures.
+"""This working tree beside another commit, in turns of half a second: the ratio of their speeds.
 
-usage: python benchmarks/side_by_side.py --before COMMIT [--rounds 3] [train cube predict …]
+usage: python benchmarks/side_by_side.py --before COMMIT [--turns 40] [train cube predict]
 
 The other commit is checked out into a git worktree under .bench/ and built there (minutes, the first time). Its virtual
-environment borrows this one's packages. Benchmarks of both run one after the other, in turns, so that whatever else the
-machine does meets both alike. A ratio above 1 means that the figure is larger here than before.
+environment borrows this one's packages. Both are up at the same time, and whoever's turn it is gets the load, so that
+whatever else the machine does meets both alike. A ratio above 1 means that this tree is faster. The error is that of
+the median over all pairs of turns (by bootstrap): differences below twice of it mean nothing.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
-import statistics
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
-import measure
+import numpy as np
 
-BENCHMARKS = ("train", "cube", "predict")
+import measure
+from contenders.kv_servers import CubeServer, make_rows
+from contenders.kv_servers import LoadGenerator as KeyLoad
+from contenders.predict_data import prepare as prepare_predict
+from contenders.predict_data import read_bodies
+from contenders.predict_servers import LoadGenerator as RequestLoad
+from contenders.predict_servers import start_ours
+from contenders.process import Worker
+from contenders.roster import Cell, Contender
+from train import make_clicks
+
+KEYS, ROW_BYTES = 1_000_000, 40
+TURN_S = 0.5
+TRAIN_ROWS = 200_000
+# Protocol, connections, pipeline, keys of a request.
+LOOKUPS = (("wire", 8, 16, 26), ("wire", 8, 8, 100), ("redis-decimal", 8, 16, 1), ("redis-decimal", 8, 8, 100))
+Turn = Callable[[], float]  # a speed
 
 
 def run(command: list[str | Path], cwd: Path) -> str:
@@ -29,17 +46,16 @@ def run(command: list[str | Path], cwd: Path) -> str:
 
 
 def build(commit: str) -> Path:
-    """The root of a built worktree of `commit`."""
+    """The Python of a built worktree of `commit`."""
     name = run(["git", "rev-parse", "--short", f"{commit}^{{commit}}"], measure.ROOT).strip()
     root = measure.WORK / "side-by-side" / name
-    stamp = root / ".venv" / "built"
+    python, stamp = root / ".venv" / "bin" / "python", root / ".venv" / "built"
     if stamp.exists():
-        return root
+        return python
     print(f"building {name} …", flush=True)
     if not root.exists():
         run(["git", "worktree", "add", "--detach", "--force", root, name], measure.ROOT)
     run([sys.executable, "-m", "venv", "--without-pip", root / ".venv"], root)
-    python = root / ".venv" / "bin" / "python"
     theirs = Path(run([python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"], root).strip())
     # Packages are borrowed, all but elasticctr itself: an editable one of this tree is a .pth file, which is not read
     # in a directory that is itself named by a .pth file.
@@ -48,43 +64,88 @@ def build(commit: str) -> Path:
     pip = [python, "-m", "pip", "install", "--quiet", "--no-deps", "--no-build-isolation", "--ignore-installed"]
     run([*pip, "--editable", root], root)
     stamp.touch()
-    return root
+    return python
 
 
-def ask(root: Path, name: str) -> dict[str, float]:
-    """The figures of one quick run."""
-    out = run([root / ".venv" / "bin" / "python", root / "benchmarks" / f"{name}.py", "--quick"], root)
-    return {key: value for key, value in json.loads(out.splitlines()[-1]).items() if isinstance(value, int | float)}
+def cube(pythons: list[Path], stack: ExitStack) -> Iterator[tuple[str, list[Turn]]]:
+    """Keys per second of the server's CPU time."""
+    data, load = make_rows(KEYS, ROW_BYTES), KeyLoad()
+    servers = [stack.enter_context(CubeServer(data, python)) for python in pythons]
+    for protocol, connections, pipeline, keys in LOOKUPS:
+
+        def ask(server: CubeServer, shape: tuple[str, int, int, int]) -> float:
+            protocol, connections, pipeline, keys = shape
+            got = load.run(server, protocol, KEYS, ROW_BYTES, connections, pipeline, keys, "uniform", 0, TURN_S)
+            if got.wrong:
+                raise SystemExit(f"{got.wrong} answers were wrong")
+            return 1e9 / got.cpu_ns_per_key
+
+        shape = (protocol, connections, pipeline, keys)
+        yield f"{protocol}_{keys}", [lambda one=one, shape=shape: ask(one, shape) for one in servers]
+
+
+def predict(pythons: list[Path], stack: ExitStack) -> Iterator[tuple[str, list[Turn]]]:
+    """Requests per second with the server on one core."""
+    prepare_predict()
+    load = RequestLoad()
+    servers = [stack.enter_context(start_ours(python, f"elasticctr {n}")) for n, python in enumerate(pythons)]
+    for server in servers:
+        server.wait(read_bodies(1, 1)[0])
+    for size in (1, 10, 100):
+        yield (
+            str(size),
+            [lambda one=one, size=size: load.run(one, size, 16, 0, TURN_S).requests_s for one in servers],
+        )
+
+
+def train(pythons: list[Path], stack: ExitStack) -> Iterator[tuple[str, list[Turn]]]:
+    """Samples per second, batches in memory."""
+    folder = make_clicks(TRAIN_ROWS)
+    for batch_size in (4096, 512):
+        workers = []
+        for number, python in enumerate(pythons):
+            contender = Contender("ours", "parsed", "ours.py")
+            scratch = measure.WORK / "side-by-side" / f"logs-{number}"
+            worker = Worker(contender, Cell("fp32", batch_size), python, folder, scratch, {})
+            stack.callback(worker.join)
+            stack.callback(worker.quit)
+            worker.wait_ready()
+            workers.append(worker)
+        yield f"fp32_{batch_size}", [lambda one=one: float(one.run(TURN_S)["samples_per_s"]) for one in workers]
+
+
+CONTESTS = {"train": train, "cube": cube, "predict": predict}
+
+
+def compare(turns: list[Turn], count: int) -> tuple[float, float, float]:
+    """Median speeds' ratio, its error, and the speed before."""
+    pairs = []
+    for number in range(count):
+        order = (0, 1) if number % 2 else (1, 0)
+        speeds = {which: turns[which]() for which in order}
+        pairs.append((speeds[0], speeds[1]))
+    before, now = np.array(pairs).T
+    random = np.random.default_rng(0)
+    samples = [np.median((now / before)[random.integers(0, count, count)]) for _ in range(2000)]
+    return float(np.median(now / before)), float(np.std(samples)), float(np.median(before))
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--before", required=True, metavar="COMMIT", help="what to compare with")
-    parser.add_argument("--rounds", type=int, default=3, help="runs of each; medians are compared")
-    parser.add_argument(
-        "benchmarks", nargs="*", default=BENCHMARKS, help="scripts under benchmarks/; default: %(default)s"
-    )
+    parser.add_argument("--turns", type=int, default=40, help="of each; medians are compared")
+    parser.add_argument("contests", nargs="*", default=list(CONTESTS), help="default: %(default)s")
     arguments = parser.parse_args()
-    before = build(arguments.before)
-    # Data and peers are the same for both and take long to make.
-    if not (before / ".bench").exists():
-        measure.WORK.mkdir(exist_ok=True)
-        (before / ".bench").symlink_to(measure.WORK)
-    ratios: dict[str, float] = {}
-    for name in arguments.benchmarks:
-        found: dict[str, list[tuple[float, float]]] = {}
-        for turn in range(arguments.rounds):
-            pair = [ask(root, name) for root in ((before, measure.ROOT) if turn % 2 else (measure.ROOT, before))]
-            old, new = pair if turn % 2 else reversed(pair)
-            for key in old.keys() & new.keys():
-                found.setdefault(key, []).append((old[key], new[key]))
-        print(f"\n{name:<40}{'before':>12}{'now':>12}{'ratio':>8}")
-        for key, pairs in sorted(found.items()):
-            old_value, new_value = (statistics.median(values) for values in zip(*pairs, strict=True))
-            ratio = new_value / old_value if old_value else float("nan")
-            ratios[f"{name}.{key}"] = ratio
-            print(f"{key:<40}{old_value:>12.4g}{new_value:>12.4g}{ratio:>8.3f}", flush=True)
-    measure.print_result({key: value for key, value in ratios.items() if value == value})
+    pythons = [build(arguments.before), Path(sys.executable)]
+    figures: dict[str, float] = {}
+    print(f"{'':<28}{'before':>14}{'ratio':>8}{'error':>8}")
+    for contest in arguments.contests:
+        with ExitStack() as stack:
+            for name, turns in CONTESTS[contest](pythons, stack):
+                ratio, error, before = compare(turns, arguments.turns)
+                print(f"{contest + ' ' + name:<28}{before:>14,.0f}{ratio:>8.3f}{error:>8.3f}", flush=True)
+                figures |= {f"{contest}_{name}": ratio, f"{contest}_{name}_error": error}
+    measure.print_result(figures)
 
 
 if __name__ == "__main__":

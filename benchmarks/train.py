@@ -45,7 +45,7 @@ class Bench:
 
     def run(self) -> dict[str, object]:
         _say(f"making {self._plan.rows:,} rows under {WORK}")
-        self._folder = _make_clicks(self._plan.rows)
+        self._folder = make_clicks(self._plan.rows)
         about = json.loads((self._folder / "about.json").read_text())
         self._pythons = self._prepare_environments()
         for cell in self._plan.cells:
@@ -171,7 +171,7 @@ class Bench:
             record.notes.append(f"no AUC: {failure}")
 
 
-def _make_clicks(rows: int) -> Path:
+def make_clicks(rows: int) -> Path:
     command = [sys.executable, str(SCRIPTS / "clicks.py"), str(WORK / "data"), str(rows)]
     return Path(subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout.strip())
 

@@ -8,7 +8,7 @@ mkdir -p build
 log=build/sanitizers.log
 BUILD_ONLY=1 nice -n 19 bash -c 'tools/native_tests.sh address,undefined && tools/native_tests.sh thread' >"$log" 2>&1 &
 building=$!
-WORKERS=${WORKERS:-$(($(nproc) + 1))} tools/run_tests.sh -m slow
+WORKERS=${WORKERS:-$(($(nproc) + 1))} tools/run_tests.sh -m slow --durations=60
 stories=$?
 wait "$building" || { cat "$log"; echo 'FAILED: the build with sanitizers'; exit 1; }
 tools/native_tests.sh address,undefined && tools/native_tests.sh thread

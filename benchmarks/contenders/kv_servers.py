@@ -135,8 +135,8 @@ class Server:
 
 
 class CubeServer(Server):
-    def __init__(self, data: Path) -> None:
-        command = [sys.executable, "-m", "elasticctr", "cube", "server", "--port", "0", "--data", str(data)]
+    def __init__(self, data: Path, python: Path = Path(sys.executable)) -> None:
+        command = [str(python), "-m", "elasticctr", "cube", "server", "--port", "0", "--data", str(data)]
         super().__init__([*command, "--activate", "newest", "--json"])
 
     def __enter__(self) -> CubeServer:

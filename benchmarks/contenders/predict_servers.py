@@ -142,11 +142,11 @@ class Server(Process):
                 time.sleep(0.1)
 
 
-def start_ours() -> Server:
+def start_ours(python: Path = Path(sys.executable), name: str = "elasticctr") -> Server:
     port = free_port()
-    command = [sys.executable, "-m", "elasticctr", "serve", "--repo", str(FOLDER / "repo"), "--model", MODEL]
-    command += ["--port", str(port), "--grpc-port", "-1", "--drain", "0", "--index-dir", str(FOLDER / "index")]
-    return Server(command, "elasticctr", port, f"/v1/models/{MODEL}:predict")
+    command = [str(python), "-m", "elasticctr", "serve", "--repo", str(FOLDER / "repo"), "--model", MODEL]
+    command += ["--port", str(port), "--grpc-port", "-1", "--drain", "0", "--index-dir", str(FOLDER / f"index-{name}")]
+    return Server(command, name, port, f"/v1/models/{MODEL}:predict")
 
 
 def start_peer(name: str, variant: str, redis: Redis) -> Server:

@@ -4,6 +4,7 @@
 #include <set>
 
 #include "cube/view.h"
+#include "net/wire.h"
 #include "util/hash.h"
 
 namespace elasticctr::cube {
@@ -12,10 +13,11 @@ FixedCatalog::FixedCatalog(std::vector<ModelEntry> models) : models_(std::move(m
   std::set<const Index*> counted;
   for (const ModelEntry& model : models_) {
     for (const auto& version : model.versions) {
+      const uint32_t tag = net::wire::TagOf(version->identity);
       for (size_t i = 0; i < version->tables.size(); ++i) {
         Slot& slot = slots_[TableHash(model.name + "/" + version->tables[i])];
         slot.active = model.active;
-        slot.versions.emplace_back(version->version, version->views[i].get());
+        slot.versions.push_back({version->version, tag, version->views[i].get()});
         for (const auto& layer : static_cast<const LayeredView&>(*version->views[i]).layers()) {
           if (counted.insert(layer.get()).second) resident_bytes_ += layer->resident_bytes();
         }
@@ -32,8 +34,10 @@ Catalog::Found FixedCatalog::Find(uint64_t table_hash, uint64_t version) const {
   found.table_known = true;
   found.active = slot.active;
   found.version = version == 0 ? slot.active : version;
-  for (const auto& [number, view] : slot.versions) {
-    if (number == found.version) found.view = view;
+  for (const SlotVersion& version : slot.versions) {
+    if (version.number != found.version) continue;
+    found.view = version.view;
+    found.tag = version.tag;
   }
   return found;
 }

@@ -20,9 +20,14 @@ class FixedCatalog final : public Catalog {
   const ModelEntry* FindModel(const std::string& name) const;
 
  private:
+  struct SlotVersion {
+    uint64_t number;
+    uint32_t tag;
+    const TableView* view;
+  };
   struct Slot {
     uint64_t active = 0;
-    std::vector<std::pair<uint64_t, const TableView*>> versions;  // ascending
+    std::vector<SlotVersion> versions;  // ascending
   };
 
   std::vector<ModelEntry> models_;  // by name

@@ -27,7 +27,7 @@ struct ServiceOptions {
   uint32_t shard = 0;
   uint32_t shards = 0;  // 0: not named in the paths
   bool activates_newest = false;
-  ServiceLimits limits{net::wire::kMaxBodyBytes, net::wire::kMaxKeys, net::wire::kMaxAnswerBytes};
+  ServiceLimits limits;
 };
 
 class Service : public net::Application {

@@ -12,19 +12,24 @@ namespace json = boost::json;
 
 namespace {
 
-constexpr uint32_t kMissStatus = 0xFFFFFFFF;  // -1 in an unsigned field
+constexpr std::string_view kMissing = "{\"status\":4294967295,\"value\":\"\"}";  // -1 in an unsigned field
 
-void AppendBase64(const uint8_t* bytes, size_t n, std::string* out) {
+size_t Base64Bytes(size_t n) { return (n + 2) / 3 * 4; }
+
+// Writes Base64Bytes(n) characters; returns where they end.
+char* WriteBase64(const uint8_t* bytes, size_t n, char* to) {
   static constexpr char kDigits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-  for (size_t i = 0; i < n; i += 3) {
-    size_t left = n - i;
-    uint32_t group = static_cast<uint32_t>(bytes[i]) << 16 | (left > 1 ? static_cast<uint32_t>(bytes[i + 1]) << 8 : 0) |
-                     (left > 2 ? bytes[i + 2] : 0);
-    out->push_back(kDigits[group >> 18]);
-    out->push_back(kDigits[group >> 12 & 63]);
-    out->push_back(left > 1 ? kDigits[group >> 6 & 63] : '=');
-    out->push_back(left > 2 ? kDigits[group & 63] : '=');
+  const auto write = [&](uint32_t group) {
+    for (int shift = 18; shift >= 0; shift -= 6) *to++ = kDigits[group >> shift & 63];
+  };
+  size_t i = 0;
+  for (; i + 3 <= n; i += 3) write(uint32_t{bytes[i]} << 16 | uint32_t{bytes[i + 1]} << 8 | bytes[i + 2]);
+  if (i < n) {
+    write(uint32_t{bytes[i]} << 16 | (i + 1 < n ? uint32_t{bytes[i + 1]} << 8 : 0));
+    to[-1] = '=';
+    if (i + 1 == n) to[-2] = '=';
   }
+  return to;
 }
 
 // A server of the ancestor had one table. Ours may have several: then `?table=model/table` says which.
@@ -99,7 +104,7 @@ json::object ParseBody(const std::string& body) {
 }
 
 HttpReply Seek(Worker* worker, const net::Account& account, const std::string& query, const std::string& body) {
-  const SeekRequest request = ReadSeek(body, worker->limits().max_keys);
+  const SeekRequest request = ReadSeek(body, worker->limits().max_text_keys / 2);
   const std::vector<uint64_t>& keys = request.keys;
   worker->catalog();
   size_t table = FindTable(*worker, query);
@@ -108,7 +113,7 @@ HttpReply Seek(Worker* worker, const net::Account& account, const std::string& q
   size_t row_bytes = target.found.view->info().row_bytes;
   if (keys.size() * row_bytes > worker->limits().max_answer_bytes / 2)
     throw Error(Code::kData, "the answer would be too large; ask for fewer keys at once");
-  const size_t answer_bytes = keys.size() * (row_bytes * 4 / 3 + 40) + 64;
+  const size_t answer_bytes = keys.size() * (Base64Bytes(row_bytes) + 40) + 64;
   if (!account.HasRoomFor(answer_bytes)) {
     worker->CountMiss(target.cells, Speaks::kHttp, keys.size(), Miss::kOverloaded);
     throw Error(Code::kUnavailable, "too many answers wait to be read; try again");
@@ -123,16 +128,21 @@ HttpReply Seek(Worker* worker, const net::Account& account, const std::string& q
   worker->CountRequests(target.cells, Speaks::kHttp, 1, keys.size());
   worker->CountKeys(target.cells, Speaks::kHttp, keys.size(), hits);
   HttpReply reply;
-  reply.body = "{\"values\":[";
-  reply.body.reserve(answer_bytes);
+  reply.body.resize(answer_bytes);
+  char* to = reply.body.data();
+  const auto put = [&](std::string_view text) { to = std::copy(text.begin(), text.end(), to); };
+  put("{\"values\":[");
   for (size_t i = 0; i < keys.size(); ++i) {
-    bool is_there = (found[i / 8] >> (i % 8) & 1) != 0;
-    reply.body += i == 0 ? "{\"status\":" : ",{\"status\":";
-    reply.body += is_there ? "0" : std::to_string(kMissStatus);
-    reply.body += ",\"value\":\"";
-    if (is_there) AppendBase64(rows.data() + i * row_bytes, row_bytes, &reply.body);
-    reply.body += "\"}";
+    if (i != 0) put(",");
+    if ((found[i / 8] >> (i % 8) & 1) != 0) {
+      put("{\"status\":0,\"value\":\"");
+      to = WriteBase64(rows.data() + i * row_bytes, row_bytes, to);
+      put("\"}");
+    } else {
+      put(kMissing);
+    }
   }
+  reply.body.resize(static_cast<size_t>(to - reply.body.data()));
   reply.body += "]";
   if (request.wants_version) {
     reply.body += ",\"version\":\"" + std::to_string(target.found.version) + "\"";

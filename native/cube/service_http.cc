@@ -14,6 +14,7 @@ namespace {
 
 constexpr std::string_view kBearer = "Bearer ";
 constexpr char kNoMemory[] = "too many bytes of requests and answers wait; try again";
+constexpr size_t kLargeBodyBytes = 16u << 10;
 constexpr size_t kControlBodyBytes = 1u << 20;  // of requests that are no lookups
 
 std::string Render(const HttpReply& reply, bool keep_alive, bool head_only) {
@@ -40,8 +41,9 @@ HttpReply ErrorReply(Code code, std::string_view message) { return {HttpStatusOf
 
 net::Step HttpSession::Consume(const uint8_t* data, size_t size, uint64_t, net::Buffer* out) {
   net::Step step;
-  while (step.consumed < size) {
-    step.consumed += reader_.Feed(reinterpret_cast<const char*>(data) + step.consumed, size - step.consumed);
+  while (step.consumed < size || is_waiting_its_turn_) {
+    if (!is_waiting_its_turn_)
+      step.consumed += reader_.Feed(reinterpret_cast<const char*>(data) + step.consumed, size - step.consumed);
     if (reader_.state() == net::HttpReader::State::kBad) {
       worker_->cells().malformed.Add(1);
       HttpReply reply = ErrorReply(Code::kData, reader_.bad_reason());
@@ -63,6 +65,12 @@ net::Step HttpSession::Consume(const uint8_t* data, size_t size, uint64_t, net::
       return step;
     }
     if (reader_.state() != net::HttpReader::State::kDone) continue;
+    if (!is_waiting_its_turn_ && reader_.body_bytes() > kLargeBodyBytes) {
+      is_waiting_its_turn_ = step.is_large = true;
+      step.next = net::Next::kFlush;
+      return step;
+    }
+    is_waiting_its_turn_ = false;
     bool later = Serve(out);
     bool keep_alive = reader_.request().keep_alive;
     reader_.Reset();
@@ -76,6 +84,7 @@ net::Step HttpSession::Consume(const uint8_t* data, size_t size, uint64_t, net::
     }
   }
   step.in_request = reader_.in_request();
+  step.is_large = reader_.body_bytes() + reader_.announced_bytes() > kLargeBodyBytes;
   return step;
 }
 

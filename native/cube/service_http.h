@@ -54,8 +54,9 @@ class HttpSession : public net::Session {
   const net::ConnectionId id_;
   net::HttpReader reader_;
   size_t body_limit_ = 0;
-  net::Charge charge_;       // of the body
-  bool is_checked_ = false;  // the head of the current request
+  net::Charge charge_;                // of the body
+  bool is_checked_ = false;           // the head of the current request
+  bool is_waiting_its_turn_ = false;  // a large request that has arrived whole
 };
 
 // The requests that change which versions are served; they block.

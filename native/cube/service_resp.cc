@@ -32,7 +32,7 @@ inline void CopyLoosely(uint8_t* to, const uint8_t* from, size_t n) {
 net::Step RespSession::Consume(const uint8_t* data, size_t size, uint64_t, net::Buffer* out) {
   net::Step step;
   while (true) {
-    net::RespLimits limits{worker_->limits().max_keys + 1, kArgumentBytes, worker_->limits().max_body_bytes};
+    net::RespLimits limits{worker_->limits().max_text_keys + 1, kArgumentBytes, worker_->limits().max_body_bytes};
     // As Redis does: whoever has not shown the secret gets room for a secret.
     if (!is_trusted_) limits = {16, 8 * 1024, 64 * 1024};
     auto result = reader_.Read(data + step.consumed, size - step.consumed, limits);

@@ -200,7 +200,7 @@ void RespSession::ServeExec(net::Buffer* out) {
   net::RespWriter(out, version_).Array(count);
   worker_->catalog();
   is_replaying_ = true;
-  const net::RespLimits limits{worker_->limits().max_keys + 1, queued.size(), queued.size() + 64};
+  const net::RespLimits limits{worker_->limits().max_text_keys + 1, queued.size(), queued.size() + 64};
   net::RespReader replay;
   std::swap(reader_, replay);
   for (size_t at = 0; at < queued.size(); at += reader_.command_bytes(), reader_.Reset()) {

@@ -200,7 +200,7 @@ bool WireSession::Lookup(const Frame& request, const uint8_t* body, uint64_t rec
   Frame header = request;
   header.body_bytes = static_cast<uint32_t>(body_bytes);
   header.version = target.found.version;
-  header.time_ms = 0;
+  header.time_ms = target.found.tag;
   header.status = 0;
   header.detail = 0;
   net::wire::EncodeHeader(answer, header);
@@ -254,7 +254,7 @@ bool WireSession::AnswerTogether(uint64_t received_ns, net::Buffer* out) {
     const size_t its_keys = header.body_bytes / 8, found_bytes = its_keys == 0 ? 0 : 8;
     header.body_bytes = static_cast<uint32_t>(net::wire::LookupBodyBytes(its_keys, row_bytes));
     header.version = target.found.version;
-    header.time_ms = 0;
+    header.time_ms = target.found.tag;
     header.status = 0;
     header.detail = 0;
     uint8_t* answer = to + written;

@@ -15,10 +15,12 @@
 
 namespace elasticctr::cube {
 
+// Keys are limited so that one request holds others up for no more than about a millisecond.
 struct ServiceLimits {
-  uint32_t max_body_bytes;
-  uint32_t max_keys;
-  uint64_t max_answer_bytes;
+  uint32_t max_body_bytes = net::wire::kUsualMaxBodyBytes;
+  uint32_t max_keys = net::wire::kUsualMaxKeys;
+  uint32_t max_text_keys = 8192;  // of a Redis command; half of it of an HTTP request: they cost more
+  uint64_t max_answer_bytes = net::wire::kMaxAnswerBytes;
 };
 
 class Worker {

@@ -75,6 +75,7 @@ class Catalog {
   struct Found {
     const TableView* view = nullptr;  // null: no such table, or no such version of it
     uint64_t version = 0;             // that answers
+    uint32_t tag = 0;                 // net::wire::TagOf its identity
     uint64_t active = 0;              // the model's active version; 0: none
     bool table_known = false;
   };

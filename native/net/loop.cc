@@ -18,6 +18,7 @@ constexpr uint64_t kLingerNs = kSecondNs;
 constexpr uint64_t kWakeTag = ~uint64_t{0};
 constexpr uint64_t kDrainStepMs = 20;
 constexpr double kMaxQuietS = 0.1;
+constexpr uint64_t kLargeTurnNs = 200'000;
 
 }  // namespace
 
@@ -93,8 +94,9 @@ void Loop::Run() {
   application_->OnWake(index_);
   epoll_event events[kEvents];
   while (!stopping_.load(std::memory_order_relaxed)) {
-    int n = WaitForEvents(events, kEvents);
+    const int n = WaitForEvents(events, kEvents);
     now_ns_ = NowNs();
+    int late = 0;  // so many events, moved to the front, are of connections that hold much
     for (int i = 0; i < n; ++i) {
       if (events[i].data.u64 == kWakeTag) {
         DrainEventFd(wake_);
@@ -102,12 +104,15 @@ void Loop::Run() {
         TakeInbox();
         continue;
       }
-      auto slot = static_cast<uint32_t>(events[i].data.u64);
-      // A connection closed earlier in this round may have left its slot to another.
-      Connection* c = Find(slot, 0);
-      if (c == nullptr || static_cast<uint32_t>(c->id.serial) != events[i].data.u64 >> 32) continue;
-      Handle(*c, events[i].events);
+      Connection* c = Find(events[i]);
+      if (c == nullptr) continue;
+      if (c->holds_much()) {
+        events[late++] = events[i];
+      } else {
+        Handle(*c, events[i].events);
+      }
     }
+    if (late > 0 || !large_.empty()) HandleLarge(events, late);
     const uint64_t sweep_ns = is_draining_ ? kDrainStepMs * 1'000'000 : kSecondNs;
     const bool is_due = has_deadlines_ || is_draining_ || is_crowded_.load(std::memory_order_relaxed);
     if (is_due && now_ns_ - swept_ns_ >= sweep_ns) Sweep();
@@ -121,7 +126,23 @@ void Loop::Run() {
   }
 }
 
+// One large turn, or several short ones, of each kind: reading and answering. What is left comes again next round.
+void Loop::HandleLarge(const epoll_event* events, int count) {
+  const uint64_t began_ns = NowNs();
+  for (int i = 0; i < count; ++i) {
+    if (Connection* c = Find(events[i])) Handle(*c, events[i].events);
+    if (NowNs() - began_ns > kLargeTurnNs) break;
+  }
+  while (!large_.empty()) {
+    const ConnectionId id = large_.front();
+    large_.pop_front();
+    if (Connection* c = Find(id.slot, id.serial)) AdvanceInLine(*c);
+    if (NowNs() - began_ns > 2 * kLargeTurnNs) break;
+  }
+}
+
 int Loop::WaitForEvents(epoll_event* events, int capacity) {
+  if (!large_.empty()) return ::epoll_wait(epoll_.get(), events, capacity, 0);
   if (limits_.busy_poll_us > 0) {
     uint64_t until = NowNs() + uint64_t{limits_.busy_poll_us} * 1000;
     do {
@@ -181,6 +202,12 @@ void Loop::Add(Adopted adopted) {
   has_deadlines_ = has_deadlines_ || application_->silent_limit_s() != 0;
 }
 
+// A connection closed earlier in the round may have left its slot to another.
+Loop::Connection* Loop::Find(const epoll_event& event) {
+  Connection* c = Find(static_cast<uint32_t>(event.data.u64), 0);
+  return c != nullptr && static_cast<uint32_t>(c->id.serial) == event.data.u64 >> 32 ? c : nullptr;
+}
+
 Loop::Connection* Loop::Find(uint32_t slot, uint64_t serial) {
   Connection* c = slot < slots_.size() ? slots_[slot].get() : nullptr;
   return c != nullptr && (serial == 0 || c->id.serial == serial) ? c : nullptr;
@@ -203,12 +230,13 @@ void Loop::Handle(Connection& c, uint32_t events) {
           return SetInterest(c);
         }
         // Requests that had arrived already come before new ones.
-        return Advance(c, c.in.data(), c.in.size(), true);
+        if (c.is_in_line) return SetInterest(c);
+        return AdvanceHeld(c);
       }
     }
     if ((events & EPOLLIN) == 0 || (c.interest & EPOLLIN) == 0) return;
-    if (!c.is_waiting) return Receive(c);
-    // More came while an answer is made: it is for later.
+    if (!c.is_waiting && !c.is_in_line) return Receive(c);
+    // More came while an answer is made, or waits to be: it is for later.
     SetInterest(c, 0);
   } catch (const std::exception&) {
     // Out of memory for this connection's answer; the others go on.

@@ -2,12 +2,14 @@
 //
 // A readable connection is read once, every whole request in what came is answered into one buffer, and that goes out
 // with one write. A connection whose answers do not fit its socket keeps them, and is not read from until they are
-// gone. Idle connections hold no buffers. Adopt, Complete, Wake, Drain and Stop may be called from any thread.
+// gone. Idle connections hold no buffers. Large requests wait in line behind small ones: between two of them every
+// small request that has arrived is answered. Adopt, Complete, Wake, Drain and Stop may be called from any thread.
 #pragma once
 
 #include <sys/epoll.h>
 
 #include <atomic>
+#include <deque>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -76,15 +78,20 @@ class Loop {
 
   void Run();
   int WaitForEvents(epoll_event* events, int capacity);
+  void HandleLarge(const epoll_event* events, int count);
   void TakeInbox();
   void Add(Adopted adopted);
+  Connection* Find(const epoll_event& event);
   Connection* Find(uint32_t slot, uint64_t serial);
   void Handle(Connection& c, uint32_t events);
   void Receive(Connection& c);
   void ReceiveSecure(Connection& c);
   void RefuseSecure(Connection& c);
   void Advance(Connection& c, const uint8_t* data, size_t size, bool owned);
-  Step RunSession(Connection& c, const uint8_t* data, size_t size, size_t* taken);
+  // Advances with what the connection holds itself: at once, or in line if that is much.
+  void AdvanceHeld(Connection& c);
+  void AdvanceInLine(Connection& c);
+  Step RunSession(Connection& c, const uint8_t* data, size_t size, bool owned, size_t* taken);
   void Settle(Connection& c, const Step& step, bool moved_on);
   bool Write(Connection& c);
   bool FlushPending(Connection& c);
@@ -119,6 +126,7 @@ class Loop {
   std::vector<std::unique_ptr<Connection>> slots_;
   std::vector<uint32_t> free_slots_;
   uint64_t next_serial_ = 1;
+  std::deque<ConnectionId> large_;  // connections whose next request is a large one
   std::unique_ptr<uint8_t[]> scratch_;
   Buffer out_;
   uint64_t now_ns_ = 0;

@@ -9,6 +9,7 @@
 namespace elasticctr::net {
 
 inline constexpr size_t kScratchBytes = 256 * 1024;
+inline constexpr size_t kCarriedBytes = 64 * 1024;  // leftovers up to this are read on in the scratch buffer
 inline constexpr uint64_t kSecondNs = 1'000'000'000;
 
 struct Loop::Connection {
@@ -28,9 +29,13 @@ struct Loop::Connection {
   uint64_t patience_ns = 0;  // how long it may
   uint32_t interest = EPOLLIN;
   bool is_waiting = false;
+  bool is_in_line = false;  // among the loop's large_
+  bool is_large = false;    // as the session said
   bool is_closing = false;
   bool is_lingering = false;  // our side is shut; what still comes is thrown away so that the peer reads our last words
 
+  // A large request is read or waits in a buffer of its own.
+  bool holds_much() const { return is_large || in.size() > kCarriedBytes || need > kScratchBytes; }
   bool is_shaking_hands() const { return tls != nullptr && !tls->is_open(); }
   // An answer is still to come.
   bool is_busy() const { return is_waiting || (session != nullptr && session->owed() != 0); }

@@ -13,7 +13,6 @@
 namespace elasticctr::net {
 namespace {
 
-constexpr size_t kCarriedBytes = 64 * 1024;  // leftovers up to this move to the scratch buffer and are read on there
 constexpr size_t kKeptOutputBytes = 2 * kFlushBytes;
 constexpr uint64_t kSlowestBytesPerS = 1'000'000;
 constexpr uint64_t kDrainQuietTimes = 5;  // how many quiet times long a drain waits for one
@@ -40,7 +39,7 @@ void Loop::Receive(Connection& c) {
   c.received_ns = NowNs();
   if (owned) {
     c.in.Commit(static_cast<size_t>(n));
-    return Advance(c, c.in.data(), c.in.size(), true);
+    return AdvanceHeld(c);
   }
   c.in.Clear();
   Advance(c, scratch_.get(), have + static_cast<size_t>(n), false);
@@ -60,7 +59,7 @@ void Loop::ReceiveSecure(Connection& c) {
   if (!c.tls->Receive(scratch_.get(), size, &c.in, &c.out)) return RefuseSecure(c);
   if (!FlushPending(c)) return Close(c);
   if (c.in.empty()) return Settle(c, {}, false);
-  Advance(c, c.in.data(), c.in.size(), true);
+  AdvanceHeld(c);
 }
 
 // Says its last words and listens a little longer: closed with bytes unread, the socket would take the words back.
@@ -73,7 +72,7 @@ void Loop::RefuseSecure(Connection& c) {
 // `owned`: the bytes are those of c.in; else they are in the scratch buffer and c.in is empty.
 void Loop::Advance(Connection& c, const uint8_t* data, size_t size, bool owned) {
   size_t taken = 0;
-  Step step = RunSession(c, data, size, &taken);
+  Step step = RunSession(c, data, size, owned, &taken);
   if (step.next == Next::kClose && !c.is_closing) return Close(c);
   if (owned) {
     c.in.Consume(taken);
@@ -84,8 +83,27 @@ void Loop::Advance(Connection& c, const uint8_t* data, size_t size, bool owned) 
   Settle(c, step, taken != 0 && !step.in_request);
 }
 
+void Loop::AdvanceHeld(Connection& c) {
+  if (c.is_in_line) return;
+  if ((!c.is_large && c.in.size() <= kCarriedBytes) || c.in.size() < c.need)
+    return Advance(c, c.in.data(), c.in.size(), true);
+  large_.push_back(c.id);
+  c.is_in_line = true;
+}
+
+void Loop::AdvanceInLine(Connection& c) {
+  c.is_in_line = false;
+  if (!c.out.empty() || c.is_waiting) return SetInterest(c);  // its turn comes when the answers before it are gone
+  try {
+    Advance(c, c.in.data(), c.in.size(), true);
+  } catch (const std::exception&) {
+    out_.Release();
+    Close(c);
+  }
+}
+
 // kClose without is_closing: the connection is of no use any more.
-Step Loop::RunSession(Connection& c, const uint8_t* data, size_t size, size_t* taken) {
+Step Loop::RunSession(Connection& c, const uint8_t* data, size_t size, bool owned, size_t* taken) {
   Step broken;
   broken.next = Next::kClose;
   if (c.session == nullptr) {
@@ -106,7 +124,8 @@ Step Loop::RunSession(Connection& c, const uint8_t* data, size_t size, size_t* t
       application_->OnAnswered(index_, c.received_ns);
       if (!written) return broken;
     }
-    if (step.next == Next::kFlush && c.out.empty()) continue;
+    const bool is_enough = step.is_large || (owned && size - *taken > kCarriedBytes);
+    if (step.next == Next::kFlush && c.out.empty() && !is_enough) continue;
     if (step.next == Next::kClose) c.is_closing = true;
     return step;
   }
@@ -116,6 +135,7 @@ Step Loop::RunSession(Connection& c, const uint8_t* data, size_t size, size_t* t
 void Loop::Settle(Connection& c, const Step& step, bool moved_on) {
   c.is_waiting = step.next == Next::kWait;
   c.need = step.next == Next::kRead ? step.need : 0;
+  c.is_large = step.is_large;
   bool is_half = step.next == Next::kRead && (step.in_request || !c.in.empty() || c.is_shaking_hands());
   if (!is_half && c.out.empty()) {
     c.stalled_ns = 0;
@@ -126,11 +146,12 @@ void Loop::Settle(Connection& c, const Step& step, bool moved_on) {
         limits_.request_timeout_s * kSecondNs + std::max(c.need, c.out.size()) * (kSecondNs / kSlowestBytesPerS);
   }
   // What holds an answer that goes out byte by byte stays as large as it was.
-  const size_t held = c.in.size() + (c.out.empty() ? 0 : c.out.capacity());
+  const size_t held = std::min(c.in.capacity(), 2 * c.in.size()) + (c.out.empty() ? 0 : c.out.capacity());
   c.account.Move(c.charged, held);
   c.charged = held;
   if (is_half && !c.account.HasRoomFor(0)) return Close(c);
   if (c.out.empty() && (c.is_closing || (is_draining_ && MayEnd(c)))) return Linger(c);
+  if (step.next == Next::kFlush && c.out.empty()) return AdvanceHeld(c);  // more than one turn's worth
   if (c.stalled_ns != 0 || c.session == nullptr || c.session->idle_limit_s() != 0) has_deadlines_ = true;
   SetInterest(c);
 }
@@ -194,7 +215,7 @@ void Loop::Finish(Connection& c, const Completion& completion, bool more) {
     return Settle(c, step, true);
   }
   try {
-    Advance(c, c.in.data(), c.in.size(), true);
+    AdvanceHeld(c);
   } catch (const std::exception&) {
     out_.Release();
     Close(c);
@@ -231,7 +252,7 @@ void Loop::SetInterest(Connection& c) {
   if (!c.out.empty()) return SetInterest(c, EPOLLOUT);
   c.out.Release();
   // Most clients say nothing while they wait for an answer: listening on saves two calls of the system per request.
-  if (!c.is_waiting || (c.interest & EPOLLOUT) != 0) SetInterest(c, EPOLLIN);
+  if (!(c.is_waiting || c.is_in_line) || (c.interest & EPOLLOUT) != 0) SetInterest(c, EPOLLIN);
 }
 
 void Loop::SetInterest(Connection& c, uint32_t wanted) {

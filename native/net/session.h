@@ -32,6 +32,7 @@ struct Step {
   size_t need = 0;      // with kRead: bytes the next request takes in all, if that is known
   Next next = Next::kRead;
   bool in_request = false;  // with kRead: the last consumed bytes are of a request that is not whole yet
+  bool is_large = false;    // with kRead and kFlush: the request that comes next is a large one; others go first
 };
 
 // One connection's protocol state. Called by its loop's thread alone.

@@ -4,8 +4,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <string>
 
 #include "util/coding.h"
+#include "util/hash.h"
 #include "util/status.h"
 
 namespace elasticctr::net::wire {
@@ -15,6 +17,9 @@ inline constexpr size_t kHeaderBytes = 40;
 inline constexpr size_t kLookupHeadBytes = 16;  // count, row bytes, active version: before the found bits
 inline constexpr uint32_t kMaxBodyBytes = 16u << 20;
 inline constexpr uint32_t kMaxKeys = 1'000'000;
+// What servers take unless hello says otherwise.
+inline constexpr uint32_t kUsualMaxKeys = 16'384;
+inline constexpr uint32_t kUsualMaxBodyBytes = 2u << 20;
 inline constexpr uint64_t kMaxAnswerBytes = 256ull << 20;
 inline constexpr uint32_t kMaxPingBytes = 64;
 
@@ -37,7 +42,7 @@ struct Header {
   uint64_t id = 0;
   uint64_t version = 0;
   uint64_t table = 0;
-  uint32_t time_ms = 0;
+  uint32_t time_ms = 0;  // of a lookup's answer with status 0: TagOf its version's identity
   uint8_t opcode = 0;
   uint8_t status = 0;
   uint16_t detail = 0;
@@ -69,6 +74,11 @@ inline void EncodeHeader(uint8_t* p, const Header& h) {
   p[36] = h.opcode;
   p[37] = h.status;
   std::memcpy(p + 38, &h.detail, sizeof h.detail);
+}
+
+// What tells two versions of one number apart in an answer; 0: the server does not know the identity.
+inline uint32_t TagOf(const std::string& identity) {
+  return identity.empty() ? 0 : static_cast<uint32_t>(Xxh64(identity.data(), identity.size(), 0)) | 1;
 }
 
 // Bytes of the found bits of a lookup's answer.

@@ -43,7 +43,12 @@ std::vector<uint8_t> Frame(wire::Header header, const std::vector<uint8_t>& body
   return frame;
 }
 
-std::vector<uint8_t> LookupFrame(const wire::Header& request, const uint64_t* keys, size_t count, uint64_t version) {
+// Lives are versions that had the same number one after the other; 0: the server does not tell identities.
+constexpr uint64_t kLife = 1000;  // added to the version in rows
+std::string IdentityOf(uint64_t life) { return life == 0 ? "" : "life " + std::to_string(life); }
+
+std::vector<uint8_t> LookupFrame(const wire::Header& request, const uint64_t* keys, size_t count, uint64_t version,
+                                 uint64_t life = 0) {
   std::vector<uint8_t> body(wire::LookupBodyBytes(count, kRowBytes));
   EncodeFixed32(body.data(), static_cast<uint32_t>(count));
   EncodeFixed32(body.data() + 4, kRowBytes);
@@ -54,12 +59,12 @@ std::vector<uint8_t> LookupFrame(const wire::Header& request, const uint64_t* ke
     if (!IsThere(keys[i])) continue;
     found[i / 8] |= static_cast<uint8_t>(1 << (i % 8));
     float row[kDim];
-    MakeRow(version, keys[i], row);
+    MakeRow(version + life * kLife, keys[i], row);
     std::memcpy(rows + i * kRowBytes, row, kRowBytes);
   }
   wire::Header header = request;
   header.version = version;
-  header.time_ms = 0;
+  header.time_ms = wire::TagOf(IdentityOf(life));
   return Frame(header, body);
 }
 
@@ -131,11 +136,12 @@ void TestAnswers() {
   CHECK(whole > 10000 && refused > 3000);
 }
 
-std::string Report(uint32_t shard, uint32_t shards, uint64_t active) {
+std::string Report(uint32_t shard, uint32_t shards, uint64_t active, uint64_t life = 0) {
   std::string versions;
   for (uint64_t version = active > 1 ? active - 1 : 1; version <= active; ++version) {
     versions += std::string(versions.empty() ? "" : ", ") + "{\"version\": " + std::to_string(version) +
-                ", \"state\": \"ready\", \"tables\": [{\"name\": \"t\", \"row_bytes\": 12, \"encoding\": \"fp32\", "
+                ", \"identity\": \"" + IdentityOf(life) +
+                "\", \"state\": \"ready\", \"tables\": [{\"name\": \"t\", \"row_bytes\": 12, \"encoding\": \"fp32\", "
                 "\"dim\": 3, \"shard\": " +
                 std::to_string(shard) + ", \"shards\": " + std::to_string(shards) + ", \"sharding\": \"buckets\"}]}";
   }
@@ -239,6 +245,7 @@ class Server {
   }
   std::string address() const { return "127.0.0.1:" + std::to_string(port_); }
   void Activate(uint64_t version) { active_ = version; }
+  void Replace(uint64_t life) { life_ = life; }
 
  private:
   void Accept() {
@@ -272,7 +279,7 @@ class Server {
     switch (static_cast<wire::Opcode>(header.opcode)) {
       case wire::Opcode::kHello: text("{\"protocol\": 1, \"max_body\": 16777216, \"max_keys\": 1000}"); break;
       case wire::Opcode::kPing: text(""); break;
-      case wire::Opcode::kDescribe: text(Report(shard_, shards_, active)); break;
+      case wire::Opcode::kDescribe: text(Report(shard_, shards_, active, life_)); break;
       case wire::Opcode::kLookup: {
         const uint64_t version = header.version == 0 ? active : header.version;
         if (version != active && version + 1 != active) {
@@ -281,7 +288,7 @@ class Server {
           text("gone");
           break;
         }
-        bytes = LookupFrame(header, keys.data(), keys.size(), version);
+        bytes = LookupFrame(header, keys.data(), keys.size(), version, life_);
         EncodeFixed64(bytes.data() + wire::kHeaderBytes + 8, active);
         goes_on = Disturb(bytes, rng);
       }
@@ -302,7 +309,7 @@ class Server {
   const uint32_t shard_, shards_, trouble_;
   int listener_;
   uint16_t port_;
-  std::atomic<uint64_t> active_{1};
+  std::atomic<uint64_t> active_{1}, life_{0};
   std::vector<int> fds_;
   std::vector<std::thread> serving_;
   std::thread accepting_;
@@ -369,6 +376,55 @@ void TestThreads(uint64_t cache_bytes) {
   CHECK(result.calls > 0 && result.versions.rbegin()->first == 8);
 }
 
+// A version takes another one's number, on one shard after the other: no answer has rows of both, cached ones included.
+void TestReplaced(uint64_t cache_bytes) {
+  Server first(0, 2, 0), second(1, 2, 0);
+  first.Replace(1);
+  second.Replace(1);
+  ClientSettings settings;
+  settings.shards = {{first.address()}, {second.address()}};
+  settings.timeout_ms = 60000;
+  settings.cache_bytes = cache_bytes;
+  Client client(settings);
+  client.Connect(60000);
+  std::vector<uint64_t> keys(60);
+  for (size_t i = 0; i < keys.size(); ++i) keys[i] = (i + 1) * 0x9E3779B97F4A7C15ULL;
+  const auto life_of = [&](const Answer& answer) {
+    float lives = 0;
+    for (size_t i = 0; i < keys.size(); ++i) {
+      if (!IsThere(keys[i])) continue;
+      float row[kDim];
+      std::memcpy(row, answer.tables[0].rows.get() + i * kRowBytes, sizeof row);
+      CHECK(lives == 0 || lives == row[0]);
+      lives = row[0];
+    }
+    return static_cast<uint64_t>(lives) / kLife;
+  };
+  for (uint64_t life = 1; life < 8; ++life) {
+    // Different sets, so that some of them the cache has and some it has not.
+    const TableQuery half{kTable, keys.data(), keys.size() / 2}, whole{kTable, keys.data(), keys.size()};
+    client.Get({&half, 1}, {});
+    CHECK(life_of(client.Get({&whole, 1}, {})) == life);
+    client.Get({&half, 1}, {});
+    first.Replace(life + 1);
+    try {
+      // The other shard's rows may be cached, so that nobody notices yet.
+      CHECK(life_of(client.Get({&whole, 1}, {0, 50, false})) == life);
+    } catch (const Error& e) {
+      CHECK(e.code() == Code::kUnavailable);
+    }
+    std::thread later([&] {
+      std::this_thread::sleep_for(std::chrono::milliseconds(50));
+      second.Replace(life + 1);
+    });
+    for (uint64_t seen = 0; seen != life + 1;) {
+      seen = life_of(client.Get({&whole, 1}, {}));
+      CHECK(seen == life || seen == life + 1);
+    }
+    later.join();
+  }
+}
+
 }  // namespace
 }  // namespace elasticctr::cube
 
@@ -380,4 +436,6 @@ int main() {
   TestHistogram();
   TestThreads(0);
   TestThreads(32 << 10);
+  TestReplaced(0);
+  TestReplaced(32 << 10);
 }

@@ -4,12 +4,15 @@
 // PROMISE: one address opens connections without end | it gets its share, everybody else is served
 // PROMISE: one client asks and never reads its answers | it gets its share of the buffers, everybody else is answered
 // PROMISE: every place is taken by connections that say nothing | idle ones are closed for those who come
+// PROMISE: many clients send large requests at once | between two of them, every small request is answered
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <memory>
 #include <string>
@@ -25,19 +28,36 @@ namespace {
 
 constexpr size_t kBigBytes = 256 * 1024;
 constexpr uint64_t kBudget = 64u << 20;
+constexpr size_t kLargeBytes = 300 * 1024;  // of a request that starts with 'c'
 
-// 'a' is answered with one byte, 'b' with many, or with '-' when there is no room for them.
+// Small requests sent and answered; large requests answered in all, and the most in a row while a small one waited.
+std::atomic<int> small_sent{0}, small_answered{0}, large_answered{0}, large_in_a_row{0}, most_in_a_row{0};
+
+// 'a' is answered with one byte, 'b' with many, or with '-' when there is no room for them. 'c' takes long.
 class LetterSession : public Session {
  public:
   Step Consume(const uint8_t* data, size_t size, uint64_t, Buffer* out) override {
     Step step;
     while (step.consumed < size) {
-      const char got = static_cast<char>(data[step.consumed++]);
+      const char got = static_cast<char>(data[step.consumed]);
+      if (got == 'c') {
+        step.need = kLargeBytes;
+        if (size - step.consumed < kLargeBytes) return step;
+        step.consumed += kLargeBytes;
+        std::this_thread::sleep_for(std::chrono::milliseconds(5));
+        ++large_answered;
+        large_in_a_row = small_sent > small_answered ? large_in_a_row + 1 : 0;
+        most_in_a_row = std::max<int>(most_in_a_row, large_in_a_row);
+        out->Append("c");
+        continue;
+      }
+      ++step.consumed;
       if (got == 'b' && account().HasRoomFor(kBigBytes)) {
         out->Append(std::string(kBigBytes, 'b'));
         step.next = Next::kFlush;
         return step;
       }
+      if (got == 'a') ++small_answered;
       out->Append(got == 'b' ? "-" : "a");
     }
     return step;
@@ -76,11 +96,15 @@ class Caller {
     Settle();
   }
   void Send(const std::string& bytes) { ::send(fd_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL); }
-  // The answer to one 'a'; '\0': the connection was closed.
-  char Ask() {
-    Send("a");
+  // '\0': the connection was closed.
+  char Receive() {
     char got = '\0';
     return ::recv(fd_.get(), &got, 1, 0) == 1 ? got : '\0';
+  }
+  // The answer to one 'a'.
+  char Ask() {
+    Send("a");
+    return Receive();
   }
 
  private:
@@ -190,6 +214,27 @@ void TestChargesFollowWhatHoldsThem() {
   CHECK(all.used() == 0 && share->buffered.used() == 0);
 }
 
+void TestLargeRequestsWaitForSmallOnes() {
+  constexpr int kMany = 40;
+  Running running({});
+  Caller small(running.port(), 3);
+  CHECK(small.Ask() == 'a');
+  std::vector<std::unique_ptr<Caller>> large;
+  for (int i = 0; i < kMany; ++i) {
+    large.push_back(std::make_unique<Caller>(running.port(), 2));
+    large.back()->Send("c" + std::string(kLargeBytes - 2, ' '));
+  }
+  for (const auto& caller : large) caller->Send(" ");
+  small_answered = 0;
+  while (large_answered < kMany) {
+    small.Send("a");
+    ++small_sent;  // after it was sent: how long this thread waits for a core must not count
+    CHECK(small.Receive() == 'a');
+  }
+  // The one under way, the one that is next, and one that became whole as it was read.
+  CHECK(most_in_a_row <= 4);
+}
+
 }  // namespace
 
 int main() {
@@ -197,5 +242,6 @@ int main() {
   TestConnectionsOfOneAddress();
   TestUnreadAnswersOfOneAddress();
   TestIdleOnesGiveWay();
+  TestLargeRequestsWaitForSmallOnes();
   return 0;
 }

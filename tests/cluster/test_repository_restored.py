@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import copy
 import shutil
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from elasticctr.errors import Unavailable
 from tests.cluster.harness import wait_until
 from tests.cluster.story import FULL_NAME, Story
+from tests.cluster.truth import Truth
 
 
 def _begin_anew(story: Story, since: int) -> None:
@@ -38,6 +43,32 @@ def _wait_right(story: Story, version: int) -> None:
     wait_until(is_right, f"the rows of the new version {version} everywhere", 90, 0.2)
 
 
+@contextmanager
+def _reading(story: Story, *truths: Truth) -> Iterator[None]:
+    """Somebody reads all rows all the time: each answer is wholly of one history, or a refusal."""
+    places = np.arange(len(story.truth.feasigns))
+    over, mixed, whole = threading.Event(), [], []
+
+    def read() -> None:
+        with story.client() as client:
+            while not over.is_set():
+                try:
+                    answer = client.get(FULL_NAME, story.truth.feasigns, timeout_s=0.5)
+                except Unavailable:
+                    continue
+                is_whole = any(truth.judge(places, answer).is_right for truth in truths)
+                (whole if is_whole else mixed).append(answer.version)
+
+    thread = threading.Thread(target=read)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+    assert whole and not mixed
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 @pytest.mark.promise(
@@ -45,7 +76,7 @@ def _wait_right(story: Story, version: int) -> None:
     "every replica serves the new rows: a build, a file and a loaded version are known by identity, not by number",
 )
 def test_versions_published_anew_take_the_place_of_those_of_the_same_number(tmp_path: Path) -> None:
-    with Story(tmp_path, shards=1, replicas=2, count=1000) as story:
+    with Story(tmp_path, shards=2, replicas=2, count=1000) as story:
         story.begin(load=False)
         story.delta()
         model = story.cluster.repository / story.cluster.model
@@ -61,8 +92,9 @@ def test_versions_published_anew_take_the_place_of_those_of_the_same_number(tmp_
         for _ in range(3):
             story.delta()
         assert any((old.writers[5] != story.truth.writers[5]).tolist())
-        story.cluster.transfer.resume()
-        _wait_right(story, 5)
+        with _reading(story, old, story.truth):
+            story.cluster.transfer.resume()
+            _wait_right(story, 5)
         story.wait_live(story.delta())
         _wait_right(story, 6)
 

@@ -36,6 +36,7 @@ class AnswerReader {
   std::string_view text() const { return {reinterpret_cast<const char*>(text_.data()), text_.size()}; }
   // Of a lookup with status 0.
   uint64_t active() const { return DecodeFixed64(head_.data() + net::wire::kHeaderBytes + 8); }
+  uint32_t tag() const { return header_.time_ms; }
   const uint8_t* found() const { return head_.data() + net::wire::kHeaderBytes + net::wire::kLookupHeadBytes; }
   const uint8_t* rows() const { return rows_; }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <thread>
 
 #include "util/status.h"
 
@@ -16,6 +17,7 @@ constexpr int kMostRounds = 3;  // of a call that finds its version gone
 constexpr size_t kWorthMerging = 3;
 constexpr uint32_t kUnmerged = 31;  // calls that do not look for repeats after one that found hardly any
 constexpr auto kLeastRefresh = milliseconds(10);
+constexpr auto kSwitchPause = milliseconds(10);
 
 std::string JoinNumbers(const std::vector<uint64_t>& numbers) {
   std::string text;
@@ -31,6 +33,18 @@ bool IsDegradable(Code code) {
          code == Code::kInternal;
 }
 
+// Whether answers are from several versions of the number that was asked for, or from another one than was described,
+// of which the cache may hold rows.
+bool IsMixed(std::span<const Leg> legs, uint32_t tag) {
+  for (const Leg& leg : legs) {
+    const uint32_t heard = leg.answer == nullptr ? 0 : leg.answer->tag();
+    if (heard == 0) continue;
+    if (tag != 0 && heard != tag) return true;
+    tag = heard;
+  }
+  return false;
+}
+
 }  // namespace
 
 struct Client::Call {
@@ -39,6 +53,7 @@ struct Client::Call {
   Exchange exchange;
   std::vector<TableState*> states;
   std::vector<RowShape> shapes;
+  uint32_t tag = 0;  // of the version that is asked for, as servers described it; 0: not known
   std::vector<std::unique_ptr<Gather>> gathers;
   std::vector<Leg> legs;
   std::vector<uint64_t> max_keys;
@@ -79,7 +94,8 @@ void Client::Connect(uint32_t timeout_ms) {
   for (const std::string& name : directory_.tables()) {
     const TableState& table = *directory_.Find(name);
     RowShape shape;
-    for (const uint64_t version : directory_.VersionsOf(table)) directory_.FindShape(table, version, &shape);
+    uint32_t tag;
+    for (const uint64_t version : directory_.VersionsOf(table)) directory_.FindShape(table, version, &shape, &tag);
   }
 }
 
@@ -121,6 +137,20 @@ Answer Client::GetOnce(Call& call, std::span<const TableQuery> queries, const Op
       Refresh(call.exchange, deadline, true);
       continue;
     }
+    if (IsMixed(call.legs, call.tag)) {
+      // The number is being given to another version. Switching all shards takes a moment.
+      cluster_.counters().versions_gone.fetch_add(1, std::memory_order_relaxed);
+      const auto now = Clock::now();
+      if (deadline - now < 2 * kSwitchPause) {
+        throw RetryLater(queries[0].table + ": version " + std::to_string(version) +
+                             " is being replaced by another of the same number; try again",
+                         static_cast<uint32_t>(kSwitchPause.count()));
+      }
+      std::this_thread::sleep_for(kSwitchPause);
+      Refresh(call.exchange, deadline, true);
+      --round;
+      continue;
+    }
     return Finish(call, queries, version, CheckLegs(call, queries[0].table, options.degrade));
   }
   throw Error(Code::kUnavailable, queries[0].table + ": the active version changed " + std::to_string(kMostRounds) +
@@ -148,7 +178,7 @@ uint64_t Client::Prepare(Call& call, std::span<const TableQuery> queries, uint64
       }
       if (version == 0) version = state->model->active;
       RowShape shape{};
-      if (version == 0 || !directory_.FindShape(*state, version, &shape)) {
+      if (version == 0 || !directory_.FindShape(*state, version, &shape, &call.tag)) {
         if (is_fresh && version == 0) {
           throw Error(Code::kUnavailable, "no version of '" + state->model->name + "' is active yet");
         }

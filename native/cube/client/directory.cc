@@ -61,6 +61,10 @@ void Directory::Update(std::span<const Source> sources, bool settle) {
       }
     }
   }
+  for (auto& [key, known] : shapes_) {
+    const auto found = identities_.find({key.first->model, key.second});
+    if (found != identities_.end() && found->second.size() == 1) known.tag = net::wire::TagOf(*found->second.begin());
+  }
   for (ModelState* model : named) {
     const bool is_replaced = std::any_of(identities_.begin(), identities_.end(), [&](const auto& now) {
       const auto before = before_identities.find(now.first);
@@ -81,7 +85,7 @@ void Directory::Learn(const Replica& replica, const ModelState& model, const Ver
   for (const TableReport& report : version.tables) {
     const TableState& table = TableOf(report.name, const_cast<ModelState&>(model));
     const RowShape shape{report.encoding, report.sharding, report.dim, report.row_bytes};
-    const auto [at, is_new] = shapes_.try_emplace({&table, version.version}, Known{shape, ""});
+    const auto [at, is_new] = shapes_.try_emplace({&table, version.version}, Known{shape, 0, ""});
     std::string& conflict = at->second.conflict;
     if (!conflict.empty()) continue;
     const std::string who = replica.address() + ", listed as shard " + std::to_string(replica.shard()) + " of " +
@@ -129,12 +133,13 @@ TableState* Directory::Find(const std::string& table) {
   return found == tables_.end() ? nullptr : found->second.get();
 }
 
-bool Directory::FindShape(const TableState& table, uint64_t version, RowShape* shape) const {
+bool Directory::FindShape(const TableState& table, uint64_t version, RowShape* shape, uint32_t* tag) const {
   const std::shared_lock lock(mutex_);
   const auto found = shapes_.find({&table, version});
   if (found == shapes_.end()) return false;
   if (!found->second.conflict.empty()) throw Error(Code::kFailedPrecondition, found->second.conflict);
   *shape = found->second.shape;
+  *tag = found->second.tag;
   return true;
 }
 

@@ -60,9 +60,9 @@ class Directory {
 
   // Null if no server has ever named it. States live as long as the directory.
   TableState* Find(const std::string& table);
-  // False: no server holds the table in that version. Throws FailedPrecondition if the servers contradict the settings
-  // or each other about it.
-  bool FindShape(const TableState& table, uint64_t version, RowShape* shape) const;
+  // False: no server holds the table in that version. `tag` is that of its identity, 0 where servers do not tell it or
+  // hold several. Throws FailedPrecondition if the servers contradict the settings or each other about it.
+  bool FindShape(const TableState& table, uint64_t version, RowShape* shape, uint32_t* tag) const;
   std::vector<uint64_t> VersionsOf(const TableState& table) const;
   std::vector<std::string> tables() const;
   // What the servers hold under a version's number; empty: they do not say.
@@ -74,6 +74,7 @@ class Directory {
  private:
   struct Known {
     RowShape shape;
+    uint32_t tag = 0;      // of the version's identity; 0: not known, or not the same everywhere
     std::string conflict;  // not empty: why no lookup may be answered
   };
 

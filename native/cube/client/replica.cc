@@ -16,7 +16,7 @@ Replica::Replica(std::string address, uint32_t shard, const ClientSettings& sett
       shard_(shard),
       settings_(settings),
       tls_(std::move(tls)),
-      max_keys_(net::wire::kMaxKeys),
+      max_keys_(net::wire::kUsualMaxKeys),
       out_ms_(settings.eject_ms) {
   net::CheckAddress(address_);
   try {

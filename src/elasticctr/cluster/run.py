@@ -196,8 +196,11 @@ class _Watch:
     def _has_ended(self) -> bool:
         """Whether the run is over, and only its last version is still being published."""
         if not self._is_ended:
-            ends = read_events(self._launch.run.events, "end")
-            self._is_ended = bool(ends) and float(ends[-1]["time"]) >= self._began_at
+            try:
+                ends = read_events(self._launch.run.events, "end")
+            except errors.NotFound:
+                return False
+            self._is_ended = bool(ends) and float(ends[-1].get("time", 0.0)) >= self._began_at
         return self._is_ended
 
     def ask_to_stop(self) -> None:

@@ -1,7 +1,8 @@
 """Versions published from a run with pservers, beside the training: bases, made from checkpoints by a child process.
 
 One at a time. A checkpoint that is due while another is being published waits, and is replaced by a newer one that is
-due; the last of a run that finished is always published. A failure is said and stops nothing.
+due; the last of a run that finished is always published. A publisher that is killed, or finds its repository busy or
+out of reach, is started again; any other failure is said and stops nothing.
 """
 
 from __future__ import annotations
@@ -11,12 +12,13 @@ import sys
 import threading
 from pathlib import Path
 
-from elasticctr.errors import NotFound
+from elasticctr.errors import NotFound, Unavailable
 from elasticctr.ps.coordinator import Coordinator
 from elasticctr.train.events import read_events
 from elasticctr.train.run_directory import RunDirectory
 
 _TIMEOUT_S = 3600.0
+_PAUSES_S = (0.5, 2.0, 8.0, 30.0)  # before each further try
 
 
 class Versions:
@@ -28,7 +30,7 @@ class Versions:
         self._run = run
         self._thread: threading.Thread | None = None
         self._child: subprocess.Popen[str] | None = None
-        self._is_given_up = False
+        self._stop = threading.Event()  # nothing more is to be published
         self._step = coordinator.course.step  # of the newest that was asked for
         self._under_way: Path | None = None
         self._next: tuple[int, Path] | None = None
@@ -89,7 +91,7 @@ class Versions:
 
     def _give_up(self) -> None:
         """A child that is ended leaves nothing that anybody would take for a version."""
-        self._is_given_up = True
+        self._stop.set()
         with self._at.lock:
             if self._child is not None:
                 self._child.terminate()
@@ -107,29 +109,37 @@ class Versions:
         return command + (["--keep", str(settings.keep)] if settings.keep else [])
 
     def _run_child(self, command: list[str]) -> None:
-        said = self._await_child(command)
+        said, is_worth_another = self._await_child(command)
+        for pause_s in _PAUSES_S:
+            if not is_worth_another or self._stop.wait(pause_s):
+                break
+            said, is_worth_another = self._await_child(command)
         step = int(command[command.index("--checkpoint") + 1])
         with self._at.lock:
             self._child = None
-            if said and not self._is_given_up:
+            if said and not self._stop.is_set():
                 self._at.note("publish_failed", {"of_step": step, "reason": said[-500:]})
             elif not said:
                 self._at.note("publish", {"of_step": step, "to": command[command.index("--to") + 1]})
 
-    def _await_child(self, command: list[str]) -> str:
-        """Why it failed; empty if it did not."""
+    def _await_child(self, command: list[str]) -> tuple[str, bool]:
+        """Why it failed, empty if it did not; and whether that may go otherwise next time."""
         try:
             with self._at.lock:
-                if self._is_given_up:
-                    return "given up"
+                if self._stop.is_set():
+                    return "given up", False
                 child = self._child = subprocess.Popen(
                     command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
                 )
             _, said = child.communicate(timeout=_TIMEOUT_S)
         except OSError as e:
-            return str(e)
+            return str(e), True
         except subprocess.TimeoutExpired as e:
             child.kill()
             child.communicate()
-            return str(e)
-        return (said.strip() or f"ended with {child.returncode}") if child.returncode else ""
+            return str(e), False
+        if not child.returncode:
+            return "", False
+        # A negative status is the signal that ended it.
+        is_worth_another = child.returncode < 0 or child.returncode == Unavailable.exit_status
+        return said.strip() or f"ended with {child.returncode}", is_worth_another

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -16,7 +17,7 @@ from elasticctr.data.batch import Batch
 from elasticctr.data.schema import Schema
 from elasticctr.models.export import export_onnx, input_names
 from elasticctr.models.inputs import Inputs, Sequence
-from elasticctr.models.model import evaluating
+from elasticctr.models.model import Model, evaluating
 from elasticctr.publish.serving_schema import (
     DenseColumns,
     FeatureHash,
@@ -128,22 +129,39 @@ class GraphTemplate:
 
 def score_batch(learner: Learner, batch: Batch) -> NDArray[np.float32]:
     """The trainer's own scores of a batch, in float32 whatever precision it trains in. [n, labels]"""
-    return _score(learner, learner.sparse.pull(Item(batch, learner.look_up(batch), {}), train=False))
+    inputs = learner.sparse.pull(Item(batch, learner.look_up(batch), {}), train=False)
+    return _score(learner.host_model(), inputs)
 
 
 def score_inputs(learner: Learner, inputs: Mapping[str, NDArray[Any]]) -> NDArray[np.float32]:
     """Scores of ready-made inputs of the dense graph. [n, labels]"""
+    return _score(learner.host_model(), _as_inputs(learner, inputs))
+
+
+def measure_rounding(learner: Learner, inputs: Mapping[str, NDArray[Any]]) -> float:
+    """How far float32 alone moves the scores of these inputs: from those of the same model in float64. 0 where the
+    model does not run in float64."""
+    exact = copy.deepcopy(learner.host_model()).double()
+    wide = {name: a.astype(np.float64) if a.dtype == np.float32 else a for name, a in inputs.items()}
+    try:
+        wanted = _score(exact, _as_inputs(learner, wide))
+    except (RuntimeError, TypeError):
+        return 0.0
+    apart = np.abs(score_inputs(learner, inputs) - wanted)
+    return float(apart.max(initial=0.0)) if np.isfinite(apart).all() else 0.0
+
+
+def _as_inputs(learner: Learner, inputs: Mapping[str, NDArray[Any]]) -> Inputs:
     spec = learner.sparse.spec
     tensors = [torch.from_numpy(inputs[name]) for name in input_names(spec)]
     parts = [tensors.pop(0) for width in (spec.pooled_width, spec.dense_dim) if width > 0]
     sequences = {s.name: Sequence(tensors.pop(0), tensors.pop(0)) for s in spec.sequences}
     count = len(next(iter(inputs.values())))
     flat = torch.cat(parts, dim=1) if parts else torch.zeros(count, 0)
-    return _score(learner, Inputs(spec, flat, sequences))
+    return Inputs(spec, flat, sequences)
 
 
-def _score(learner: Learner, inputs: Inputs) -> NDArray[np.float32]:
-    model = learner.host_model()
+def _score(model: Model, inputs: Inputs) -> NDArray[np.float32]:
     with evaluating(model):
-        logits = model(inputs).float().numpy()
+        logits = model(inputs).numpy()
     return sigmoid(logits.reshape(len(logits), -1))

@@ -33,7 +33,7 @@ from elasticctr.publish.lease import Lease
 from elasticctr.publish.manifest import Encoding, Manifest, Segment, check_name
 from elasticctr.publish.removal import carry_out, plan_removal
 from elasticctr.publish.repository import Repository
-from elasticctr.publish.samples import SAMPLES, TOLERANCE, format_samples
+from elasticctr.publish.samples import SAMPLES, allow_rounding, format_samples
 from elasticctr.publish.scoring import DenseGraph, make_inputs
 from elasticctr.publish.serving_schema import SCHEMA
 from elasticctr.publish.sparse import Chunk
@@ -121,7 +121,8 @@ class Publisher:
         trainer_scores = dense.score_batch(learner, snapshot.batch)
         inputs = make_inputs(schema, snapshot.batch, lambda table, f: self.decoded_rows(learner, table, f))
         scores = trainer_scores if self._encoding == "fp32" else dense.score_inputs(learner, inputs)
-        graph = self._make_graph(learner, inputs, scores)
+        tolerance = allow_rounding(dense.measure_rounding(learner, inputs))
+        graph = self._make_graph(learner, inputs, scores, tolerance)
         with Lease(self.repository.store, self.model) as lease:
             version = next_version(self.repository, self.model)
             self._remove(lease, None)
@@ -131,7 +132,7 @@ class Publisher:
             writer.add_file(GRAPH, graph)
             self._add_tables(writer, learner, parent)
             writer.add_file(METRICS, _json(_finite(snapshot.metrics)))
-            writer.add_file(SAMPLES, format_samples(snapshot.batch, scores, trainer_scores))
+            writer.add_file(SAMPLES, format_samples(snapshot.batch, scores, trainer_scores, tolerance))
             manifest = writer.commit("base" if parent is None else "delta", parent, run)
             writer.announce(manifest)
             if self._keep is not None:
@@ -154,20 +155,22 @@ class Publisher:
         rows = next(t for t in learner.sparse.tables if t.settings.name == table).get(feasigns)
         return decode_rows(encode_rows(rows.weights, self._encoding), self._encoding), rows.found
 
-    def _make_graph(self, learner: Learner, inputs: dict[str, NDArray[Any]], scores: NDArray[np.float32]) -> bytes:
+    def _make_graph(
+        self, learner: Learner, inputs: dict[str, NDArray[Any]], scores: NDArray[np.float32], tolerance: float
+    ) -> bytes:
         """The dense graph, which must give what the trainer gives before anybody sees it."""
         if self._reuse_graph:
             if self._template is None:
                 self._template = dense.GraphTemplate(learner)
             graph = self._template.fill(learner)
-            if graph is not None and _distance(graph, inputs, scores) <= TOLERANCE:
+            if graph is not None and _distance(graph, inputs, scores) <= tolerance:
                 return graph
         graph = dense.make_onnx(learner)
         worst = _distance(graph, inputs, scores)
-        if not worst <= TOLERANCE:
+        if not worst <= tolerance:
             raise InternalError(
-                f"model {self.model!r}: the exported graph scores {worst:.3g} away from the trainer's; "
-                "nothing was published"
+                f"model {self.model!r}: the exported graph scores {worst:.3g} away from the trainer's, "
+                f"{tolerance:.3g} are allowed; nothing was published"
             )
         return graph
 

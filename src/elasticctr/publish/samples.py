@@ -14,10 +14,21 @@ from elasticctr.errors import Corruption
 
 SAMPLES = "samples.json"
 FORMAT = 1
-TOLERANCE = 1e-6
+TOLERANCE = 1e-6  # of a score
+_ROUNDINGS = 4  # two orders of summation, each rounding twice as much as the samples at hand show
 
 
-def format_samples(batch: Batch, scores: NDArray[np.float32], trainer_scores: NDArray[np.float32]) -> bytes:
+def allow_rounding(rounding: float) -> float:
+    """How far apart two float32 programs may score a sample if float32 alone moves scores by `rounding`."""
+    return max(TOLERANCE, _ROUNDINGS * rounding)
+
+
+def format_samples(
+    batch: Batch,
+    scores: NDArray[np.float32],
+    trainer_scores: NDArray[np.float32],
+    tolerance: float = TOLERANCE,
+) -> bytes:
     """One object per sample. `scores` are those of this version's rows, `trainer_scores` those of the trainer's."""
     slots = [batch.slot(number) for number in range(len(batch.schema.sparse))]
     samples = []
@@ -33,7 +44,7 @@ def format_samples(batch: Batch, scores: NDArray[np.float32], trainer_scores: ND
         }
         samples.append(json.dumps(sample, separators=(",", ":")))
     body = ",\n".join(samples)
-    return f'{{"format": {FORMAT}, "tolerance": {TOLERANCE:g}, "samples": [\n{body}\n]}}\n'.encode()
+    return f'{{"format": {FORMAT}, "tolerance": {tolerance:g}, "samples": [\n{body}\n]}}\n'.encode()
 
 
 def parse_samples(data: bytes, schema: Schema, where: str) -> tuple[Batch, NDArray[np.float32]]:
@@ -46,6 +57,12 @@ def parse_samples(data: bytes, schema: Schema, where: str) -> tuple[Batch, NDArr
         return make_batch(schema, slots, dense), scores.reshape(len(samples), -1)
     except (ValueError, KeyError, TypeError, AttributeError, OverflowError) as e:
         raise Corruption(f"{where}: not a list of samples: {e}") from None
+
+
+def read_tolerance(data: bytes) -> float:
+    """How far from its stored scores a sample may be scored. REQUIRES: `parse_samples` has read the same bytes."""
+    found = json.loads(data).get("tolerance", TOLERANCE)
+    return float(found) if isinstance(found, (int, float)) and 0 < found <= 1 else TOLERANCE
 
 
 def make_batch(schema: Schema, slots: Sequence[Sequence[Sequence[int]]], dense: Sequence[Sequence[float]]) -> Batch:

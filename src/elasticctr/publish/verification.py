@@ -13,7 +13,7 @@ from elasticctr import _native
 from elasticctr.errors import Corruption, NotFound
 from elasticctr.publish.manifest import FileEntry, Manifest
 from elasticctr.publish.repository import Repository
-from elasticctr.publish.samples import SAMPLES, TOLERANCE, parse_samples
+from elasticctr.publish.samples import SAMPLES, parse_samples, read_tolerance
 from elasticctr.publish.scoring import DenseGraph, make_inputs
 from elasticctr.publish.serving_schema import SCHEMA, parse_serving_schema
 from elasticctr.publish.sparse import get_rows, read_part
@@ -115,10 +115,11 @@ def check_scores(repository: Repository, chain: list[Manifest]) -> tuple[int, fl
         return repository.read_file(last.model, last.version, name)
 
     schema = parse_serving_schema(read(SCHEMA), f"{where}/{SCHEMA}")
-    batch, scores = parse_samples(read(SAMPLES), schema.samples, f"{where}/{SAMPLES}")
+    samples = read(SAMPLES)
+    batch, scores = parse_samples(samples, schema.samples, f"{where}/{SAMPLES}")
     inputs = make_inputs(schema, batch, lambda table, feasigns: get_rows(repository, chain, table, feasigns))
     again = DenseGraph(read(GRAPH), f"{where}/{GRAPH}").scores(inputs)
     worst = float(np.abs(again - scores).max(initial=0.0))
-    if not worst <= TOLERANCE:
+    if not worst <= read_tolerance(samples):
         raise Corruption(f"{where}: its files score samples {worst:.3g} away from what {SAMPLES} promises")
     return len(batch), worst

@@ -10,6 +10,7 @@ import json
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, Protocol
 from urllib.parse import unquote
 
@@ -74,6 +75,11 @@ def error_response(error: ElasticCTRError, status: int | None = None) -> Respons
     return Response(status, json.dumps(shape, ensure_ascii=False).encode("utf-8", "replace"), JSON, headers)
 
 
+@cache  # rendering it takes longer than a prediction
+def _describe() -> Response:
+    return json_response(describe())
+
+
 class Control:
     def __init__(self, fleet: Fleet, pages: Sequence[Pages] = ()) -> None:
         self.fleet = fleet
@@ -96,7 +102,7 @@ class Control:
         reads: dict[str, Callable[[], Response]] = {
             "/v1/status": lambda: json_response(self.fleet.status()),
             _MODELS: lambda: json_response({"models": self.fleet.status()["models"]}),
-            "/openapi.json": lambda: json_response(describe()),
+            "/openapi.json": _describe,
             "/docs": lambda: Response(200, render_page().encode(), "text/html; charset=utf-8"),
         }
         if path in reads:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,7 +11,7 @@ from elasticctr import _native
 from elasticctr.data.batch import Batch
 from elasticctr.errors import ConfigError, Corruption, DataError, InternalError, Unavailable
 from elasticctr.publish.manifest import Manifest
-from elasticctr.publish.samples import SAMPLES, TOLERANCE, make_batch, parse_samples
+from elasticctr.publish.samples import SAMPLES, make_batch, parse_samples, read_tolerance
 from elasticctr.publish.serving_schema import ServingSchema
 from elasticctr.serve.settings import VerifySettings
 
@@ -53,7 +52,7 @@ def check_scores(
         if scores.shape != expected.shape:
             raise Corruption(f"{where}: scores of shape {scores.shape}, {SAMPLES} has {expected.shape}")
         worst = float(np.abs(scores - expected).max(initial=0.0))
-        allowed = settings.tolerance or _tolerance(samples)
+        allowed = settings.tolerance or read_tolerance(samples)
         if not worst <= allowed and reasons:
             raise Unavailable(f"{where}: cannot be checked now: {'; '.join(reasons)}")
         if not worst <= allowed:
@@ -84,7 +83,7 @@ def check_shared(
         return str(e)
     worst = max(float(np.abs(scores - expected[i]).max()) for i, (scores, *_) in enumerate(scored))
     reasons = [reason for _, _, _, reasons, _ in scored for reason in reasons]
-    allowed = settings.tolerance or _tolerance(samples)
+    allowed = settings.tolerance or read_tolerance(samples)
     if worst <= allowed or reasons:
         return ""
     return f"samples would be scored {worst:.3g} away from what {SAMPLES} promises, {allowed:g} are allowed"
@@ -117,9 +116,3 @@ def _score(version: _native.ServedVersion, batch: Batch, where: str) -> tuple[ND
     if not np.isfinite(scores).all():
         raise Corruption(f"{where}: gives scores that are not finite; publish it again")
     return np.asarray(scores, dtype=np.float32), reasons
-
-
-def _tolerance(samples: bytes) -> float:
-    """What samples.json allows itself; it was read before."""
-    found = json.loads(samples).get("tolerance", TOLERANCE)
-    return float(found) if isinstance(found, (int, float)) and 0 < found <= 1 else TOLERANCE

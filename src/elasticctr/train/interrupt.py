@@ -31,6 +31,9 @@ class Interrupt:
     def _receive(self, number: int, frame: FrameType | None) -> None:
         self.is_set = True
         self._tell()
+        # A shell starts background jobs with SIGINT ignored; whoever sent the first one wants the second to count, too.
+        if self._previous.get(signal.SIGINT) == signal.SIG_IGN:
+            self._previous[signal.SIGINT] = signal.default_int_handler
         self._give_back()
 
     def _give_back(self) -> None:

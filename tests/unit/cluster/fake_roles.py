@@ -54,7 +54,9 @@ def coordinate() -> None:
 
     def write(event: str, **more: object) -> None:
         with (run / "events.jsonl").open("a") as file:
-            file.write(json.dumps({"event": event, "step": read(), "samples": read(), **more}) + "\n")
+            file.write(
+                json.dumps({"event": event, "time": time.time(), "step": read(), "samples": read(), **more}) + "\n"
+            )
 
     server = ThreadingHTTPServer((arguments["--host"], int(arguments["--port"])), Answers)
     threading.Thread(target=server.serve_forever, daemon=True).start()

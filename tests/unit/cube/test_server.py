@@ -102,7 +102,7 @@ def test_typed_misses(server: ServerProcess) -> None:
 def test_hello_and_describe(server: ServerProcess) -> None:
     wire = server.wire()
     hello = json.loads(wire.ask(HELLO, b"anything").body)
-    assert hello == {"server": "cube", "protocol": 1, "max_body": 16 << 20, "max_keys": 1_000_000}
+    assert hello == {"server": "cube", "protocol": 1, "max_body": 2 << 20, "max_keys": 16_384}
     described = json.loads(wire.ask(DESCRIBE).body)
     _, status = server.http("GET", "/v1/status")
     assert described["models"] == status["models"]

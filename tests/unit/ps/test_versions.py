@@ -24,6 +24,7 @@ class Publisher:
         self.steps: list[int] = []
         self.let_go = threading.Semaphore(0)
         self.returncode = 0
+        self.statuses: list[int] = []  # of the next children; then `returncode`
 
     def __call__(self, command: list[str], **_: Any) -> Publisher:
         self.steps.append(int(command[command.index("--checkpoint") + 1]))
@@ -31,6 +32,8 @@ class Publisher:
 
     def communicate(self, timeout: float | None = None) -> tuple[None, str]:
         assert self.let_go.acquire(timeout=30)
+        if self.statuses:
+            self.returncode = self.statuses.pop(0)
         return None, "no room" if self.returncode else ""
 
     def terminate(self) -> None:
@@ -81,6 +84,28 @@ def test_a_failure_is_said(tmp_path: Path, publisher: Publisher) -> None:
     publisher.let_go.release()
     versions.close(is_finished=True)
     assert notes == [("publish_failed", {"of_step": 10, "reason": "no room"})]
+
+
+@pytest.mark.promise(
+    "the process that publishes a run's last version is killed, or its repository is busy",
+    "it is started again until the version is out",
+)
+def test_a_publisher_that_was_killed_is_started_again(
+    tmp_path: Path, publisher: Publisher, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("elasticctr.ps.versions._PAUSES_S", (0.0, 0.0, 0.0))
+    versions, notes = make(tmp_path)
+    publisher.statuses = [-9, 17, 0]
+    versions.publish(10, tmp_path / "a")
+    publisher.let_go.release(3)
+    versions.close(is_finished=True)
+    assert publisher.steps == [10, 10, 10] and [event for event, _ in notes] == ["publish"]
+
+    publisher.statuses = [-9, -9, -9, -9]
+    versions.publish(20, tmp_path / "b")
+    publisher.let_go.release(4)
+    versions.close(is_finished=True)
+    assert publisher.steps[3:] == [20] * 4 and notes[-1][0] == "publish_failed"
 
 
 def test_a_run_that_was_stopped_publishes_nothing_more(tmp_path: Path, publisher: Publisher) -> None:

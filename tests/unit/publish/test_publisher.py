@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from tests.unit.publish.learning import SEQUENCE, SLOTS, learn, make_job, make_samples
 
 from elasticctr.data.sources.store import LocalStore
@@ -21,6 +22,7 @@ from elasticctr.publish import dense as dense_side
 from elasticctr.publish.fsck import rebuild_donefile
 from elasticctr.publish.publisher import Publisher, Snapshot
 from elasticctr.publish.quality import measure_loss
+from elasticctr.publish.samples import SAMPLES, read_tolerance
 from elasticctr.publish.sparse import read_part
 from elasticctr.publish.verification import verify_version
 from elasticctr.train.learner import Learner
@@ -111,6 +113,22 @@ def test_a_chain_of_deltas_is_the_trained_table(story: Story):
     for version in (1, 5, 8):
         checked = verify_version(story.repository, "ctr", version)
         assert checked.samples == 20 and checked.worst <= 1e-6
+
+
+def test_a_version_allows_what_float32_rounds(story: Story):
+    """Scores of a model that cancels large numbers are apart by more than 1e-6 in any order of summation but one."""
+    story.learn()
+    story.publish()
+    story.learn(1)
+    hidden, last = story.learner.model.deep.linears[1:]
+    with torch.no_grad():
+        hidden.bias += 2.0**13
+        last.weight.fill_(0.25)
+        last.bias -= 2.0**13
+    version = story.publish().version
+    tolerances = [read_tolerance(story.repository.read_file("ctr", v, SAMPLES)) for v in (1, version)]
+    assert tolerances[0] == 1e-6 and 1e-5 < tolerances[1] < 1e-2
+    assert verify_version(story.repository, "ctr", version).worst <= tolerances[1]
 
 
 def test_a_delta_holds_only_what_changed(story: Story):

@@ -23,7 +23,7 @@ from elasticctr.data.parser import Parser
 from elasticctr.data.schema import Format, Schema, SparseSlot
 from elasticctr.errors import Corruption, DataError, NotFound
 from elasticctr.publish.repository import Repository
-from elasticctr.publish.samples import TOLERANCE, make_batch
+from elasticctr.publish.samples import SAMPLES, TOLERANCE, make_batch, read_tolerance
 from elasticctr.publish.scoring import DenseGraph, make_inputs
 from elasticctr.publish.serving_schema import SCHEMA, parse_serving_schema
 from elasticctr.publish.sparse import get_rows
@@ -65,6 +65,7 @@ class Replay:
         default_factory=dict
     )  # model/version → its requests; not in the repository
     worst: float = 0.0  # largest difference of a score
+    tolerance: float = TOLERANCE  # the largest that a version which answered allows itself
     worst_id: str = ""
     different_requests: int = 0  # by feasigns or dense floats
     first_difference: Difference | None = None
@@ -72,10 +73,10 @@ class Replay:
 
     @property
     def is_same(self) -> bool:
-        return self.worst <= TOLERANCE and self.first_difference is None and not self.unreadable
+        return self.worst <= self.tolerance and self.first_difference is None and not self.unreadable
 
     def summary(self) -> dict[str, Any]:
-        return {**asdict(self), "tolerance": TOLERANCE, "same": self.is_same}
+        return {**asdict(self), "same": self.is_same}
 
 
 class Replayer:
@@ -131,6 +132,7 @@ class Replayer:
             name = f"{key[0]}/{key[1]}"
             self.result.missing_versions[name] = self.result.missing_versions.get(name, 0) + len(requests)
             return
+        self.result.tolerance = max(self.result.tolerance, version.tolerance)
         groups: dict[tuple[str, frozenset[str]], list[tuple[LoggedRequest, Decoded | None]]] = defaultdict(list)
         for request in requests:
             self.result.requests += 1
@@ -197,6 +199,8 @@ class _Version:
         self._repository = repository
         self._chain = repository.chain(model, version)
         self.schema = parse_serving_schema(repository.read_file(model, version, SCHEMA), f"{where}/{SCHEMA}")
+        has_samples = any(file.name == SAMPLES for file in self._chain[-1].files)
+        self.tolerance = read_tolerance(repository.read_file(model, version, SAMPLES)) if has_samples else TOLERANCE
         self._graph = DenseGraph(repository.read_file(model, version, GRAPH), f"{where}/{GRAPH}")
 
     def read(self, members: list[tuple[LoggedRequest, Decoded | None]]) -> Batch:
