@@ -46,7 +46,7 @@ class LetterSession : public Session {
         step.consumed += kLargeBytes;
         std::this_thread::sleep_for(std::chrono::milliseconds(5));
         ++large_answered;
-        large_in_a_row = small_sent > small_answered ? large_in_a_row + 1 : 0;
+        if (small_sent > small_answered) ++large_in_a_row;
         most_in_a_row = std::max<int>(most_in_a_row, large_in_a_row);
         out->Append("c");
         continue;
@@ -57,7 +57,10 @@ class LetterSession : public Session {
         step.next = Next::kFlush;
         return step;
       }
-      if (got == 'a') ++small_answered;
+      if (got == 'a') {
+        ++small_answered;
+        large_in_a_row = 0;
+      }
       out->Append(got == 'b' ? "-" : "a");
     }
     return step;
