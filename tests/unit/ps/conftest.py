@@ -152,7 +152,7 @@ class World:
         client = self.client()
         while not self._over.wait(0.1) and not fake.is_silent:
             try:
-                fake.order = client.beat(fake.member, {"rows": 1, "standby": fake.standby})["order"]
+                fake.order = client.beat(fake.member, {"rows": 1, "standby": fake.standby, **fake.said})["order"]
                 if fake.order == "stop":
                     client.leave(fake.member, "told to")
                 if fake.order in ("stop", "rejoin"):

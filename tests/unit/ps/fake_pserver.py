@@ -31,6 +31,7 @@ class FakePserver:
         self.order = "go"  # that it was given last with a beat
         self.standby = "in_sync"  # what a primary says of its standby
         self.forgotten = 0
+        self.said: dict[str, Any] = {}  # of its group, with every beat; a load ends it
         fake = self
 
         class Connection(socketserver.BaseRequestHandler):
@@ -81,6 +82,7 @@ class FakePserver:
 
     def _do_load(self, order: dict[str, Any]) -> tuple[int, bytes]:
         directory = order["directory"]
+        self.said = {}
         if directory is None:
             self.cursors = {}
             return 0, b"{}"

@@ -15,6 +15,7 @@ from elasticctr.control.files import explain_write, write_atomic
 from elasticctr.errors import AlreadyExists, DataError, FailedPrecondition
 from elasticctr.ps.identity import build, job_identity
 from elasticctr.ps.journal import read_journal
+from elasticctr.ps.stalls import GroupWatch
 from elasticctr.train.checkpoint import list_checkpoints, open_checkpoint
 from elasticctr.train.events import read_events
 
@@ -83,6 +84,33 @@ def test_work_of_a_trainer_that_dies_is_done_by_others_once(tmp_path: Path, worl
     assert {e["name"] for e in events(tmp_path / "run", "gone")} >= {"a", "b"}
     done = done_chunks(tmp_path / "run")
     assert len(done) == len(set(done))
+
+
+@pytest.mark.slow
+def test_members_that_wait_for_each_other_go_back_to_the_checkpoint(
+    tmp_path: Path, world: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    look = GroupWatch.look
+    monkeypatch.setattr(GroupWatch, "look", lambda self, now, said, era: look(self, 100 * now, said, era))
+    w = world(make_job(tmp_path, train={"checkpoint_every": 5}, cluster={"strategy": "sync"}))
+    w.allow(16)
+    w.start()
+    servers = [w.add_pserver(shard) for shard in range(2)]
+    w.add_trainer("a")
+    w.add_trainer("b")
+    run = tmp_path / "run"
+    w.wait_for(lambda: list_checkpoints(run / "checkpoints") and w.status()["step"] > 7)
+    era = next(order["era"] for order in servers[0].orders if order["op"] == "load")
+    for fake, missing in zip(servers, ([101], [102]), strict=True):
+        fake.said = {"missing": missing, "rounds": 7, "era": era, "waiting": 1, "group": 2}
+    w.wait_for(lambda: events(run, "rollback"))
+    w.allow()
+    assert w.result() is True
+    assert "pserver 0 waits for [101]; pserver 1 waits for [102]" in events(run, "stalled")[0]["text"]
+    saved = run / events(run, "rollback")[0]["path"]
+    for fake in servers:
+        assert fake.orders.count({"op": "load", "directory": str(saved), "era": era + 1}) == 1
+    assert events(run, "end")[-1]["samples"] == LINES
 
 
 @pytest.mark.slow

@@ -41,3 +41,12 @@ def test_a_shard_with_an_empty_standby_only_is_served_by_whoever_comes_next() ->
     again = join(members, "standby", "standby-0")
     assert promoted.phase == "lost"
     assert (members.primary(0), members.standby(0)) == (again, waiting)
+
+
+def test_of_those_that_are_gone_the_newest_are_remembered() -> None:
+    members = Membership(1, standby=False)
+    joined = [join(members, "trainer", f"trainer-{i}") for i in range(10)]
+    for member in joined[:8]:
+        member.phase = "lost"
+    members.forget_gone(keep=3)
+    assert members.everyone() == joined[5:]
