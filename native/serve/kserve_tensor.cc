@@ -51,7 +51,7 @@ T WholeNumber(JsonReader* reader) {
   T value = 0;
   auto [after, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (error != std::errc() || after != text.data() + text.size()) {
-    reader->Fail(std::string("expected a whole number of 64 bits ") + (std::is_signed_v<T> ? "" : "from 0 on"));
+    reader->Fail(std::string("expected an integer of 64 bits ") + (std::is_signed_v<T> ? "" : "from 0 on"));
   }
   return value;
 }

@@ -29,7 +29,7 @@ bool IsKey(std::string_view key, std::string_view name) {
   return at == key.size();
 }
 
-// A whole number of 64 bits, signed or not. Nothing: it is not one.
+// An integer of 64 bits, signed or not. Empty: it is not one.
 std::optional<uint64_t> Whole(std::string_view text) {
   const char* end = text.data() + text.size();
   int64_t value;
@@ -58,7 +58,7 @@ std::string_view Trim(std::string_view text) {
 uint64_t ReadWhole(JsonReader* reader) {
   bool is_text = reader->Peek() == Kind::kString;
   std::optional<uint64_t> value = Whole(is_text ? reader->String() : reader->Number());
-  if (!value) reader->Fail("expected a whole number of 64 bits, as a number or as text");
+  if (!value) reader->Fail("expected an integer of 64 bits, as a number or as text");
   return *value;
 }
 

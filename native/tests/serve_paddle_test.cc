@@ -350,12 +350,12 @@ void TestJson() {
                  R"({"result":{"sigmoid_0.tmp_0":[[0.25]]}})"));
 
   const std::pair<const char*, const char*> bad[] = {
-      {"", "no JSON"},
-      {"[]", "no JSON"},
+      {"", "not valid JSON"},
+      {"[]", "not valid JSON"},
       {"{}", "must have"},
       {R"({"tensor": [], "feed": []})", "must have"},
       {R"({"tensor": []})", "no tensor feeds slot 'a'"},
-      {R"({"tensor": [{"int64_data": [1.5]}]})", "whole number"},
+      {R"({"tensor": [{"int64_data": [1.5]}]})", "expected an integer"},
       {R"({"tensor": [{"int64_dat": [1]}]})", "no field 'int64_dat'"},
       {R"({"tensor": [{"tensor_content": "?", "name": "a"}]})", "base64"},
       {R"({"tensor": [{"tensor_content": "AAAA", "elem_type": 1, "name": "a"}]})", "multiple of 4"},

@@ -1,4 +1,4 @@
-// What an error code is called: the class in errors.py, and "code" in every JSON answer.
+// The name of an error code: the class in errors.py, and "code" in every JSON error.
 #pragma once
 
 #include "util/status.h"

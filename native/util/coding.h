@@ -1,4 +1,4 @@
-// Little-endian integers and floats as they stand on disk and on the wire.
+// Little-endian integers as they are stored on disk and sent over the wire.
 #pragma once
 
 #include <bit>

@@ -1,4 +1,4 @@
-// CRC-32C (Castagnoli), the checksum of every block on disk and frame on the wire.
+// CRC-32C (Castagnoli), the checksum of every block on disk and every frame on the wire.
 #pragma once
 
 #include <cstddef>
@@ -6,7 +6,7 @@
 
 namespace elasticctr {
 
-// The CRC of `crc`'s bytes followed by these. Start with 0. Uses the SSE4.2 instruction where there is one.
+// The CRC of the bytes behind `crc` followed by these. Start with 0. Uses the SSE4.2 instruction where available.
 uint32_t Crc32c(uint32_t crc, const void* data, size_t size);
 
 }  // namespace elasticctr

@@ -53,7 +53,7 @@ void File::Read(void* data, size_t size, uint64_t offset) const {
     const ssize_t n = pread(fd_, to, size, static_cast<off_t>(offset));
     if (n < 0 && errno == EINTR) continue;
     if (n < 0) Fail(path_, "read", errno);
-    if (n == 0) throw Error(Code::kCorruption, path_ + ": ends at byte " + std::to_string(offset) + ", cut short");
+    if (n == 0) throw Error(Code::kCorruption, path_ + ": is truncated: it ends at byte " + std::to_string(offset));
     to += n;
     offset += static_cast<uint64_t>(n);
     size -= static_cast<size_t>(n);
@@ -99,7 +99,7 @@ void AtomicFile::Commit() {
 }
 
 void AtomicFile::CommitUnsynced() {
-  if (std::rename(file_.path().c_str(), path_.c_str()) != 0) Fail(path_, "put in place", errno);
+  if (std::rename(file_.path().c_str(), path_.c_str()) != 0) Fail(path_, "renamed into place", errno);
   is_committed_ = true;
 }
 

@@ -1,4 +1,4 @@
-// Files read and written at given offsets. Every failure is an Error that names the file and what the system said.
+// Files read and written at given offsets. Every failure is an Error with the file's name and the system's message.
 #pragma once
 
 #include <cstddef>
@@ -11,7 +11,7 @@ class File {
  public:
   // Throws Error(kNotFound) if there is no such file, Error(kInternal) if it cannot be opened.
   static File OpenForReading(const std::string& path);
-  // Makes an empty file, replacing one that is there.
+  // Creates an empty file, replacing an existing one.
   static File Create(const std::string& path);
 
   File(File&& other) noexcept : path_(std::move(other.path_)), fd_(other.fd_) { other.fd_ = -1; }
@@ -21,12 +21,12 @@ class File {
   const std::string& path() const { return path_; }
   uint64_t Size() const;
 
-  // Exactly `size` bytes; throws Error(kCorruption) if the file ends before.
+  // Reads exactly `size` bytes; throws Error(kCorruption) if the file ends earlier.
   void Read(void* data, size_t size, uint64_t offset) const;
   void Write(const void* data, size_t size, uint64_t offset) const;
-  // On disk for good, not only with the system.
+  // Returns when the data is on disk, not only in the page cache.
   void Sync() const;
-  // Asks the system to begin with that for some bytes, without waiting.
+  // Asks the system to start writing these bytes to disk; does not wait.
   void StartSync(uint64_t offset, uint64_t size) const;
 
  private:
@@ -36,8 +36,8 @@ class File {
   int fd_;
 };
 
-// A file that is written beside its place as `path`.tmp and appears there complete or not at all. If Commit is
-// not reached, the temporary file is removed.
+// A file that is written as `path`.tmp and appears at `path` complete or not at all. If Commit is not called, the
+// temporary file is removed.
 class AtomicFile {
  public:
   explicit AtomicFile(const std::string& path);
@@ -47,7 +47,7 @@ class AtomicFile {
 
   const File& file() const { return file_; }
   void Commit();
-  // The same for a file that its owner syncs later.
+  // Commit without Sync, for a file that its owner syncs later.
   void CommitUnsynced();
 
  private:

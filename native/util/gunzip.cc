@@ -16,11 +16,11 @@ namespace zlib = boost::beast::zlib;
 constexpr size_t kHeadBytes = 10;
 constexpr size_t kTailBytes = 8;
 constexpr size_t kFirstBytes = 64 * 1024;
-// What one step takes and makes at most.
+// The most one step consumes and produces.
 constexpr size_t kStepInput = 32 * 1024;
 constexpr size_t kStepOutput = 256 * 1024;
-// Bytes taken may be so many more than those made, and a quarter: compressors that flush after every line stay below,
-// streams of empty blocks or members do not.
+// The input may exceed the output by a quarter of the output plus this slack. Compressors that flush after every line
+// stay below that; streams of empty blocks or members do not.
 constexpr size_t kSlackBytes = 64 * 1024;
 
 [[noreturn]] void Refuse(const char* why) { throw Error(Code::kData, std::string("the gzip body ") + why); }
@@ -63,7 +63,7 @@ size_t SkipHead(std::string_view gzip) {
   constexpr uint8_t kHasCrc = 2, kHasExtra = 4, kHasName = 8, kHasComment = 16, kUnknown = 0xE0;
   if (gzip.size() < kHeadBytes + kTailBytes) Refuse("ends too early");
   const auto flags = static_cast<uint8_t>(gzip[3]);
-  if ((flags & kUnknown) != 0) Refuse("has flags that no known kind of gzip has");
+  if ((flags & kUnknown) != 0) Refuse("has unknown flags");
   size_t at = kHeadBytes;
   if ((flags & kHasExtra) != 0) at += 2 + Fixed16(gzip.substr(at));
   for (uint8_t text : {kHasName, kHasComment}) {
@@ -76,7 +76,7 @@ size_t SkipHead(std::string_view gzip) {
   if ((flags & kHasCrc) != 0) {
     if (at + 2 > end) Refuse("ends too early");
     if (Fixed16(gzip.substr(at)) != (Crc32(gzip.substr(0, at)) & 0xFFFF))
-      Refuse("is damaged: the checksum of its head");
+      Refuse("is damaged: the checksum of its header does not match");
     at += 2;
   }
   if (at > end) Refuse("ends too early");
@@ -92,8 +92,8 @@ class Gunzipper {
     plain_.clear();
     do {
       if (!IsGzip(gzip_.substr(at_))) {
-        Refuse(at_ == 0 ? "is not gzip; send it as it is without Content-Encoding, or compress it"
-                        : "goes on after its end");
+        Refuse(at_ == 0 ? "is not gzip; compress it, or send it without Content-Encoding"
+                        : "is followed by other data");
       }
       on_step_(made_);
       at_ += SkipHead(gzip_.substr(at_));
@@ -102,9 +102,10 @@ class Gunzipper {
       if (!Inflate()) return false;
       if (gzip_.size() - at_ < kTailBytes) Refuse("ends too early");
       const char* tail = gzip_.data() + at_;
-      if (DecodeFixed32(tail + 4) != static_cast<uint32_t>(made_ - first)) Refuse("is damaged: its size is another");
+      if (DecodeFixed32(tail + 4) != static_cast<uint32_t>(made_ - first))
+        Refuse("is damaged: its size does not match");
       if (DecodeFixed32(tail) != Crc32({plain_.data() + first, made_ - first})) {
-        Refuse("is damaged: its checksum is another");
+        Refuse("is damaged: its checksum does not match");
       }
       at_ += kTailBytes;
     } while (at_ < gzip_.size());
@@ -113,11 +114,11 @@ class Gunzipper {
   }
 
  private:
-  // Decodes one member's stream. False: more than may be.
+  // Decodes one member's stream. Returns false if it exceeds the limit.
   bool Inflate() {
     stream_->reset();
     while (true) {
-      // One byte over the limit tells whether there is more than that.
+      // One byte beyond the limit shows that there is more.
       const size_t most = limit_ + 1;
       if (made_ == plain_.size()) plain_.resize(std::min(most, std::max(2 * plain_.size(), kFirstBytes)));
       zlib::z_params step;
@@ -135,7 +136,7 @@ class Gunzipper {
       if (made_ > limit_) return false;
       CheckWork();
       if (is_end) {
-        // The decoder may have taken some bytes too many; it says how many bits.
+        // The decoder may have consumed a few bytes too many; data_type tells how many bits.
         at_ -= (static_cast<size_t>(step.data_type) & 63) / 8;
         return true;
       }
@@ -145,7 +146,7 @@ class Gunzipper {
   }
 
   void CheckWork() const {
-    if (at_ > made_ + made_ / 4 + kSlackBytes) Refuse("is made of little but empty blocks");
+    if (at_ > made_ + made_ / 4 + kSlackBytes) Refuse("consists almost entirely of empty blocks");
   }
 
   const std::string_view gzip_;

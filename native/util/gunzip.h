@@ -1,7 +1,6 @@
-// Gzip (RFC 1952) in memory, for bodies of requests: one member or several, all of them there, their sizes and
-// checksums checked. Bytes come from anybody: nothing is believed, no more is made than allowed, and the work is
-// bounded by the bytes that came. Deflate itself is Boost.Beast's port of zlib, which comes with the headers that are
-// here anyway.
+// Gzip (RFC 1952) in memory, for request bodies: one or more complete members, with sizes and checksums verified. The
+// input is untrusted: no field is believed, no more output is produced than allowed, and the work is bounded by the
+// size of the input. Deflate itself is Boost.Beast's port of zlib, a header we depend on anyway.
 #pragma once
 
 #include <cstddef>
@@ -12,15 +11,16 @@
 
 namespace elasticctr {
 
-// Whether the bytes start as a gzip member does.
+// Whether the bytes start like a gzip member.
 bool IsGzip(std::string_view bytes);
 
-// How many bytes `gzip` says that its last member holds, for estimates; 0 if it is too short to say.
+// The size of the last member as `gzip` states it, for estimates; 0 if `gzip` is too short to have one.
 uint32_t GunzippedBytes(std::string_view gzip);
 
-// What `gzip` holds. False: that is more than `limit` bytes. `on_step` is called with the bytes made so far, at the
-// start and whenever a step is done (a few milliseconds at most); what it throws ends the work. Throws DataError: not
-// gzip, damaged, cut, followed by something else, or made of little but empty blocks.
+// Decompresses `gzip` into `plain`. Returns false if that is more than `limit` bytes. Calls `on_step` with the number
+// of bytes produced so far, at the start and after each step (at most a few milliseconds); an exception from it ends
+// the work. Throws DataError if the input is not gzip, damaged, truncated, followed by other data, or made almost
+// entirely of empty blocks.
 bool Gunzip(std::string_view gzip, size_t limit, const std::function<void(size_t made)>& on_step, std::string* plain);
 
 }  // namespace elasticctr

@@ -1,4 +1,4 @@
-// IEEE half precision, without branches so that loops over it become vector code.
+// IEEE half precision, without branches so that loops over it are vectorized.
 #pragma once
 
 #include <bit>
@@ -10,11 +10,11 @@ namespace elasticctr {
 
 inline constexpr uint32_t kFloatInfinityBits = 0x7F800000u;
 
-// Rounded to nearest even; 65520 and more become infinity.
+// Rounds to nearest even; 65520 and above become infinity.
 ELASTICCTR_INLINE uint16_t HalfOf(float value) {
   const uint32_t bits = std::bit_cast<uint32_t>(value);
   const uint32_t sign = bits >> 16 & 0x8000u, magnitude = bits & 0x7FFFFFFFu;
-  // Normal: re-bias the exponent and round the 13 bits that go.
+  // Normal: re-bias the exponent and round away the lowest 13 bits.
   const uint32_t normal = (magnitude - 0x38000000u + 0xFFFu + (magnitude >> 13 & 1u)) >> 13;
   // Subnormal: adding 0.5 leaves the value, in units of 2^-24 and rounded by the hardware, in the low bits.
   const uint32_t small =
@@ -34,7 +34,7 @@ ELASTICCTR_INLINE float FloatOf(uint16_t half) {
   return std::bit_cast<float>(bits | sign);
 }
 
-// Rounds |x| <= 2^22 to the nearest integer, ties to even: the sum has no bits for the fraction.
+// Rounds |x| <= 2^22 to the nearest integer, ties to even: the sum has no bits left for the fraction.
 ELASTICCTR_INLINE float Nearest(float x) { return (x + 12582912.0f) - 12582912.0f; }
 
 }  // namespace elasticctr

@@ -1,4 +1,4 @@
-// Hashes that reach disk or other machines. docs/formats/feature-hash.md is their specification and holds
+// Hashes that are stored on disk or sent to other machines. docs/formats/feature-hash.md specifies them and lists
 // golden vectors; changing a result here breaks every stored model.
 #pragma once
 
@@ -10,7 +10,8 @@
 
 namespace elasticctr {
 
-// The steps of XXH64. In the header because most hashed values are a few bytes long and a call would cost as much.
+// The steps of XXH64. They are in the header because most hashed values are a few bytes long and a call would cost as
+// much.
 namespace xxh {
 
 inline constexpr uint64_t kPrime1 = 0x9E3779B185EBCA87ULL;

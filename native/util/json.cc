@@ -1,2 +1,2 @@
-// The one place where Boost.JSON is compiled; everyone else includes <boost/json.hpp>.
+// The only place where Boost.JSON is compiled; other files include <boost/json.hpp>.
 #include <boost/json/src.hpp>

@@ -29,15 +29,15 @@ void AppendUtf8(std::string* out, uint32_t code) {
   while (more-- > 0) out->push_back(static_cast<char>(0x80 | ((code >> (6 * more)) & 0x3F)));
 }
 
-// The first of the bytes from `at` on that is a quote, a backslash, a control character or not ASCII, or one that is
-// less than 8 bytes before the end.
+// The first byte from `at` on that is a quote, a backslash, a control character or not ASCII; otherwise some byte less
+// than 8 bytes before the end.
 const char* FindInString(const char* at, const char* end) {
   constexpr uint64_t kOnes = 0x0101010101010101, kHigh = 0x8080808080808080;
   for (; end - at >= 8; at += 8) {
     uint64_t word;
     std::memcpy(&word, at, 8);
     const uint64_t quote = word ^ (kOnes * '"'), backslash = word ^ (kOnes * '\\');
-    // The lowest bit set is right; a borrow can only spoil those above it.
+    // The lowest set bit is right; a borrow can only corrupt those above it.
     const uint64_t found =
         (((quote - kOnes) & ~quote) | ((backslash - kOnes) & ~backslash) | ((word - kOnes * 0x20) & ~word) | word) &
         kHigh;
@@ -46,7 +46,7 @@ const char* FindInString(const char* at, const char* end) {
   return at;
 }
 
-// Which of 64 bytes are what; bit i is byte i.
+// Classifies 64 bytes; bit i stands for byte i.
 struct Marks {
   uint64_t quotes = 0, backslashes = 0, opens = 0, closes = 0;
 };
@@ -76,7 +76,7 @@ Marks MarksOf(const char* at) {
   return marks;
 }
 
-// Bit i is whether an odd number of bits up to i are set.
+// Bit i: whether an odd number of the bits up to i are set.
 uint64_t PrefixXor(uint64_t bits) {
   for (int shift = 1; shift < 64; shift *= 2) bits ^= bits << shift;
   return bits;
@@ -90,7 +90,7 @@ void JsonReader::Fail(const std::string& what) const {
 
 JsonReader::Kind JsonReader::Peek() {
   SkipBlanks();
-  if (at_ == end_) Fail("it ends where a value must be");
+  if (at_ == end_) Fail("it ends where a value is expected");
   switch (*at_) {
     case '{': return Kind::kObject;
     case '[': return Kind::kArray;
@@ -100,7 +100,7 @@ JsonReader::Kind JsonReader::Peek() {
     case 'n': return Kind::kNull;
     default:
       if (*at_ == '-' || IsDigit(*at_)) return Kind::kNumber;
-      Fail("there is no value");
+      Fail("expected a value");
   }
 }
 
@@ -113,7 +113,7 @@ void JsonReader::Enter(char open, const char* expected) {
   is_first_ = true;
 }
 
-// Past the comma before the next member; false: past the closing bracket.
+// Skips the comma before the next member and returns true, or skips the closing bracket and returns false.
 bool JsonReader::Next(char close, bool* is_first) {
   SkipBlanks();
   *is_first = is_first_;
@@ -151,7 +151,7 @@ bool JsonReader::NextElement() {
   if (!Next(']', &is_first)) return false;
   if (!is_first) {
     SkipBlanks();
-    if (at_ != end_ && *at_ == ']') Fail("there is no value");
+    if (at_ != end_ && *at_ == ']') Fail("expected a value");
   }
   return true;
 }
@@ -180,12 +180,12 @@ uint32_t JsonReader::Hex4() {
   if (end_ - at_ < 4) Fail("it ends inside a string");
   uint32_t code = 0;
   auto [after, error] = std::from_chars(at_, at_ + 4, code, 16);
-  if (error != std::errc() || after != at_ + 4) Fail("\\u is followed by no four hexadecimal digits");
+  if (error != std::errc() || after != at_ + 4) Fail("\\u is not followed by four hexadecimal digits");
   at_ += 4;
   return code;
 }
 
-// The rest of a string that has an escape at at_.
+// Reads the rest of a string, from the escape at at_.
 std::string_view JsonReader::Unescape(const char* start) {
   std::string text(start, at_);
   while (true) {
@@ -222,7 +222,7 @@ std::string_view JsonReader::Unescape(const char* start) {
         AppendUtf8(&text, code);
         break;
       }
-      default: Fail("an unknown escape");
+      default: Fail("unknown escape");
     }
   }
   if (!protobuf::IsUtf8(text)) Fail("a string is not UTF-8");
@@ -233,7 +233,7 @@ std::string_view JsonReader::Unescape(const char* start) {
 
 void JsonReader::Word(std::string_view word) {
   if (static_cast<size_t>(end_ - at_) < word.size() || std::string_view(at_, word.size()) != word) {
-    Fail("there is no value");
+    Fail("expected a value");
   }
   at_ += word.size();
 }
@@ -261,7 +261,7 @@ std::string_view JsonReader::Number() {
   if (p != end_ && *p == '-') ++p;
   const char* whole = p;
   digits();
-  if (*whole == '0' && p - whole > 1) Fail("a number begins with 0");
+  if (*whole == '0' && p - whole > 1) Fail("a number has a leading zero");
   if (p != end_ && *p == '.') ++p, digits();
   if (p != end_ && (*p | 0x20) == 'e') {
     if (++p != end_ && (*p == '+' || *p == '-')) ++p;
@@ -276,7 +276,7 @@ double JsonReader::Double() {
   double value = 0;
   auto [after, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (error == std::errc::result_out_of_range) {
-    // Too small is as good as 0; from_chars does not say which of the two it is.
+    // Underflow counts as 0; from_chars does not tell it from overflow.
     value = std::strtod(std::string(text).c_str(), nullptr);
   } else if (error != std::errc()) {
     Fail("expected a number");
@@ -294,9 +294,9 @@ T JsonReader::Whole(const char* expected) {
   return value;
 }
 
-uint64_t JsonReader::Uint64() { return Whole<uint64_t>("expected a whole number from 0 to 2^64 - 1"); }
+uint64_t JsonReader::Uint64() { return Whole<uint64_t>("expected an integer from 0 to 2^64 - 1"); }
 
-int64_t JsonReader::Int64() { return Whole<int64_t>("expected a whole number from -2^63 to 2^63 - 1"); }
+int64_t JsonReader::Int64() { return Whole<int64_t>("expected an integer from -2^63 to 2^63 - 1"); }
 
 std::string_view JsonReader::Skip() {
   Kind kind = Peek();
@@ -323,7 +323,7 @@ std::string_view JsonReader::SkipBrackets() {
   const char* start = at_;
   const char* at = at_;
   uint64_t depth = 0;
-  bool is_inside = false, is_escaped = false;  // a string; the byte after a backslash of it
+  bool is_inside = false, is_escaped = false;  // in a string; after a backslash in it
   auto take = [&](const char* last) {
     at_ = last + 1;
     return std::string_view(start, static_cast<size_t>(at_ - start));
@@ -368,7 +368,7 @@ std::string_view JsonReader::SkipBrackets() {
 
 void JsonReader::End() {
   SkipBlanks();
-  if (at_ != end_) Fail("something follows the value");
+  if (at_ != end_) Fail("unexpected data after the value");
 }
 
 }  // namespace elasticctr

@@ -6,7 +6,7 @@
 namespace elasticctr {
 namespace {
 
-// How many bytes of UTF-8 stand at the start of `text`; 0: none do.
+// The length of the UTF-8 character at the start of `text`; 0 if there is none.
 size_t CharacterBytes(std::string_view text) {
   auto byte = [&](size_t i) { return static_cast<unsigned char>(text[i]); };
   unsigned char first = byte(0);
@@ -16,7 +16,7 @@ size_t CharacterBytes(std::string_view text) {
   for (size_t i = 1; i < n; ++i) {
     if ((byte(i) & 0xC0) != 0x80) return 0;
   }
-  // Longer than needed, surrogates, beyond U+10FFFF.
+  // Overlong forms, surrogates, beyond U+10FFFF.
   if (n == 3 && ((first == 0xE0 && byte(1) < 0xA0) || (first == 0xED && byte(1) >= 0xA0))) return 0;
   if (n == 4 && ((first == 0xF0 && byte(1) < 0x90) || (first == 0xF4 && byte(1) >= 0x90))) return 0;
   return n;

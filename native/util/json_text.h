@@ -1,4 +1,4 @@
-// JSON written by hand where it is hot: strings and numbers, appended.
+// Appends strings and numbers as JSON, for hot paths.
 #pragma once
 
 #include <cstdint>
@@ -7,10 +7,10 @@
 
 namespace elasticctr {
 
-// With quotes. Bytes that are not UTF-8 become U+FFFD, so that what is written is always JSON.
+// With quotes. Bytes that are not UTF-8 become U+FFFD, so the output is always valid JSON.
 void AppendJsonString(std::string* out, std::string_view text);
 void AppendNumber(std::string* out, uint64_t value);
-// The shortest text that reads back as the same float; null if it is not finite.
+// The shortest text that parses back to the same float; null if it is not finite.
 void AppendFloat(std::string* out, float value);
 
 }  // namespace elasticctr

@@ -15,7 +15,7 @@ const char* NameOf(WireType type) {
   switch (type) {
     case WireType::kVarint: return "a varint";
     case WireType::kFixed64: return "64 bits";
-    case WireType::kBytes: return "bytes with a length";
+    case WireType::kBytes: return "length-delimited bytes";
     case WireType::kFixed32: return "32 bits";
   }
   return "unknown";
@@ -33,7 +33,7 @@ bool IsUtf8(std::string_view text) {
     }
     int more = *p >= 0xF0 ? 3 : *p >= 0xE0 ? 2 : 1;
     if (*p < 0xC2 || *p > 0xF4 || end - p <= more) return false;
-    // The second byte rules out overlong forms, surrogates and what is beyond U+10FFFF.
+    // The second byte rules out overlong forms, surrogates and values beyond U+10FFFF.
     unsigned char low = *p == 0xE0 ? 0xA0 : *p == 0xF0 ? 0x90 : 0x80;
     unsigned char high = *p == 0xED ? 0x9F : *p == 0xF4 ? 0x8F : 0xBF;
     if (p[1] < low || p[1] > high) return false;
@@ -50,7 +50,7 @@ void Reader::Fail(const std::string& what) const {
 }
 
 void Reader::FailType(WireType type) const {
-  Fail(std::string("is written as ") + NameOf(type_) + " where " + NameOf(type) + " must be");
+  Fail(std::string("is encoded as ") + NameOf(type_) + " instead of " + NameOf(type));
 }
 
 uint64_t Reader::ReadVarint(const char** at, const char* end) const {
@@ -72,7 +72,7 @@ uint64_t Reader::ReadVarint(const char** at, const char* end) const {
 bool Reader::Next() {
   if (at_ == end_) return false;
   uint64_t tag = ReadVarint(&at_, end_);
-  if (tag >> 3 == 0 || tag >> 3 > kMaxField) Fail("is followed by a field with an impossible number");
+  if (tag >> 3 == 0 || tag >> 3 > kMaxField) Fail("is followed by a field with an invalid number");
   field_ = static_cast<uint32_t>(tag >> 3);
   auto left = static_cast<size_t>(end_ - at_);
   switch (tag & 7) {
@@ -103,20 +103,20 @@ bool Reader::Next() {
       at_ += 4;
       return true;
     case 3:
-    case 4: Fail("is a group, which is not read");
+    case 4: Fail("is a group, which is not supported");
     default: Fail("has an unknown wire type");
   }
 }
 
 uint32_t Reader::AsUint32() const {
   uint64_t value = AsUint64();
-  if (value > std::numeric_limits<uint32_t>::max()) Fail("does not fit 32 bits");
+  if (value > std::numeric_limits<uint32_t>::max()) Fail("does not fit in 32 bits");
   return static_cast<uint32_t>(value);
 }
 
 int32_t Reader::AsInt32() const {
   int64_t value = AsInt64();
-  if (value != static_cast<int32_t>(value)) Fail("does not fit 32 bits");
+  if (value != static_cast<int32_t>(value)) Fail("does not fit in 32 bits");
   return static_cast<int32_t>(value);
 }
 
@@ -151,7 +151,7 @@ void Reader::AppendFixed(std::vector<T>* out, size_t limit, WireType type) const
   size_t count = 1;
   if (type_ != type) {
     std::string_view bytes = AsBytes();
-    if (bytes.size() % sizeof(T) != 0) Fail("is no whole number of values");
+    if (bytes.size() % sizeof(T) != 0) Fail("is not a whole number of values");
     data = bytes.data();
     count = bytes.size() / sizeof(T);
   }
@@ -172,7 +172,7 @@ void Reader::AppendInt64(std::vector<int64_t>* out, size_t limit) const {
 
 void Reader::AppendUint32(std::vector<uint32_t>* out, size_t limit) const {
   AppendVarints(out, limit, [this](uint64_t v) {
-    if (v > std::numeric_limits<uint32_t>::max()) Fail("has a value that does not fit 32 bits");
+    if (v > std::numeric_limits<uint32_t>::max()) Fail("has a value that does not fit in 32 bits");
     return static_cast<uint32_t>(v);
   });
 }
@@ -180,7 +180,7 @@ void Reader::AppendUint32(std::vector<uint32_t>* out, size_t limit) const {
 void Reader::AppendInt32(std::vector<int32_t>* out, size_t limit) const {
   AppendVarints(out, limit, [this](uint64_t v) {
     auto value = static_cast<int64_t>(v);
-    if (value != static_cast<int32_t>(value)) Fail("has a value that does not fit 32 bits");
+    if (value != static_cast<int32_t>(value)) Fail("has a value that does not fit in 32 bits");
     return static_cast<int32_t>(value);
   });
 }

@@ -1,16 +1,16 @@
-// The protobuf wire format (protobuf.dev/programming-guides/encoding), read and written by hand: for messages of other
-// people's protocols, a field at a time, without generated code and without copying.
+// A reader and writer of the protobuf wire format (protobuf.dev/programming-guides/encoding), for messages of other
+// systems' protocols: field by field, without generated code and without copying.
 //
 //   protobuf::Reader reader(bytes, "ModelInferRequest");
 //   while (reader.Next()) {
 //     switch (reader.field()) {
 //       case 1: name = reader.AsString(); break;
 //       case 5: ReadTensor(reader.AsMessage("InferInputTensor")); break;
-//     }                                            // a field nobody asks about is skipped, its length checked
+//     }                                            // fields that are not read are skipped, their length checked
 //   }
 //
 // Strict: a length beyond the end, a varint of more than 64 bits, a field number of 0, a group, a value of another wire
-// type than asked for, and nesting beyond kMaxDepth are DataErrors that name message and field. Views given out
+// type than requested, and nesting beyond kMaxDepth are DataErrors that name the message and the field. Returned views
 // point into the bytes read.
 #pragma once
 
@@ -34,17 +34,17 @@ bool IsUtf8(std::string_view text);
 
 class Reader {
  public:
-  // REQUIRES: `bytes` and `message`, its type's name for errors, outlive the reader.
+  // `message` is the type's name, for errors. REQUIRES: `bytes` and `message` outlive the reader.
   explicit Reader(std::string_view bytes, const char* message = "message", uint32_t depth = kMaxDepth)
       : at_(bytes.data()), end_(bytes.data() + bytes.size()), message_(message), depth_(depth) {}
 
-  // Goes to the next field; false: there is none. Throws DataError.
+  // Moves to the next field; returns false if there is none. Throws DataError.
   bool Next();
 
   uint32_t field() const { return field_; }
   WireType type() const { return type_; }
 
-  // The value of the field Next went to. Throw DataError if it is of another wire type or does not fit.
+  // The value of the current field. Throws DataError if it has another wire type or does not fit.
   uint64_t AsUint64() const { return Expect(WireType::kVarint), value_; }
   int64_t AsInt64() const { return static_cast<int64_t>(AsUint64()); }
   uint32_t AsUint32() const;
@@ -59,7 +59,7 @@ class Reader {
   std::string_view AsString() const;  // must be UTF-8
   Reader AsMessage(const char* message) const;
 
-  // A repeated number, packed or not: what this field holds goes behind what `out` has. At most `limit` in all.
+  // Appends this field of a repeated number, packed or not, to `out`. At most `limit` values in all.
   void AppendUint64(std::vector<uint64_t>* out, size_t limit = SIZE_MAX) const;
   void AppendInt64(std::vector<int64_t>* out, size_t limit = SIZE_MAX) const;
   void AppendUint32(std::vector<uint32_t>* out, size_t limit = SIZE_MAX) const;
@@ -70,7 +70,7 @@ class Reader {
 
   static int64_t FromZigZag(uint64_t v) { return static_cast<int64_t>((v >> 1) ^ (~(v & 1) + 1)); }
 
-  // Throws DataError about the field Next went to.
+  // Throws DataError about the current field.
   [[noreturn]] void Fail(const std::string& what) const;
 
  private:
@@ -95,7 +95,7 @@ class Reader {
   std::string_view bytes_;
 };
 
-// Appends fields to a string. Writes what it is told, default values too.
+// Appends fields to a string, including those with default values.
 class Writer {
  public:
   explicit Writer(std::string* out) : out_(out) {}
@@ -118,7 +118,7 @@ class Writer {
   void PackedFloat(uint32_t field, const float* v, size_t count) { Bytes(field, v, count * sizeof *v); }
   void PackedInt64(uint32_t field, const int64_t* v, size_t count);
 
-  // A message inside: its fields are what is written between Begin and End, which takes what Begin gave.
+  // A nested message: the fields written between Begin and End belong to it. End takes what Begin returned.
   size_t Begin(uint32_t field);
   void End(size_t begin);
 

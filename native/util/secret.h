@@ -1,4 +1,4 @@
-// The shared secrets of a server: one that may do everything, and one that may only read.
+// The shared secrets of a server: one that allows everything, and one that allows only reading.
 #pragma once
 
 #include <cstdint>
@@ -8,17 +8,17 @@
 
 namespace elasticctr {
 
-// In order: what allows more is greater.
+// In order: a greater scope allows more.
 enum class TokenScope : uint8_t { kNone, kRead, kAdmin };
 
 inline constexpr std::string_view kReadOnly = "this token may only read; use the token of --token-file";
 
 class Secret {
  public:
-  // No `admin`: whoever asks may do everything. REQUIRES: no `read` without `admin`.
+  // Without `admin`, every caller may do everything. REQUIRES: no `read` without `admin`.
   explicit Secret(std::string admin, std::string read = {}) : admin_(std::move(admin)), read_(std::move(read)) {}
   bool is_set() const { return !admin_.empty(); }
-  // What whoever shows this may do.
+  // What the bearer of this token may do.
   TokenScope ScopeOf(std::string_view given) const {
     if (!is_set()) return TokenScope::kAdmin;
     const bool is_admin = Equals(admin_, given);
@@ -28,7 +28,7 @@ class Secret {
   bool Matches(std::string_view given) const { return ScopeOf(given) != TokenScope::kNone; }
 
  private:
-  // Takes as long for a wrong first byte as for a wrong last one. REQUIRES: a token that is not empty.
+  // Takes as long for a wrong first byte as for a wrong last one. REQUIRES: `token` is not empty.
   static bool Equals(const std::string& token, std::string_view given) {
     const size_t n = token.size();
     unsigned char difference = given.size() == n ? 0 : 1;

@@ -1,5 +1,5 @@
-// Threads started while one of these lives leave signals to the main thread, but for those that an instruction of their
-// own causes: blocked, such a signal would end the process whatever handles it.
+// Threads started during the lifetime of an instance leave signals to the main thread, except those caused by their own
+// instructions: a blocked signal of that kind would end the process even if it has a handler.
 #pragma once
 
 #include <signal.h>

@@ -1,6 +1,6 @@
-// The error codes of the whole system. A native function that cannot do its work throws Error with one of
-// them; bindings/module.cc turns it into the Python class of the same name. A message says what happened,
-// to which file, line or row, and what to do next.
+// The error codes of the whole system. A native function that cannot do its work throws an Error with one of them;
+// bindings/module.cc turns it into the Python class of the same name. A message says what happened, to which file, line
+// or row, and what to do next.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 namespace elasticctr {
 
-// The numbers are process exit statuses too (errors.py). Never change one.
+// The numbers are also process exit statuses (errors.py). Never change one.
 enum class Code : uint8_t {
   kConfig = 10,
   kData = 11,
@@ -32,7 +32,7 @@ class Error : public std::runtime_error {
   Code code_;
 };
 
-// Unavailable, and known for how long.
+// kUnavailable with a known waiting time.
 class RetryLater : public Error {
  public:
   RetryLater(const std::string& message, uint32_t after_ms) : Error(Code::kUnavailable, message), after_ms_(after_ms) {}

@@ -1,6 +1,6 @@
-// Hot loops are compiled once per instruction set and picked at load time, so one build runs everywhere and
-// fast everywhere. ELASTICCTR_CLONES goes before a free function's definition; whatever that function calls
-// in its loop must be inlined (ELASTICCTR_INLINE) to be cloned with it.
+// Hot loops are compiled once per instruction set and chosen at load time, so that one build is fast on every machine.
+// ELASTICCTR_CLONES goes before a free function's definition; whatever that function calls in its loop must be inlined
+// (ELASTICCTR_INLINE) to be cloned with it.
 #pragma once
 
 #define ELASTICCTR_INLINE inline __attribute__((always_inline))

@@ -9,9 +9,9 @@
 namespace elasticctr {
 namespace {
 
-// A worker waits for the next loop first on its core, then giving it up to whoever wants it, and only then asleep.
-// Waking a sleeper costs tens of microseconds, and often lands it on the caller's own core: in a training step,
-// whose loops are a fraction of a millisecond apart, that halves the machine.
+// A worker waits for the next loop first by spinning, then by yielding its core to other threads, and only then by
+// sleeping. Waking a sleeper costs tens of microseconds and often puts it on the caller's own core. In a training step,
+// whose loops are a fraction of a millisecond apart, that would halve the machine.
 constexpr int kSpins = 1000;
 constexpr auto kYielding = std::chrono::milliseconds(2);
 
@@ -87,7 +87,7 @@ void ThreadPool::Drain() {
   }
 }
 
-// Joins the loop of a generation not seen before, unless it is closed already.
+// Joins a loop of a new generation, unless it is already closed.
 bool ThreadPool::Enter(uint64_t* seen) {
   uint64_t state = state_.load(std::memory_order_acquire);
   for (;;) {

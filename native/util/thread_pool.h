@@ -1,9 +1,9 @@
 // A small pool for data-parallel loops. The calling thread works too, so a pool of 1 starts no thread and
 // every algorithm built on it also runs single-threaded.
 //
-// Threads: Run may be called from several threads; calls are serialised. A task must not call Run on the
-// pool that runs it. Workers stay awake for two milliseconds after a call, giving way to others, and then sleep:
-// the many short loops of one training step do not pay for a wake-up each.
+// Threads: Run may be called from several threads; calls are serialised. A task must not call Run on the pool that runs
+// it. Workers stay awake for two milliseconds after a call, yielding to other threads, and then sleep: the many short
+// loops of a training step do not each pay for a wake-up.
 #pragma once
 
 #include <atomic>
@@ -28,8 +28,8 @@ class ThreadPool {
 
   size_t size() const { return workers_.size() + 1; }
 
-  // Calls fn(i) for i in [0, tasks), each once, and returns when all are done. Tasks are handed out in
-  // order to whoever is free. The first exception thrown by a task is thrown again here.
+  // Calls fn(i) once for each i in [0, tasks) and returns when all calls are done. Tasks are handed out in order to
+  // idle threads. The first exception thrown by a task is rethrown here.
   template <typename Fn>
   void Run(size_t tasks, Fn&& fn) {
     using Callable = std::remove_reference_t<Fn>;
@@ -40,7 +40,7 @@ class ThreadPool {
 
   // The process-wide pool, sized by SetDefaultThreads (default: the CPUs this process may use).
   static ThreadPool& Default();
-  // Replaces the process-wide pool. REQUIRES: no Run on it is under way.
+  // Replaces the process-wide pool. REQUIRES: no Run on it is in progress.
   static void SetDefaultThreads(size_t threads);
 
  private:
@@ -54,8 +54,8 @@ class ThreadPool {
   std::vector<std::thread> workers_;
   std::mutex run_mutex_;
 
-  // Generation of the current loop (upper half), whether it is closed to late workers, and how many workers
-  // are inside it (lower half). A worker that wakes after the work is gone never holds up the caller.
+  // Generation of the current loop (upper half), whether it is closed to late workers, and how many workers are inside
+  // it (lower half). A worker that wakes after the work is done never delays the caller.
   std::atomic<uint64_t> state_{kClosed};
   static constexpr uint64_t kGeneration = uint64_t{1} << 32;
   static constexpr uint64_t kClosed = uint64_t{1} << 31;

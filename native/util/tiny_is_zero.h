@@ -1,6 +1,6 @@
-// Numbers too small to be normal count as zero while a TinyIsZero lives, on its thread: each costs a processor a
-// hundred cycles. The moments of a parameter without gradients shrink until they are such numbers and stay there, and
-// the gradients of samples that are known by heart are such numbers from the start.
+// Treats subnormal numbers as zero, on this thread and during the lifetime of an instance: each one costs the processor
+// about a hundred cycles. The moments of a parameter without gradients shrink into that range and stay there; gradients
+// of samples that the model has memorised are in it from the start.
 #pragma once
 
 #include <cstdint>

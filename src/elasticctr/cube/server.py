@@ -154,17 +154,17 @@ def parse_shard(text: str) -> tuple[int, int]:
 
 def run(options: ServerOptions, announce: Callable[[Listening], None], drain_s: float = DRAIN_S) -> None:
     """Serves until SIGTERM or SIGINT. `announce` is called once all that LIVE names was loaded or found unloadable."""
-    signals = Signals(signal.SIGTERM, signal.SIGINT)
-    server = Server(options)
-    server.start()
-    is_stopped = False
-    while not server.wait_started(_POLL_S) and not is_stopped:
-        is_stopped = signals.wait(0) is not None
-    announce(server.listening)
-    with _watch(server):
-        while not is_stopped:
-            is_stopped = signals.wait(_WAIT_S) is not None
-    server.stop(drain_s)
+    with Signals(signal.SIGTERM, signal.SIGINT) as signals:
+        server = Server(options)
+        server.start()
+        is_stopped = False
+        while not server.wait_started(_POLL_S) and not is_stopped:
+            is_stopped = signals.wait(0) is not None
+        announce(server.listening)
+        with _watch(server):
+            while not is_stopped:
+                is_stopped = signals.wait(_WAIT_S) is not None
+        server.stop(drain_s)
 
 
 def _watch(server: Server) -> AbstractContextManager[None]:

@@ -1,6 +1,6 @@
 """Dense torch modules, one file each. They see tensors, never tables, files or networks.
 
-Names are loaded when they are first used, so that `models.cpu` can set torch up before torch is there.
+Names are loaded on first use, so that `models.cpu` can set up the environment before torch is imported.
 """
 
 from importlib import import_module

@@ -1,4 +1,4 @@
-"""BST (Chen et al., 2019): a transformer over a target and a history, each value with its age."""
+"""BST (Chen et al., 2019): a transformer over a target and a history, each value with its distance from the target."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from elasticctr.models.sequence_settings import SequenceSettings
 
 class BSTSettings(SequenceSettings):
     layers: int = Field(1, ge=1, le=16, description="transformer layers; the paper found one to be enough")
-    heads: int = Field(2, ge=1, le=64, description="of each layer")
+    heads: int = Field(2, ge=1, le=64, description="heads of each layer")
     head_dim: int = Field(16, ge=1, le=1024, description="width of a head")
-    feed_forward: int = Field(64, ge=1, le=65536, description="width inside a layer, after its attention")
-    attention_dropout: float = Field(0.0, ge=0.0, lt=1.0, description="dropout inside the transformer, while training")
+    feed_forward: int = Field(64, ge=1, le=65536, description="width of the feed-forward part of a layer")
+    attention_dropout: float = Field(0.0, ge=0.0, lt=1.0, description="dropout inside the transformer during training")
     readout: Literal["mean", "target", "concat"] = Field(
-        "mean", description="what the tower reads of the tokens: their mean, the target's, or all side by side"
+        "mean", description="what the tower reads: the mean of the tokens, the target's token, or all side by side"
     )
 
 
 class Transformer(nn.Module):
-    """A behaviour → [B, out_features]. The target is token 0; a history without values leaves it alone."""
+    """A behaviour → [B, out_features]. The target is token 0; with an empty history it is the only token."""
 
     def __init__(self, pair: Pair, settings: BSTSettings) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Deep & Cross (Wang et al., 2017): crosses of bounded degree, a vector each, beside a tower or under it."""
+"""Deep & Cross (Wang et al., 2017): cross layers with one vector each, next to a tower or followed by it."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from elasticctr.models.model import Model, TowerSettings, Widths
 
 
 class DCNSettings(TowerSettings):
-    hidden: Widths = Field((512, 256, 128), description="widths of the hidden layers of the tower; [] for none")
+    hidden: Widths = Field((512, 256, 128), description="widths of the tower's hidden layers; [] for none")
     structure: Literal["stacked", "parallel"] = Field(
         "parallel", description="stacked: the tower reads the crosses; parallel: both read the features"
     )
-    cross_layers: int = Field(3, ge=1, le=16, description="n layers hold products of up to n + 1 features")
+    cross_layers: int = Field(3, ge=1, le=16, description="n layers model products of up to n + 1 features")
 
 
 class DCN(Model):

@@ -1,4 +1,4 @@
-"""DCN-V2 (Wang et al., 2021): dcn whose crosses have a matrix each: full, of low rank, or a mixture of such."""
+"""DCN-V2 (Wang et al., 2021): dcn with a matrix in each cross layer: full, low-rank, or a mixture of low-rank ones."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class DCNv2Settings(DCNSettings):
     )
     rank: int = Field(0, ge=0, le=65536, description="rank of the cross matrices; 0: full matrices")
     experts: int = Field(
-        1, ge=1, le=64, description="above 1: each cross layer is a gated mixture of so many matrices of that rank"
+        1, ge=1, le=64, description="above 1: each cross layer is a gated mixture of this many matrices of that rank"
     )
 
     @model_validator(mode="after")

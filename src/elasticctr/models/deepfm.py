@@ -13,7 +13,7 @@ from elasticctr.models.model import Model, TowerSettings
 
 
 class DeepFMSettings(TowerSettings):
-    dense_pairs: bool = Field(True, description="dense floats take part in the pairs, each with a learned vector")
+    dense_pairs: bool = Field(True, description="include dense floats in the pairs, each with a learned vector")
 
 
 class DeepFM(Model):

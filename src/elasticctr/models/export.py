@@ -1,8 +1,8 @@
-"""Writes a model as ONNX with the sparse lookup cut out: rows come in pooled, logits and scores go out.
+"""Writes a model as ONNX, without the sparse lookup: it reads pooled rows and returns logits and scores.
 
-Inputs, each left out if the model has none of it: `pooled` [B, pooled width], `dense` [B, dense dims], and per sequence
-slot `seq_<slot>` [B, max values, dim] with `seq_<slot>_lengths` [B] int64. Outputs: `logits` and `scores`, both [B] or
-[B, labels]. The metadata entry `elasticctr.spec` holds the input spec as JSON.
+Inputs: `pooled` [B, pooled width], `dense` [B, dense dims], and per sequence slot `seq_<slot>` [B, max values, dim]
+with `seq_<slot>_lengths` [B] int64; those the model does not have are left out. Outputs: `logits` and `scores`, both
+[B] or [B, labels]. The metadata entry `elasticctr.spec` holds the input spec as JSON.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class _Served(nn.Module):
 
 
 def input_names(spec: InputSpec) -> list[str]:
-    """Names of the graph's inputs, in order."""
+    """The names of the graph's inputs, in order."""
     names = ["pooled"] if spec.pooled_width > 0 else []
     names += ["dense"] if spec.dense_dim > 0 else []
     for sequence in spec.sequences:
@@ -63,9 +63,9 @@ def input_names(spec: InputSpec) -> list[str]:
 
 
 def export_onnx(model: Model, path: str | Path, *, optimize: bool = True) -> None:
-    """Writes `model` to `path` whole or not at all. The model is left as it was.
+    """Writes `model` to `path`, whole or not at all. The model is not changed.
 
-    Without `optimize` every parameter stays an initializer of its own, named `model.` and its name in the state dict.
+    Without `optimize`, every parameter stays a separate initializer, named `model.` plus its name in the state dict.
     """
     path = Path(path)
     names = input_names(model.spec)
@@ -99,7 +99,7 @@ def export_onnx(model: Model, path: str | Path, *, optimize: bool = True) -> Non
 
 
 def _examples(spec: InputSpec) -> Iterator[Tensor]:
-    # Not 0 or 1, which the tracer takes for constants.
+    # Not 0 or 1, which the tracer treats as constants.
     batch = 2
     for width in (spec.pooled_width, spec.dense_dim):
         if width > 0:
@@ -135,7 +135,7 @@ def _told(path: Path) -> Iterator[None]:
         yield
     except OSError as e:
         raise InternalError(
-            f"{path}: cannot be written: {e.strerror or e}; free some space or choose another place"
+            f"{path}: cannot be written: {e.strerror or e}; free some space or choose another path"
         ) from e
 
 

@@ -1,4 +1,4 @@
-"""Field-aware factorization machine (Juan et al., 2016): a feature has a vector of its own for each other field."""
+"""Field-aware factorization machine (Juan et al., 2016): a feature has a separate vector for each other field."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from elasticctr.models.model import InputNeeds, Model, ModelSettings
 
 class FFMSettings(ModelSettings):
     dim: int = Field(4, ge=1, le=4096, description="width of each vector; a row holds one for every other field")
-    dense_fields: bool = Field(True, description="each dense float is a field too, with learned vectors")
+    dense_fields: bool = Field(True, description="treat each dense float as a field with learned vectors")
 
 
 class FFM(Model):
@@ -33,11 +33,11 @@ class FFM(Model):
         slots = len(spec.embedded_slots) + len(spec.sequences)
         dense = spec.dense_dim if settings.dense_fields else 0
         if slots + dense < 2:
-            raise ConfigError("model 'ffm' pairs fields, and the schema has one only; choose lr")
+            raise ConfigError("model 'ffm' pairs fields, but the schema has only one; choose lr")
         if width % (slots + dense - 1):
             raise ConfigError(
-                f"model 'ffm' needs rows of {slots + dense - 1} vectors, one for each other field, and {width} floats "
-                "cannot be; make the input spec from input_needs()"
+                f"model 'ffm' needs rows of {slots + dense - 1} vectors, one for each other field, but {width} floats "
+                "cannot be divided into so many; make the input spec from input_needs()"
             )
         self.first_order = FirstOrder(spec)
         self.pairs = FieldAwarePairs(slots, dense, width // (slots + dense - 1))

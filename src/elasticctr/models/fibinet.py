@@ -1,5 +1,5 @@
-"""FiBiNET (Huang et al., 2019): bilinear products of all pairs of slots, of the embeddings as they are and as scaled
-by squeeze and excitation, read by a tower.
+"""FiBiNET (Huang et al., 2019): a tower reads bilinear products of all pairs of slots, once of the plain embeddings and
+once of those scaled by squeeze and excitation.
 """
 
 from __future__ import annotations
@@ -18,11 +18,13 @@ from elasticctr.models.model import Model, TowerSettings, Widths
 
 
 class FiBiNETSettings(TowerSettings):
-    hidden: Widths = Field((400, 400), description="widths of the hidden layers, the first reads the pairs")
+    hidden: Widths = Field((400, 400), description="widths of the hidden layers; the first reads the pairs")
     bilinear: BilinearKind = Field(
-        "interaction", description="matrices between pairs: one for all, one for each left slot, or one per interaction"
+        "interaction", description="matrices: one for all pairs, one for each left slot, or one for each pair"
     )
-    reduction: int = Field(3, ge=1, le=65536, description="squeeze and excitation keeps slots / reduction values")
+    reduction: int = Field(
+        3, ge=1, le=65536, description="the inner layer of squeeze and excitation has slots / reduction values"
+    )
 
 
 class FiBiNET(Model):
@@ -34,7 +36,9 @@ class FiBiNET(Model):
         super().__init__(spec, settings)
         self.dim, self.fields = field_dim(spec, self.name), field_count(spec)
         if self.fields < 2:
-            raise ConfigError(f"model {self.name!r} multiplies pairs of slots; the schema has one sparse slot, use dnn")
+            raise ConfigError(
+                f"model {self.name!r} multiplies pairs of slots, but the schema has only one sparse slot; choose dnn"
+            )
         self.first_order = FirstOrder(spec)
         self.squeeze = SqueezeExcitation(self.fields, settings.reduction)
         self.plain_pairs = Bilinear(self.fields, self.dim, settings.bilinear)

@@ -1,5 +1,5 @@
-"""FinalMLP (Mao et al., 2023): two towers that see the features through gates of their own, joined by a bilinear
-product of what they found.
+"""FinalMLP (Mao et al., 2023): two towers read the features through separate gates; a bilinear product joins their
+outputs.
 """
 
 from __future__ import annotations
@@ -16,19 +16,27 @@ from elasticctr.models.model import Activation, Model, ModelSettings, Widths
 
 
 class FinalMLPSettings(ModelSettings):
-    mlp1_hidden: Widths = Field((400, 400, 400), min_length=1, description="hidden layers of the first stream")
-    mlp1_dropout: float = Field(0.0, ge=0.0, lt=1.0, description="share of its hidden values set to zero in training")
+    mlp1_hidden: Widths = Field((400, 400, 400), min_length=1, description="widths of the first stream's hidden layers")
+    mlp1_dropout: float = Field(
+        0.0, ge=0.0, lt=1.0, description="share of its hidden values set to zero during training"
+    )
     mlp1_batch_norm: bool = Field(False, description="normalise its hidden layers over the batch")
     mlp1_activation: Activation = Field("relu", description="after each of its hidden layers")
-    mlp2_hidden: Widths = Field((800,), min_length=1, description="hidden layers of the second stream")
-    mlp2_dropout: float = Field(0.0, ge=0.0, lt=1.0, description="share of its hidden values set to zero in training")
+    mlp2_hidden: Widths = Field((800,), min_length=1, description="widths of the second stream's hidden layers")
+    mlp2_dropout: float = Field(
+        0.0, ge=0.0, lt=1.0, description="share of its hidden values set to zero during training"
+    )
     mlp2_batch_norm: bool = Field(False, description="normalise its hidden layers over the batch")
     mlp2_activation: Activation = Field("relu", description="after each of its hidden layers")
-    feature_gates: bool = Field(True, description="scale the features of each stream by a gate of its own")
-    fs_hidden: Widths = Field((400,), description="hidden layers of the gates")
-    fs1_context: tuple[str, ...] = Field((), description="slots that decide on the first gate; none: the same for all")
-    fs2_context: tuple[str, ...] = Field((), description="slots that decide on the second gate")
-    num_heads: int = Field(10, ge=1, le=4096, description="parts in which the streams meet; divides both last layers")
+    feature_gates: bool = Field(True, description="scale the features of each stream by its own gate")
+    fs_hidden: Widths = Field((400,), description="widths of the gates' hidden layers")
+    fs1_context: tuple[str, ...] = Field(
+        (), description="slots whose embeddings control the first gate; none: the gate is the same for all samples"
+    )
+    fs2_context: tuple[str, ...] = Field((), description="slots whose embeddings control the second gate")
+    num_heads: int = Field(
+        10, ge=1, le=4096, description="parts of the bilinear product; must divide the last width of both streams"
+    )
 
 
 class FinalMLP(Model):

@@ -14,7 +14,7 @@ from elasticctr.models.model import Model, ModelSettings
 
 
 class FMSettings(ModelSettings):
-    dense_pairs: bool = Field(True, description="dense floats take part in the pairs, each with a learned vector")
+    dense_pairs: bool = Field(True, description="include dense floats in the pairs, each with a learned vector")
 
 
 class FM(Model):

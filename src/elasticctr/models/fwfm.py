@@ -18,7 +18,7 @@ from elasticctr.models.model import InputNeeds, Model, ModelSettings
 
 class FwFMSettings(ModelSettings):
     dense_fields: DenseFields = Field(
-        True, description="each dense float is a field too, with a learned vector; autodis: with learned, soft buckets"
+        True, description="treat each dense float as a field with a learned vector; autodis: learned, soft buckets"
     )
     linear_part: Literal["field", "feature"] = Field(
         "field", description="field: <v, w of its field> for each feature; feature: one weight per feasign, as in lr"

@@ -1,4 +1,4 @@
-"""GDCN (Wang et al., 2023): cross layers with a gate each, and a tower on top of them or beside them."""
+"""GDCN (Wang et al., 2023): cross layers with a gate each, followed by a tower or next to one."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from elasticctr.models.model import Model, TowerSettings, Widths
 
 
 class GDCNSettings(TowerSettings):
-    hidden: Widths = Field((400, 400, 400), description="widths of the hidden layers of the tower; [] for none")
+    hidden: Widths = Field((400, 400, 400), description="widths of the tower's hidden layers; [] for none")
     structure: Literal["stacked", "parallel"] = Field(
         "parallel",
         description="stacked (GDCN-S): the tower reads the crosses; parallel (GDCN-P): both read the features",
     )
-    cross_layers: int = Field(3, ge=1, le=16, description="n layers hold products of up to n + 1 features")
+    cross_layers: int = Field(3, ge=1, le=16, description="n layers model products of up to n + 1 features")
 
 
 class GDCN(Model):

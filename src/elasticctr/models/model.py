@@ -1,7 +1,7 @@
 """The base of every model, ours or a user's.
 
-A model is built from the shape of its inputs and its own settings, and turns a batch of inputs into logits. It tells
-the trainer through `input_needs` what rows of the tables must hold; it knows nothing else of tables, files or training.
+A model is built from the shape of its inputs and its own settings, and turns a batch of inputs into logits. Its
+`input_needs` tell the trainer what table rows must hold; it knows nothing else about tables, files or training.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ Activation = Literal["relu", "gelu", "silu", "tanh", "sigmoid", "leaky_relu", "d
 
 
 class ModelSettings(Settings):
-    """What every model can be told. A model with more knobs derives its own class from this one."""
+    """Settings that every model has. A model with more settings derives its own class from this one."""
 
     dim: int = Field(9, ge=1, le=4096, description="embedding width of slots that have no 'dim' in the schema")
 
 
 class TowerSettings(ModelSettings):
-    """For models with a stack of linear layers."""
+    """For models with a tower: a stack of fully connected layers."""
 
-    hidden: Widths = Field((512, 256, 128, 32), description="widths of the hidden layers, the first reads the features")
-    dropout: float = Field(0.0, ge=0.0, lt=1.0, description="share of hidden values set to zero while training")
+    hidden: Widths = Field((512, 256, 128, 32), description="widths of the hidden layers; the first reads the features")
+    dropout: float = Field(0.0, ge=0.0, lt=1.0, description="share of hidden values set to zero during training")
     batch_norm: bool = Field(False, description="normalise each hidden layer over the batch")
     activation: Activation = Field("relu", description="after each hidden layer; relu is the fastest")
 
@@ -46,14 +46,14 @@ class InputNeeds(NamedTuple):
     """What a row of a slot holds for a model."""
 
     dim: int  # default embedding width; 0: no embeddings, whatever the slots say
-    linear: bool  # one linear weight beside the embedding, in every pooled slot
-    # Pooled slots to have a linear weight and no embedding. None: the model reads no such slots unless `linear`.
+    linear: bool  # one linear weight in addition to the embedding, in every pooled slot
+    # Pooled slots that get a linear weight and no embedding. None: the model reads no such slots unless `linear`.
     linear_only: tuple[str, ...] | None = None
     field_aware: bool = False  # a row holds one vector of the embedding width for each other field, side by side
-    dense_fields: bool = False  # of field_aware: each dense float counts as a field too
+    dense_fields: bool = False  # with field_aware: each dense float counts as a field too
 
     def vectors(self, sparse: int, dense: int) -> int:
-        """How many vectors a row holds, for so many slots with embeddings and so many dense floats."""
+        """How many vectors a row holds, given `sparse` slots with embeddings and `dense` dense floats."""
         if not self.field_aware:
             return 1
         return max(sparse + (dense if self.dense_fields else 0) - 1, 1)
@@ -62,11 +62,11 @@ class InputNeeds(NamedTuple):
 class Model(nn.Module):
     """Derive from this, set `settings_class` (and `linear`), build layers in `__init__`, return logits in `forward`."""
 
-    name: ClassVar[str]  # in messages; the class's own name unless set
+    name: ClassVar[str]  # shown in messages; default: the name of the class
     settings_class: ClassVar[type[ModelSettings]] = ModelSettings
     linear: ClassVar[bool] = False  # whether pooled slots need a linear weight
     labels_needed: ClassVar[int] = 0  # 0: any number
-    is_tower: ClassVar[bool] = False  # nearly all arithmetic is in an MLP, which has threads of its own
+    is_tower: ClassVar[bool] = False  # nearly all arithmetic is in an MLP, which has its own threads
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
@@ -80,13 +80,13 @@ class Model(nn.Module):
         if self.labels_needed not in (0, spec.labels):
             raise ConfigError(
                 f"model {self.name!r} needs {self.labels_needed} labels, the schema has {spec.labels}; "
-                "set schema.label, or take another model"
+                "set schema.label, or choose another model"
             )
         needs = self.input_needs(settings)
         if spec.linear != needs.linear:
             raise ConfigError(
                 f"model {self.name!r} {'needs' if needs.linear else 'does not use'} linear weights of slots, but the "
-                f"input spec was made with linear={spec.linear}; make it from input_needs()"
+                f"input spec has linear={spec.linear}; make the spec from input_needs()"
             )
         if not needs.linear and needs.linear_only is None and 0 in spec.dims:
             raise ConfigError(
@@ -102,24 +102,25 @@ class Model(nn.Module):
         raise NotImplementedError(f"{type(self).__name__} does not define forward(inputs)")
 
     def training_forward(self, inputs: Inputs) -> tuple[Tensor, Tensor | None]:
-        """What a step of training calls: the logits of `forward`, and auxiliary losses to be made small besides, or
-        None. They are of samples, [B], or of samples and labels, [B, labels], and are weighed as those are; the loss
-        that is reported stays that of the logits.
+        """What a training step calls: the logits of `forward`, and auxiliary losses to minimise as well, or None.
+
+        Auxiliary losses are per sample, [B], or per sample and label, [B, labels], and are weighted like the samples
+        and labels. The reported loss is that of the logits alone.
         """
         return self(inputs), None
 
     def tower_parts(self) -> TowerParts | None:
-        """The model as a tower and a linear layer, if `forward` is no more than that: it then trains faster."""
+        """The model's tower and linear layer, if `forward` is nothing but their sum: it then trains faster."""
         return None
 
     def to_logits(self, x: Tensor) -> Tensor:
-        """[B, labels] in the shape `forward` promises."""
+        """Brings [B, labels] into the shape that `forward` returns."""
         return x.squeeze(1) if self.spec.labels == 1 else x
 
 
 @contextmanager
 def evaluating(model: nn.Module) -> Iterator[None]:
-    """The model as it serves: no dropout, fixed batch norm, no gradients. Every module gets its own mode back."""
+    """Puts the model in serving mode: no dropout, fixed batch norm, no gradients. Restores each module's mode."""
     modes = [(module, module.training) for module in model.modules()]
     model.eval()
     try:

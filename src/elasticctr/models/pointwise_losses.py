@@ -1,5 +1,5 @@
-"""Losses of samples on their own. Everything is computed from log-sigmoids, so that logits of any size give finite
-losses and gradients.
+"""Losses that look at each sample on its own. All are computed from log-sigmoids, so that logits of any size give
+finite losses and gradients.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ def cross_entropy(logits: Tensor, targets: Tensor, positive_weight: float) -> Te
 
 def focal(logits: Tensor, targets: Tensor, positive_weight: float, gamma: float) -> Tensor:
     """Cross-entropy times (1 - p of the truth)^gamma."""
-    # (1 - p)^gamma = exp(gamma log(1 - p)): no power of a number that rounds to zero.
+    # (1 - p)^gamma = exp(gamma log(1 - p)) avoids the power of a number that rounds to zero.
     log_p, log_not_p = F.logsigmoid(logits), F.logsigmoid(-logits)
     positive = positive_weight * targets * torch.exp(gamma * log_not_p) * log_p
     negative = (1 - targets) * torch.exp(gamma * log_p) * log_not_p
@@ -27,9 +27,9 @@ def focal(logits: Tensor, targets: Tensor, positive_weight: float, gamma: float)
 
 
 def fake_negative_weighted(logits: Tensor, targets: Tensor, positive_weight: float) -> Tensor:
-    """Cross-entropy on a log in which every positive is there twice: as a negative when it was shown, and as a positive
-    when it happened. Weights 1 + p and (1 - p)(1 + p) take the log back to what will have happened; they are
-    the model's own, and no gradient goes through them.
+    """Cross-entropy on a log in which every positive appears twice: as a negative when it is shown, and as a positive
+    when the event happens. The weights 1 + p and (1 - p)(1 + p) correct for that. They are computed from the model's
+    own predictions; no gradient passes through them.
     """
     p = torch.sigmoid(logits).detach()
     positive = positive_weight * targets * (1 + p) * F.logsigmoid(logits)
@@ -38,10 +38,12 @@ def fake_negative_weighted(logits: Tensor, targets: Tensor, positive_weight: flo
 
 
 def with_fake_negatives(logits: Tensor) -> Tensor:
-    """Logits of what such a log shows: p / (1 + p) of its samples are positive, whose odds are p."""
+    """Logits of what such a log shows: a share p / (1 + p) of its samples is positive, so the odds are p."""
     return F.logsigmoid(logits)
 
 
 def with_sampled_negatives(logits: Tensor, rate: float) -> Tensor:
-    """Logits of what a log shows of whose negatives a share of `rate` was kept: its odds are those of all over it."""
+    """Logits of what a log shows if only a share `rate` of its negatives was kept: its odds are 1 / rate times as
+    high.
+    """
     return logits - math.log(rate)

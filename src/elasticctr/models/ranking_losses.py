@@ -1,6 +1,6 @@
-"""Losses of samples among the others of their group: pairs, and the softmaxes of JRC.
+"""Losses that compare a sample with the others of its group: pairwise, and the softmaxes of JRC.
 
-`groups` [B] holds numbers from 0 on; samples of one number are compared.
+`groups` [B] holds group numbers from 0; samples with the same number are compared.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from torch.nn import functional as F
 def pairwise(logits: Tensor, targets: Tensor, weights: Tensor, groups: Tensor, most: int) -> Tensor:
     """Mean of w_i w_j log(1 + exp(z_j - z_i)) over pairs of a positive i and a negative j of one group; 0 without any.
 
-    A positive meets at most `most` negatives, positive after positive the next ones in turn, so that memory is bounded
-    and every negative is met equally often.
+    Each positive is compared with at most `most` negatives, the next positive with the ones that follow, so memory is
+    bounded and every negative is used equally often.
     """
     positives, negatives = make_pairs(targets > 0.5, groups, most)
     if len(positives) == 0:
@@ -24,11 +24,11 @@ def pairwise(logits: Tensor, targets: Tensor, weights: Tensor, groups: Tensor, m
 
 
 def make_pairs(is_positive: Tensor, groups: Tensor, most: int) -> tuple[Tensor, Tensor]:
-    """Places of the positives and of the negatives of all pairs, group by group."""
+    """Indices of the positives and of the negatives of all pairs, group by group."""
     order = torch.argsort(groups, stable=True)
     positives, negatives = order[is_positive[order]], order[~is_positive[order]]
     count = int(groups.max()) + 1 if len(groups) else 0
-    there = torch.bincount(groups[negatives], minlength=count)  # negatives of each group, one group after the other
+    there = torch.bincount(groups[negatives], minlength=count)  # how many negatives each group has
     first = torch.cumsum(there, 0) - there
     met = torch.bincount(groups[positives], minlength=count)
     rank = torch.arange(len(positives), device=groups.device) - (torch.cumsum(met, 0) - met)[groups[positives]]
@@ -41,8 +41,8 @@ def make_pairs(is_positive: Tensor, groups: Tensor, most: int) -> tuple[Tensor, 
 
 
 def generative(logits: Tensor, base: Tensor, targets: Tensor, groups: Tensor) -> Tensor:
-    """[B] losses -log p(this sample | its group and outcome), of the outcome's own logit: `base` for 0, and
-    `base + logits` for 1.
+    """[B] losses -log p(this sample | its group and outcome), from the outcome's logit: `base` for 0, `base + logits`
+    for 1.
     """
     happened = log_softmax(base + logits, groups)
     did_not = log_softmax(base, groups)
@@ -50,7 +50,7 @@ def generative(logits: Tensor, base: Tensor, targets: Tensor, groups: Tensor) ->
 
 
 def log_softmax(logits: Tensor, groups: Tensor) -> Tensor:
-    """[B] log of each sample's share among the exp(logits) of its group."""
+    """[B] log of each sample's share of the sum of exp(logits) over its group."""
     if len(logits) == 0:
         return logits
     count = int(groups.max()) + 1

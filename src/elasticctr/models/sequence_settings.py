@@ -1,4 +1,4 @@
-"""Settings shared by models that read a sequence of values with a target in mind."""
+"""Settings shared by models that read a sequence together with a target."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ Names = Annotated[tuple[str, ...], BeforeValidator(_listed), Field(min_length=1)
 
 
 class AttentionSettings(Settings):
-    """One sequence and what is looked for in it. Several names are read side by side, value by value."""
+    """One sequence and its target. Several slots are read as one, their values side by side."""
 
-    sequence: Names = Field(description="a slot with pooling none, or a list of slots that go together")
-    target: Names = Field(description="the pooled slot that is looked for, or one for each of the sequences")
+    sequence: Names = Field(description="a slot with pooling none, or a list of slots that belong together")
+    target: Names = Field(description="the pooled slot to compare its values with, or one for each of the sequences")
 
 
 class SequenceSettings(TowerSettings):
-    hidden: Widths = Field((256, 128, 64), description="widths of the hidden layers of the tower")
+    hidden: Widths = Field((256, 128, 64), description="widths of the tower's hidden layers")
     attention: tuple[AttentionSettings, ...] = Field(
-        (), description="which sequence is read with which target; default: what the slots of the schema say"
+        (), description="which sequence is read with which target; default: the targets in the schema"
     )

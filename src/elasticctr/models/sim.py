@@ -1,4 +1,4 @@
-"""SIM (Pi et al., 2020): a search cuts a long history down to what concerns the target, attention reads that."""
+"""SIM (Pi et al., 2020): a search reduces a long history to the values relevant to the target; attention reads them."""
 
 from __future__ import annotations
 
@@ -20,22 +20,22 @@ from elasticctr.models.sequence_settings import AttentionSettings, SequenceSetti
 
 class SearchSettings(AttentionSettings):
     category: AttentionSettings | None = Field(
-        None, description="sequence of categories beside the first, and the target's category; for search: hard"
+        None, description="sequence with the category of each value, and the target's category; for search: hard"
     )
     time: str | None = Field(
-        None, description="sequence beside the first that says when, for example as buckets of age"
+        None, description="sequence that says when each value occurred, for example its age in buckets"
     )
 
 
 class SIMSettings(SequenceSettings):
     attention: tuple[SearchSettings, ...] = Field(
-        (), description="which sequence is read with which target; default: what the slots of the schema say"
+        (), description="which sequence is read with which target; default: the targets in the schema"
     )
     search: Literal["soft", "hard"] = Field(
         "soft", description="soft: largest inner products with the target; hard: last values of the target's category"
     )
-    k: int = Field(50, ge=1, le=65536, description="values that the search leaves")
-    heads: int = Field(2, ge=1, le=64, description="of the attention over them")
+    k: int = Field(50, ge=1, le=65536, description="number of values the search keeps")
+    heads: int = Field(2, ge=1, le=64, description="heads of the attention over them")
     head_dim: int = Field(16, ge=1, le=1024, description="width of a head")
 
 
@@ -60,7 +60,7 @@ class Searched(nn.Module):
 
     @property
     def beside(self) -> list[SequenceSpec]:
-        """Further sequences that go with the pair."""
+        """The other sequences that are read together with the pair."""
         return [
             *([] if self.category is None else self.category.sequences),
             *([] if self.time is None else [self.time]),
@@ -91,7 +91,7 @@ class SIM(Model):
         self.behaviours = Behaviours(spec, [(a.sequence, a.target) for a in wanted], self.name)
         pairs = self.behaviours.pairs
         units = [Searched(spec, pair, wanted[i] if wanted else None, settings) for i, pair in enumerate(pairs)]
-        # Categories by which was searched have no gradient of their own, so their mean is still read.
+        # The search gives categories no gradient, so the tower still reads their mean.
         self.behaviours.leave_out(unit.time.name for unit in units if unit.time is not None)
         self.units = nn.ModuleList(units)
         width = self.behaviours.width(spec) + len(units) * settings.heads * settings.head_dim

@@ -1,4 +1,4 @@
-"""Loads a model class from a user's Python file and says where in it something went wrong."""
+"""Loads a model class from a user's Python file, and reports the line at which something in it failed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from elasticctr.models.model import Model
 
 
 def load_class(path: Path, class_name: str | None) -> type[Model]:
-    """The model `class_name` of the file, or its only one."""
+    """The model `class_name` of the file, or its only model."""
     module = _load(path)
     if class_name is not None:
         found = getattr(module, class_name, None)
@@ -26,7 +26,7 @@ def load_class(path: Path, class_name: str | None) -> type[Model]:
         return found
     classes = _models_of(module)
     if len(classes) != 1:
-        problem = "holds no subclass of elasticctr.models.Model" if not classes else "holds several models"
+        problem = "has no subclass of elasticctr.models.Model" if not classes else "has several models"
         raise ConfigError(f"{path}: {problem}{_listing(module)}; name one as {path.name}:ClassName")
     return classes[0]
 
@@ -46,9 +46,9 @@ def _explain(error: BaseException, path: Path) -> str:
 
 def _load(path: Path) -> ModuleType:
     if not path.is_file():
-        raise NotFound(f"{path}: no such file; the model is given as path/to/model.py:ClassName")
+        raise NotFound(f"{path}: no such file; name the model as path/to/model.py:ClassName")
     path = path.resolve()
-    # One module per file: two jobs' model.py must not be each other, and pydantic looks modules up by name.
+    # One module per file: two jobs may each have a model.py, and pydantic looks modules up by name.
     name = f"elasticctr_user_{path.stem}_{hashlib.sha256(str(path).encode()).hexdigest()[:8]}"
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
@@ -63,7 +63,7 @@ def _load(path: Path) -> ModuleType:
         raise ConfigError(_explain(e, path)) from e
     except SystemExit as e:
         del sys.modules[name]
-        raise ConfigError(f"{_explain(e, path)}: the file ends the program while it is loaded") from e
+        raise ConfigError(f"{_explain(e, path)}: the file exits the program while it is being loaded") from e
     finally:
         sys.path.remove(str(path.parent))
     return module

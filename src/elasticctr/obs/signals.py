@@ -1,8 +1,8 @@
 """Signals as messages to the thread that waits for them.
 
-    signals = Signals(signal.SIGTERM, signal.SIGINT)
-    while signals.wait(10.0) is None:
-        ...
+    with Signals(signal.SIGTERM, signal.SIGINT) as signals:
+        while signals.wait(10.0) is None:
+            ...
 
 Blocking signals and waiting for them is not enough: libraries start threads when they are imported, before anything
 can be blocked, and a signal that such a thread is given ends the process.
@@ -17,17 +17,26 @@ import time
 
 
 class Signals:
-    """From here on the process does nothing about these signals but hand them to `wait`. For the main thread."""
+    """While active, the process does nothing about these signals except hand them to `wait`. For the main thread."""
 
     def __init__(self, *numbers: int) -> None:
         self._numbers = frozenset(numbers)
         self._came, self._told = socket.socketpair()
         self._came.setblocking(False)
         self._told.setblocking(False)
-        # Whichever thread gets it, a handler of Python's writes the number there.
-        signal.set_wakeup_fd(self._told.fileno(), warn_on_full_buffer=False)
-        for number in numbers:
-            signal.signal(number, _leave_to_wait)
+        # Python's own handler writes the number here, whichever thread receives the signal.
+        self._previous_fd = signal.set_wakeup_fd(self._told.fileno(), warn_on_full_buffer=False)
+        self._previous = {number: signal.signal(number, _leave_to_wait) for number in numbers}
+
+    def __enter__(self) -> Signals:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self._previous.items():
+            signal.signal(number, handler)
+        signal.set_wakeup_fd(self._previous_fd)
+        self._came.close()
+        self._told.close()
 
     def wait(self, timeout_s: float) -> int | None:
         """The next signal that came or comes; None if none did in time."""

@@ -46,7 +46,11 @@ class Listening:
 
 def run(settings: ServeSettings, announce: Callable[[Listening], None]) -> None:
     """Serves until SIGTERM or SIGINT. `announce` is called once it listens; versions are taken up from then on."""
-    signals = Signals(*_STOP, signal.SIGHUP)
+    with Signals(*_STOP, signal.SIGHUP) as signals:
+        _run(settings, announce, signals)
+
+
+def _run(settings: ServeSettings, announce: Callable[[Listening], None], signals: Signals) -> None:
     find_library()  # without it no version could ever answer
     tokens = load_tokens(settings.token_file, settings.read_token_file)
     server = Server(_options(settings, tokens))

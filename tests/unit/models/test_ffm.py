@@ -63,7 +63,7 @@ def test_learns_xor(kit):
 
 
 def test_what_does_not_fit_is_refused(kit):
-    with pytest.raises(ConfigError, match="the schema has one only"):
+    with pytest.raises(ConfigError, match="the schema has only one"):
         create("ffm", InputSpec(("ad",), (4,), linear=True))
     with pytest.raises(ConfigError, match=r"rows of 2 vectors.*9 floats cannot be"):
         create("ffm", InputSpec(("a", "b", "c"), (9, 9, 9), linear=True))

@@ -159,12 +159,12 @@ def test_a_class_in_the_file_that_is_no_model(write):
 
 
 def test_several_models_in_a_file_need_a_choice(write):
-    with pytest.raises(ConfigError, match=r"holds several models; its models are Tiny, Twin; name one as model.py:"):
+    with pytest.raises(ConfigError, match=r"has several models; its models are Tiny, Twin; name one as model.py:"):
         resolve(write(GOOD + "\nclass Twin(Tiny):\n    pass\n"))
 
 
 def test_no_model_in_a_file(write):
-    with pytest.raises(ConfigError, match="holds no subclass of"):
+    with pytest.raises(ConfigError, match="has no subclass of"):
         resolve(write("x = 1\n"))
 
 

@@ -6,6 +6,8 @@ import signal
 import subprocess
 import sys
 
+from elasticctr.obs.signals import Signals
+
 CODE = """
 import os, signal, threading, time
 stop = threading.Event()
@@ -22,6 +24,16 @@ assert signals.wait(0.2) is None and time.monotonic() - began >= 0.2
 print("ready", flush=True)
 print(signals.wait(60), flush=True)
 """
+
+
+def test_what_was_before_comes_back() -> None:
+    handler, wakeup_fd = signal.getsignal(signal.SIGHUP), signal.set_wakeup_fd(-1)
+    try:
+        with Signals(signal.SIGHUP):
+            pass
+        assert signal.getsignal(signal.SIGHUP) == handler and signal.set_wakeup_fd(-1) == -1
+    finally:
+        signal.set_wakeup_fd(wakeup_fd)
 
 
 def test_signals_of_other_threads_are_waited_for() -> None:

@@ -263,7 +263,7 @@ def test_errors_have_brpcs_codes(live: Live) -> None:
         assert peer.call(CTR, good + b"junk", attachment_size=4).error_code == 0
         assert peer.call("CTRPredictionService", good).error_code == 0  # as clients without packages name it
     for body, status, words in [
-        (b"{", 400, "no JSON"),
+        (b"{", 400, "not valid JSON"),
         (b'{"feed": [{"nobody": 1}]}', 400, "'nobody' is no slot of the model; it has user, tags"),
         (b'{"feed": [{"user": 1}]}', 400, "no tensor feeds slot 'tags'"),
     ]:

@@ -121,7 +121,7 @@ def test_ids_are_echoed_or_made(live: Live) -> None:
         (400, "DataError", "nobody", {"samples": [{"nobody": 1}]}),
         (400, "DataError", "twice", b'{"samples": [{"ad": 1, "ad": 2}]}'),
         (400, "DataError", "twice", b'{"samples": [{}], "samples": [{}]}'),
-        (400, "DataError", "no value", b'{"samples": [{"count": NaN}]}'),
+        (400, "DataError", "expected a value", b'{"samples": [{"count": NaN}]}'),
         (400, "DataError", "line 2", {"lines": ["click:0 ad:1", "click:0 ad:x"]}),
         (400, "DataError", "one of", {}),
         (400, "DataError", "", b"\xff\xfe"),
