@@ -28,8 +28,8 @@ import measure
 import protocols
 from elasticctr import _native
 from elasticctr.data.dataset import Dataset
-from elasticctr.publish.repository import Repository
 from elasticctr.train.job import load_job
+from elasticctr.versions.repository import Repository
 from stack import Process, Stack, free_port, make_log, run_command, wait_until
 
 HERE = Path(__file__).resolve().parent

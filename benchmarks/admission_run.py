@@ -16,14 +16,14 @@ from typing import Any
 import numpy as np
 
 from elasticctr.publish import dense
-from elasticctr.publish.encoding import decode_rows, encode_rows, row_bytes
-from elasticctr.publish.manifest import Encoding
-from elasticctr.publish.scoring import make_inputs
 from elasticctr.train.evaluation import evaluate
 from elasticctr.train.job import Job
 from elasticctr.train.learner import Learner
-from elasticctr.train.metrics import Metrics
+from elasticctr.train.metrics.metrics import Metrics
 from elasticctr.train.reading import open_dataset, read_ahead
+from elasticctr.versions.encoding import decode_rows, encode_rows, row_bytes
+from elasticctr.versions.manifest import Encoding
+from elasticctr.versions.scoring import make_inputs
 
 ENCODINGS: tuple[Encoding, ...] = ("fp32", "fp16", "int8")
 BATCH = 4096

@@ -33,9 +33,9 @@ from chaos_training import ROWS, Flow, command_of
 from elasticctr.cube.client import Client
 from elasticctr.cube.conf import ClusterSettings
 from elasticctr.errors import ElasticCTRError
-from elasticctr.publish.repository import Repository
-from elasticctr.publish.sparse import get_rows
-from elasticctr.publish.verification import verify_version
+from elasticctr.versions.repository import Repository
+from elasticctr.versions.sparse import get_rows
+from elasticctr.versions.verification import verify_version
 from stack import Process, Stack, make_log, wait_until
 
 HERE = Path(__file__).resolve().parent
@@ -171,7 +171,7 @@ class Chaos:
             self.result.notes.append(f"replica {replica}: {bad} of {len(batch)} rows of {model} {version} are wrong")
 
     def _feasigns(self, chain: list[Any], table: str) -> list[Any]:
-        from elasticctr.publish.sparse import read_part
+        from elasticctr.versions.sparse import read_part
 
         return [
             feasigns

@@ -3,7 +3,7 @@
 usage: python benchmarks/chaos_clients.py      (a line of JSON says where everything is; another one ends it)
 
 An answer names a version; its rows must be that version's rows, its scores what that version's files give
-(elasticctr.publish.scoring). A request has failed when the client's usual retries over the endpoints did not help.
+(elasticctr.versions.scoring). A request has failed when the client's usual retries over the endpoints did not help.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ from elasticctr.cube.conf import ClusterSettings
 from elasticctr.data.batch import Batch
 from elasticctr.data.dataset import Dataset
 from elasticctr.errors import ElasticCTRError
-from elasticctr.publish.repository import Repository
-from elasticctr.publish.samples import make_batch
-from elasticctr.publish.scoring import DenseGraph, make_inputs
-from elasticctr.publish.serving_schema import SCHEMA, parse_serving_schema
-from elasticctr.publish.sparse import get_rows
-from elasticctr.publish.verification import GRAPH
 from elasticctr.serve.client import Client as PredictClient
+from elasticctr.versions.repository import Repository
+from elasticctr.versions.samples import make_batch
+from elasticctr.versions.scoring import DenseGraph, make_inputs
+from elasticctr.versions.serving_schema import SCHEMA, parse_serving_schema
+from elasticctr.versions.sparse import get_rows
+from elasticctr.versions.verification import GRAPH
 
 EVERY_S = 0.05
 PATIENCE_S = 20.0  # for a whole call: two cores run some twenty processes

@@ -172,10 +172,10 @@ def count(job_file: str, model: str, repository: str) -> dict[str, Any]:
 
     from elasticctr.cluster.summary import read_summary
     from elasticctr.data.dataset import Dataset
-    from elasticctr.publish.repository import Repository
     from elasticctr.train.checkpoint import open_checkpoint
     from elasticctr.train.job import load_job
     from elasticctr.train.learner import Learner
+    from elasticctr.versions.repository import Repository
 
     job = load_job(Path(job_file))
     expected: dict[int, float] = {}

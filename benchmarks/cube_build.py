@@ -22,8 +22,8 @@ import pyarrow as pa
 
 import measure
 from elasticctr import _native
-from elasticctr.cube.build import BuildOptions, BuildResult
-from elasticctr.cube.builds import build_version
+from elasticctr.cube.build.builder import BuildOptions, BuildResult
+from elasticctr.cube.build.builds import build_version
 
 DIM = 10
 PART_ROWS = 1 << 20

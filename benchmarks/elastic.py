@@ -29,10 +29,10 @@ import measure
 from elastic_timeline import Cost, Moment, Timeline
 from elasticctr.cluster.launch import Launch, begin, make_trainer
 from elasticctr.cluster.local import LocalEngine
-from elasticctr.control.peer import Peer
 from elasticctr.data.schema import Format
 from elasticctr.data.synth import criteo_spec, write_log
 from elasticctr.errors import ElasticCTRError
+from elasticctr.net.client import Peer
 from elasticctr.ps.addresses import find_coordinator
 from elasticctr.train.job import load_job
 

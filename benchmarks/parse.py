@@ -17,8 +17,8 @@ import pyarrow.csv as pc
 
 from elasticctr import _native
 from elasticctr.data.batch import Batch
-from elasticctr.data.blocks import BLOCK_BYTES
-from elasticctr.data.parser import Parser
+from elasticctr.data.formats.blocks import BLOCK_BYTES
+from elasticctr.data.formats.parser import Parser
 from elasticctr.data.schema import DenseSlot, Format, Schema, SparseSlot
 from measure import WORK, Peer, interleave, make_environment, parse_arguments, print_result, seconds
 

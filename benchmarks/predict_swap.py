@@ -24,7 +24,7 @@ import numpy as np
 from tests.cluster.predicting import Predictor
 from tests.cluster.scored import Scored
 
-from elasticctr.publish.repository import Repository
+from elasticctr.versions.repository import Repository
 from measure import parse_arguments, print_result
 from predict_probe import Probe
 

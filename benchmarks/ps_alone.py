@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from elasticctr import _native
 from elasticctr.config import parse_settings
-from elasticctr.ps.client import PsClient, PushHead
+from elasticctr.ps.trainer.client import PsClient, PushHead
 from elasticctr.table import AdamSettings, Layout, Lookup, SegmentSettings, SlotTarget, Table, TableSettings
 from elasticctr.table.table import to_native
 from elasticctr.train.cluster_settings import ClusterSettings

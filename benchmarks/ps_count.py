@@ -9,7 +9,7 @@ from pathlib import Path
 
 from elasticctr.errors import ElasticCTRError
 from elasticctr.ps.addresses import find_coordinator
-from elasticctr.ps.control_client import ControlClient
+from elasticctr.ps.coordinator.pserver_client import ControlClient
 from elasticctr.ps.coordinator_client import CoordinatorClient
 from elasticctr.ps.identity import build, job_identity
 from elasticctr.train import load_job

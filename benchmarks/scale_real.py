@@ -130,8 +130,8 @@ class _Watch:
         self._seen: list[_Look] = []
 
     def look(self) -> None:
-        from elasticctr.control.peer import Peer
         from elasticctr.errors import ElasticCTRError
+        from elasticctr.net.client import Peer
         from elasticctr.ps.addresses import find_coordinator
 
         try:

@@ -23,10 +23,10 @@ from typing import Any, TypeVar
 import yaml
 
 from elasticctr.cluster.launch import find_free_port
-from elasticctr.control.peer import Peer
 from elasticctr.data.schema import Format
 from elasticctr.data.synth import criteo_spec, write_log
 from elasticctr.errors import ElasticCTRError
+from elasticctr.net.client import Peer
 
 T = TypeVar("T")
 START_S = 180.0  # a dozen processes that start at once on a busy machine take their time

@@ -29,7 +29,7 @@ class Promise:
 def find_promises() -> list[Promise]:
     """In order of file and line."""
     found = [p for path in sorted((ROOT / "tests").rglob("test_*.py")) for p in _in_python(path)]
-    for path in sorted((ROOT / "native" / "tests").glob("*_test.cc")):
+    for path in sorted((ROOT / "native" / "tests").rglob("*_test.cc")):
         matches = _NATIVE.findall(path.read_text(encoding="utf-8"))
         found += [Promise(attack, promise.replace("\n//", ""), _shown(path)) for attack, promise in matches]
     return found

@@ -19,13 +19,13 @@ from numpy.typing import NDArray
 
 from elasticctr import _native
 from elasticctr.data.batch import Batch
-from elasticctr.publish import Repository, Segment
-from elasticctr.publish.lease import Lease
-from elasticctr.publish.samples import SAMPLES, format_samples, make_batch
-from elasticctr.publish.scoring import DenseGraph, make_inputs
-from elasticctr.publish.serving_schema import SCHEMA, ServingSchema
-from elasticctr.publish.verification import GRAPH
-from elasticctr.publish.writer import VersionWriter
+from elasticctr.versions import Repository, Segment
+from elasticctr.versions.lease import Lease
+from elasticctr.versions.samples import SAMPLES, format_samples, make_batch
+from elasticctr.versions.scoring import DenseGraph, make_inputs
+from elasticctr.versions.serving_schema import SCHEMA, ServingSchema
+from elasticctr.versions.verification import GRAPH
+from elasticctr.versions.writer import VersionWriter
 from measure import WORK
 
 FOLDER = WORK / "predict"

@@ -6,8 +6,8 @@
 
 #include "bindings/bindings.h"
 #include "bindings/cube_arrays.h"
-#include "cube/sharded.h"
-#include "cube/store.h"
+#include "cube/index/sharded.h"
+#include "cube/server/store.h"
 #include "util/status.h"
 
 namespace nb = nanobind;

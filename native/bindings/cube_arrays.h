@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "cube/store.h"
+#include "cube/server/store.h"
 #include "util/status.h"
 
 namespace elasticctr {

@@ -9,8 +9,8 @@
 
 #include "bindings/bindings.h"
 #include "bindings/cube_arrays.h"
-#include "cube/builder.h"
-#include "cube/encoding.h"
+#include "cube/build/builder.h"
+#include "cube/index/encoding.h"
 #include "util/status.h"
 
 namespace nb = nanobind;

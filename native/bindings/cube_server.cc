@@ -2,7 +2,7 @@
 #include <nanobind/stl/vector.h>
 
 #include "bindings/bindings.h"
-#include "cube/service.h"
+#include "cube/server/service.h"
 
 namespace nb = nanobind;
 using namespace nb::literals;

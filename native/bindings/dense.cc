@@ -11,11 +11,11 @@
 #include "bindings/bindings.h"
 #include "dense/adam.h"
 #include "dense/bce.h"
-#include "dense/cpu.h"
-#include "dense/kernels.h"
-#include "dense/tower.h"
-#include "dense/tower_step.h"
-#include "dense/workspace_pool.h"
+#include "dense/kernels/kernels.h"
+#include "dense/tower/step.h"
+#include "dense/tower/tower.h"
+#include "dense/tower/workspace_pool.h"
+#include "util/cpu.h"
 #include "util/status.h"
 
 namespace nb = nanobind;

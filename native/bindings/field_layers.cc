@@ -2,8 +2,8 @@
 
 #include "bindings/addresses.h"
 #include "bindings/bindings.h"
-#include "dense/field_attention.h"
-#include "dense/product_mix.h"
+#include "dense/fields/field_attention.h"
+#include "dense/fields/product_mix.h"
 
 namespace nb = nanobind;
 using namespace nb::literals;

@@ -3,8 +3,8 @@
 #include <new>
 
 #include "bindings/bindings.h"
-#include "ps/cursor_error.h"
-#include "ps/era_error.h"
+#include "ps/shard/cursor_error.h"
+#include "ps/shard/era_error.h"
 #include "util/code_name.h"
 #include "util/status.h"
 

@@ -5,8 +5,8 @@
 
 #include "bindings/arrays.h"
 #include "bindings/bindings.h"
-#include "ps/client.h"
-#include "ps/merger.h"
+#include "ps/client/client.h"
+#include "ps/client/merger.h"
 #include "util/status.h"
 
 namespace nb = nanobind;

@@ -2,7 +2,7 @@
 #include <nanobind/stl/vector.h>
 
 #include "bindings/bindings.h"
-#include "ps/service.h"
+#include "ps/server/service.h"
 
 namespace nb = nanobind;
 using namespace nb::literals;

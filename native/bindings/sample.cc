@@ -6,8 +6,8 @@
 
 #include "bindings/bindings.h"
 #include "sample/bags.h"
+#include "sample/format/separators.h"
 #include "sample/parser.h"
-#include "sample/separators.h"
 #include "util/status.h"
 
 namespace nb = nanobind;

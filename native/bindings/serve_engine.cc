@@ -10,14 +10,14 @@
 
 #include "bindings/bindings.h"
 #include "cube/client/client.h"
-#include "cube/store.h"
+#include "cube/server/store.h"
 #include "net/socket.h"
-#include "serve/onnx_runtime.h"
-#include "serve/reasons.h"
-#include "serve/rows_cube.h"
-#include "serve/rows_local.h"
-#include "serve/shared_layer.h"
-#include "serve/version.h"
+#include "serve/engine/reasons.h"
+#include "serve/onnx/runtime.h"
+#include "serve/onnx/shared_layer.h"
+#include "serve/version/rows_cube.h"
+#include "serve/version/rows_local.h"
+#include "serve/version/version.h"
 #include "util/status.h"
 
 namespace nb = nanobind;

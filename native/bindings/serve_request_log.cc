@@ -4,7 +4,7 @@
 #include <nanobind/stl/vector.h>
 
 #include "bindings/bindings.h"
-#include "serve/request_log.h"
+#include "serve/request_log/request_log.h"
 #include "util/status.h"
 
 namespace nb = nanobind;

@@ -7,11 +7,11 @@
 #include <nanobind/stl/vector.h>
 
 #include "bindings/bindings.h"
-#include "net/http_site.h"
-#include "serve/codec_kserve_grpc.h"
-#include "serve/http_status.h"
+#include "net/http/site.h"
+#include "serve/http/status.h"
+#include "serve/kserve/grpc_codec.h"
 #include "serve/service.h"
-#include "serve/version.h"
+#include "serve/version/version.h"
 #include "util/status.h"
 
 namespace nb = nanobind;

@@ -4,7 +4,7 @@
 
 #include "bindings/bindings.h"
 #include "net/tls.h"
-#include "ps/frames.h"
+#include "ps/wire/frames.h"
 #include "util/crc32c.h"
 #include "util/hash.h"
 #include "util/memory.h"

@@ -1,4 +1,4 @@
-#include "sample/writer.h"
+#include "sample/format/writer.h"
 
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/string.h>

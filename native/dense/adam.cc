@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
-#include "dense/cpu.h"
-#include "dense/kernel_sets.h"
+#include "dense/kernels/kernel_sets.h"
+#include "util/cpu.h"
 #include "util/thread_pool.h"
 #include "util/tiny_is_zero.h"
 

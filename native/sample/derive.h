@@ -1,6 +1,6 @@
 // Slots that no log holds: made from the slots a log does hold, for lookups only. The trainer makes those of a whole
-// batch (Deriver::Derive), the server those of a request (serve/samples.cc); both call the two functions of a slot
-// below, so that a sample gets the same feasigns in both. docs/formats/feature-hash.md defines them.
+// batch (Deriver::Derive), the server those of a request (serve/codec/samples.cc); both call the two functions of a
+// slot below, so that a sample gets the same feasigns in both. docs/formats/feature-hash.md defines them.
 //
 // Slots are numbered: first those of the log, 0 … sparse - 1, then derived ones in the order of their specs.
 #pragma once

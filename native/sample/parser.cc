@@ -3,11 +3,11 @@
 #include <algorithm>
 #include <set>
 
-#include "sample/criteo_line.h"
-#include "sample/feasign_line.h"
+#include "sample/format/criteo_line.h"
+#include "sample/format/feasign_line.h"
+#include "sample/format/slot_line.h"
+#include "sample/format/svm_line.h"
 #include "sample/piece.h"
-#include "sample/slot_line.h"
-#include "sample/svm_line.h"
 #include "util/status.h"
 
 namespace elasticctr {

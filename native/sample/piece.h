@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "sample/columns.h"
-#include "sample/number.h"
+#include "sample/format/number.h"
 #include "sample/parser.h"
 #include "sample/split.h"
 

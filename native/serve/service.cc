@@ -7,8 +7,8 @@
 #include <utility>
 
 #include "net/socket.h"
-#include "serve/metrics_text.h"
-#include "serve/request_log_observer.h"
+#include "serve/http/metrics_text.h"
+#include "serve/request_log/observer.h"
 
 namespace elasticctr::serve {
 namespace {

@@ -11,14 +11,14 @@
 #include <string>
 #include <vector>
 
-#include "net/server.h"
-#include "serve/access_log.h"
-#include "serve/brpc_session.h"
-#include "serve/control_queue.h"
-#include "serve/engine.h"
-#include "serve/http_session.h"
-#include "serve/protocol_stats.h"
-#include "serve/request_log.h"
+#include "net/loop/server.h"
+#include "serve/brpc/session.h"
+#include "serve/engine/engine.h"
+#include "serve/engine/protocol_stats.h"
+#include "serve/http/access_log.h"
+#include "serve/http/control_queue.h"
+#include "serve/http/session.h"
+#include "serve/request_log/request_log.h"
 #include "util/secret.h"
 
 namespace elasticctr::serve {

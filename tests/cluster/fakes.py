@@ -17,11 +17,11 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from elasticctr.config.tls import TlsSettings
-from elasticctr.control.access import Tokens
-from elasticctr.control.files import write_json
-from elasticctr.control.web import WebServer, accepted, get, make_app, post
-from elasticctr.cube.control.names import shard_directory
+from elasticctr.cube.shared.names import shard_directory
 from elasticctr.errors import Corruption, FailedPrecondition, NotFound, Unavailable
+from elasticctr.net.access import Tokens
+from elasticctr.net.web import WebServer, accepted, get, make_app, post
+from elasticctr.storage.atomic import write_json
 
 TOKEN = "correct horse battery"
 

@@ -24,9 +24,9 @@ from typing import Any, TypeVar
 import yaml
 
 from elasticctr.cluster.launch import find_free_port
-from elasticctr.control.access import write_token
-from elasticctr.control.peer import Peer
 from elasticctr.errors import ElasticCTRError
+from elasticctr.net.access import write_token
+from elasticctr.net.client import Peer
 from tests.cluster.certificate import Authority, flags_of
 
 T = TypeVar("T")

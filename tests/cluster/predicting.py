@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 import yaml
 
-from elasticctr.control.peer import Peer
+from elasticctr.net.client import Peer
 from tests.cluster.harness import START_S, Process, free_port, wait_until
 from tests.cluster.scored import Sample, Scored
 

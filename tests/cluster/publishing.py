@@ -11,11 +11,11 @@ import time
 import numpy as np
 
 from elasticctr.errors import FailedPrecondition, Unavailable
-from elasticctr.publish import Manifest, Repository, Segment
-from elasticctr.publish.lease import Lease
-from elasticctr.publish.removal import carry_out, plan_removal
-from elasticctr.publish.writer import VersionWriter, next_version
-from tests.unit.publish.synthetic import DIM, MadeRows
+from elasticctr.versions import Manifest, Repository, Segment
+from elasticctr.versions.lease import Lease
+from elasticctr.versions.removal import carry_out, plan_removal
+from elasticctr.versions.writer import VersionWriter, next_version
+from tests.unit.versions.synthetic import DIM, MadeRows
 
 MODEL = "ctr"
 ROWS = 2000

@@ -19,13 +19,13 @@ import onnx
 from numpy.typing import NDArray
 from onnx import TensorProto, helper
 
-from elasticctr.publish.lease import Lease
-from elasticctr.publish.manifest import MANIFEST, Manifest, Segment, parse_manifest
-from elasticctr.publish.repository import Repository
-from elasticctr.publish.rollback import rollback
-from elasticctr.publish.samples import format_samples, make_batch
-from elasticctr.publish.serving_schema import parse_serving_schema
-from elasticctr.publish.writer import VersionWriter
+from elasticctr.versions.lease import Lease
+from elasticctr.versions.manifest import MANIFEST, Manifest, Segment, parse_manifest
+from elasticctr.versions.repository import Repository
+from elasticctr.versions.rollback import rollback
+from elasticctr.versions.samples import format_samples, make_batch
+from elasticctr.versions.serving_schema import parse_serving_schema
+from elasticctr.versions.writer import VersionWriter
 from tests.cluster.truth import Truth, _Rows
 
 TABLE, DIM = "embedding", 3

@@ -11,11 +11,11 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from elasticctr.cube.build import BuildOptions, Target, build_tables
+from elasticctr.cube.build.builder import BuildOptions, Target, build_tables
 from elasticctr.cube.client import Client
 from elasticctr.cube.conf import ClusterSettings
 from elasticctr.cube.lookup import Lookup
-from elasticctr.publish.interchange.rows import RowInfo
+from elasticctr.versions.interchange.rows import RowInfo
 from tests.cluster.harness import TOKEN, Cluster, Instance, wait_until
 
 DIM = 4

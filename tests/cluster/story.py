@@ -20,7 +20,7 @@ import numpy as np
 
 from elasticctr.cube.client import Client
 from elasticctr.cube.conf import ClusterSettings
-from elasticctr.publish.repository import Repository
+from elasticctr.versions.repository import Repository
 from tests.cluster.harness import TOKEN, Cluster, Instance
 from tests.cluster.load import Load, Report
 from tests.cluster.truth import MODEL, TABLE, Truth, publish

@@ -11,12 +11,12 @@ from pathlib import Path
 import numpy as np
 
 from elasticctr import _native
-from elasticctr.control.files import remove_tree
-from elasticctr.cube.build import BuildOptions
-from elasticctr.cube.builds import build_version
+from elasticctr.cube.build.builder import BuildOptions
+from elasticctr.cube.build.builds import build_version
 from elasticctr.cube.directory import find_versions, read_version
 from elasticctr.cube.lookup import Lookup
-from elasticctr.publish.repository import Repository
+from elasticctr.storage.atomic import remove_tree
+from elasticctr.versions.repository import Repository
 from tests.cluster.truth import DIM, MODEL, TABLE, Truth, publish
 
 COUNT = 400_000

@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 
 from elasticctr import _native
-from elasticctr.cube.build import BuildOptions
-from elasticctr.cube.builds import build_version
-from elasticctr.publish.repository import Repository
+from elasticctr.cube.build.builder import BuildOptions
+from elasticctr.cube.build.builds import build_version
+from elasticctr.versions.repository import Repository
 from tests.cluster.single import check_not_loadable, check_version
 from tests.cluster.story import Story
 from tests.cluster.truth import MODEL, TABLE, Truth, publish

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from elasticctr.cube.builds import build_version
-from elasticctr.publish.repository import Repository
+from elasticctr.cube.build.builds import build_version
+from elasticctr.versions.repository import Repository
 from tests.cluster.single import check_not_loadable, check_version
 from tests.cluster.story import Story
 from tests.cluster.truth import MODEL, Truth, announce, publish

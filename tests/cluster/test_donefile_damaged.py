@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from elasticctr.publish.donefile import DONEFILE
+from elasticctr.versions.donefile import DONEFILE
 from tests.cluster.story import Story
 from tests.cluster.truth import MODEL
 

@@ -16,8 +16,8 @@ import numpy as np
 import pytest
 
 from elasticctr import _native
-from elasticctr.cube.builds import build_version
-from elasticctr.publish.repository import Repository
+from elasticctr.cube.build.builds import build_version
+from elasticctr.versions.repository import Repository
 from tests.cluster.single import check_rows
 from tests.cluster.truth import MODEL, TABLE, Truth, publish
 from tests.unit.cube.serving import HEADER, HELLO, LOOKUP, MAGIC, PING, ServerProcess, Wire

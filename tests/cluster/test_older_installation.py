@@ -13,9 +13,9 @@ import httpx
 import numpy as np
 import pytest
 
-from elasticctr.data.sources import open_store
-from elasticctr.publish.interchange import open_writer
-from elasticctr.publish.interchange.rows import RowInfo
+from elasticctr.storage import open_store
+from elasticctr.versions.interchange import open_writer
+from elasticctr.versions.interchange.rows import RowInfo
 from tests.cluster.harness import TOKEN, Cluster, wait_until
 
 KEYS = np.arange(1, 2001, dtype=np.uint64)

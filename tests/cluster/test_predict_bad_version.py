@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from elasticctr.publish.repository import Repository
+from elasticctr.versions.repository import Repository
 from tests.cluster.harm import BAD
 from tests.cluster.predicting import Predictor
 from tests.cluster.scored import Scored

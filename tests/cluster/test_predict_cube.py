@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from elasticctr.errors import Unavailable
-from elasticctr.publish.repository import Repository
+from elasticctr.versions.repository import Repository
 from tests.cluster.harness import Cluster, wait_until
 from tests.cluster.predicting import Predictor
 from tests.cluster.scored import Scored

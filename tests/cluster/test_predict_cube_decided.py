@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from elasticctr.publish.repository import Repository
+from elasticctr.versions.repository import Repository
 from tests.cluster.harness import Cluster, Instance, wait_until
 from tests.cluster.predicting import Predictor
 from tests.cluster.scored import Scored

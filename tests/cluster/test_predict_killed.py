@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from elasticctr.publish.repository import Repository
+from elasticctr.versions.repository import Repository
 from tests.cluster.harness import wait_until
 from tests.cluster.predicting import Predictor
 from tests.cluster.scored import Scored

@@ -17,7 +17,7 @@ import pytest
 import tritonclient.grpc as triton_grpc
 import tritonclient.http as triton_http
 
-from elasticctr.publish.repository import Repository
+from elasticctr.versions.repository import Repository
 from tests.cluster.harness import wait_until
 from tests.cluster.predicting import Predictor
 from tests.cluster.scored import Sample, Scored

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from elasticctr.publish import Repository
 from elasticctr.serve.feedback.replay import Replayer
+from elasticctr.versions import Repository
 from tests.cluster.mixed import Mixed
 from tests.cluster.predicting import Predictor
 from tests.cluster.scored import Scored

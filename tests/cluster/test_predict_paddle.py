@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from elasticctr.publish.repository import Repository
+from elasticctr.versions.repository import Repository
 from tests.cluster.harness import START_S, Process, wait_until
 from tests.cluster.scored import Sample, Scored
 from tests.unit.compat.paddle_serving import seed_files

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from elasticctr.publish import Repository
 from elasticctr.serve.feedback.log import list_logs, parse_line, read_lines
 from elasticctr.serve.feedback.replay import Replayer
+from elasticctr.versions import Repository
 from tests.cluster.harness import wait_until
 from tests.cluster.predicting import Predictor
 from tests.cluster.scored import Scored

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from elasticctr.publish.repository import Repository
 from elasticctr.serve.client import AsyncClient, Client
+from elasticctr.versions.repository import Repository
 from tests.cluster.predicting import Predictor
 from tests.cluster.scored import Scored
 

@@ -12,10 +12,10 @@ import pytest
 from typer.testing import CliRunner
 
 from elasticctr.cli.app import app
-from elasticctr.control.access import write_token
-from elasticctr.control.peer import Peer
 from elasticctr.errors import Unauthorized
-from elasticctr.publish.repository import Repository
+from elasticctr.net.access import write_token
+from elasticctr.net.client import Peer
+from elasticctr.versions.repository import Repository
 from tests.cluster.harness import wait_until
 from tests.cluster.predicting import Load, Predictor
 from tests.cluster.scored import Scored

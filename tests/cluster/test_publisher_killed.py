@@ -11,11 +11,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from elasticctr.publish import Repository
-from elasticctr.publish.sparse import get_rows
-from elasticctr.publish.verification import _check_table, check_digest
+from elasticctr.versions import Repository
+from elasticctr.versions.sparse import get_rows
+from elasticctr.versions.verification import _check_table, check_digest
 from tests.cluster.publishing import MODEL, ROWS, publish_next
-from tests.unit.publish.synthetic import row_values
+from tests.unit.versions.synthetic import row_values
 
 ROOT = Path(__file__).parents[2]
 

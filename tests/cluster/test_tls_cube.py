@@ -16,12 +16,12 @@ import yaml
 
 from elasticctr import _native
 from elasticctr.config.tls import TlsSettings
-from elasticctr.control.peer import Peer
 from elasticctr.cube.client import Client as CubeClient
 from elasticctr.cube.conf import ClusterSettings
 from elasticctr.errors import ElasticCTRError, FailedPrecondition, Unavailable
-from elasticctr.publish.repository import Repository
+from elasticctr.net.client import Peer
 from elasticctr.serve.client import Client as PredictClient
+from elasticctr.versions.repository import Repository
 from tests.cluster.certificate import Authority, flags_of
 from tests.cluster.harness import START_S, TOKEN, Cluster, free_port, wait_until
 from tests.cluster.scored import Scored

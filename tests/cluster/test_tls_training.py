@@ -10,10 +10,10 @@ import pytest
 
 from elasticctr import _native
 from elasticctr.config.tls import TlsSettings
-from elasticctr.control.peer import Peer
 from elasticctr.errors import FailedPrecondition, Unavailable
+from elasticctr.net.client import Peer
 from elasticctr.ps.addresses import find_coordinator
-from elasticctr.ps.control_client import ControlClient
+from elasticctr.ps.coordinator.pserver_client import ControlClient
 from elasticctr.ps.identity import job_identity
 from tests.cluster.certificate import Authority
 from tests.cluster.harness import wait_until

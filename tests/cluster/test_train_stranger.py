@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from elasticctr.control.access import write_token
 from elasticctr.errors import FailedPrecondition, Unauthorized
+from elasticctr.net.access import write_token
 from tests.cluster.harness import wait_until
 from tests.cluster.training import START_S, Log, Training
 
@@ -23,8 +23,8 @@ identity.build = lambda: "0.0.1+1"
 for module in list(sys.modules.values()):
     if getattr(module, "__name__", "").startswith("elasticctr.") and hasattr(module, "build"):
         module.build = identity.build
-import elasticctr.ps.trainer
-elasticctr.ps.trainer.build = identity.build
+import elasticctr.ps.trainer.trainer
+elasticctr.ps.trainer.trainer.build = identity.build
 from elasticctr.cli.entry import main
 sys.exit(main())
 """

@@ -31,11 +31,11 @@ from typing import Any
 import numpy as np
 import yaml
 
-from elasticctr.control.peer import Peer
 from elasticctr.data.dataset import Dataset
 from elasticctr.data.schema import Format
 from elasticctr.data.synth import criteo_spec, write_log
 from elasticctr.errors import Unavailable
+from elasticctr.net.client import Peer
 from elasticctr.ps.addresses import find_coordinator
 from elasticctr.train.job import Job, load_job
 from tests.cluster.harness import wait_until

@@ -21,11 +21,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from elasticctr.cube.lookup import Lookup
-from elasticctr.publish.donefile import Event
-from elasticctr.publish.lease import Lease
-from elasticctr.publish.manifest import MANIFEST, Manifest, Segment, parse_manifest
-from elasticctr.publish.repository import Repository
-from elasticctr.publish.writer import VersionWriter, append_event
+from elasticctr.versions.donefile import Event
+from elasticctr.versions.lease import Lease
+from elasticctr.versions.manifest import MANIFEST, Manifest, Segment, parse_manifest
+from elasticctr.versions.repository import Repository
+from elasticctr.versions.writer import VersionWriter, append_event
 
 Places = NDArray[np.int64]
 MODEL, TABLE, DIM = "ctr", "embedding", 4

@@ -121,8 +121,8 @@ def train(job: Path, ranks: int, *arguments: str) -> Job:
 
 
 def _main() -> int:
+    from elasticctr.collective.run import run
     from elasticctr.errors import ElasticCTRError
-    from elasticctr.ps.strategies.collective import run
 
     try:
         result = run(load_job(sys.argv[1]), resume="--resume" in sys.argv)

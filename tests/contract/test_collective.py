@@ -14,11 +14,11 @@ import pytest
 from tests.cluster.harness import wait_until
 from tests.contract.ranks import ending, finish, make_log, rank_pids, start_group, start_ranks, train, write_job
 
+from elasticctr.collective.work import EpochLedger, deal
 from elasticctr.data.batch import Batch
 from elasticctr.data.chunks import read_chunk
 from elasticctr.data.cutting import cut_data, order_chunks
 from elasticctr.errors import Unavailable
-from elasticctr.ps.collective_work import EpochLedger, deal
 from elasticctr.train.checkpoint import open_checkpoint
 from elasticctr.train.evaluation import evaluate
 from elasticctr.train.events import read_events

@@ -12,15 +12,15 @@ from typing import Any
 import pytest
 from tests.cluster.harness import free_port
 
+from elasticctr.collective.meeting import find_meeting
 from elasticctr.errors import ConfigError
-from elasticctr.ps.collective_meeting import find_meeting
 
 RANK = """
 import os, pickle, sys
 def refuse(*_, **__): raise AssertionError("a peer's bytes were unpickled")
 import torch.distributed as dist
 from elasticctr.errors import NotFound
-from elasticctr.ps.collective_group import Group
+from elasticctr.collective.group import Group
 pickle.loads = pickle.load = pickle.Unpickler = refuse
 with Group(120.0, token=sys.argv[1]) as group:
     print("met", flush=True)

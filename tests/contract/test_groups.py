@@ -9,8 +9,8 @@ import pytest
 from tests.cluster.harness import wait_until
 from tests.contract.training import Cluster, make_job, serving
 
-from elasticctr.ps.client import GroupMode, PsClient, PushKind
-from elasticctr.ps.remote import make_head
+from elasticctr.ps.trainer.client import GroupMode, PsClient, PushKind
+from elasticctr.ps.trainer.remote import make_head
 
 _TIMEOUT_S = 60.0
 

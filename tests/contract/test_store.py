@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from elasticctr.data.sources import Store, open_store
 from elasticctr.errors import ConfigError, InternalError, NotFound
+from elasticctr.storage import Store, open_store
 
 
 @pytest.fixture(scope="module")
@@ -147,7 +147,7 @@ def test_a_line_that_does_not_fit_is_taken_back(tmp_path: Path, written: int, mo
         return count
 
     with monkeypatch.context() as patch:
-        patch.setattr("elasticctr.data.sources.store.os.write", short)
+        patch.setattr("elasticctr.storage.store.os.write", short)
         with pytest.raises(InternalError, match="the disk is full"):
             store.append("log", b"and another\n")
     assert store.read_bytes("log") == b"one\n"
@@ -157,7 +157,7 @@ def test_a_line_that_does_not_fit_is_taken_back(tmp_path: Path, written: int, mo
 
 def test_a_short_write_is_finished(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     write = os.write
-    monkeypatch.setattr("elasticctr.data.sources.store.os.write", lambda file, data: write(file, data[:2]))
+    monkeypatch.setattr("elasticctr.storage.store.os.write", lambda file, data: write(file, data[:2]))
     open_store(str(tmp_path)).append("log", b"a whole line\n")
     assert (tmp_path / "log").read_bytes() == b"a whole line\n"
 

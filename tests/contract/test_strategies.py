@@ -27,7 +27,7 @@ from tests.contract.training import (
 
 from elasticctr.data.batch import Batch
 from elasticctr.errors import ConfigError
-from elasticctr.ps.client import CursorError
+from elasticctr.ps.trainer.client import CursorError
 
 STRATEGIES = ["sync", "async", "half_async", "geo", "hybrid"]
 VARIANTS = [*STRATEGIES, "hybrid apart"]

@@ -16,18 +16,18 @@ from numpy.typing import NDArray
 
 from elasticctr.data.batch import Batch
 from elasticctr.data.chunks import Chunk
-from elasticctr.ps.client import PsClient
-from elasticctr.ps.control_client import ControlClient
+from elasticctr.ps.coordinator.pserver_client import ControlClient
 from elasticctr.ps.identity import build, job_identity
-from elasticctr.ps.leases import Lease, Work
-from elasticctr.ps.pserver import PServer, PServerOptions
-from elasticctr.ps.remote import Failover, NoFailover, Remote
+from elasticctr.ps.pserver.pserver import PServer, PServerOptions
 from elasticctr.ps.shape import measure
-from elasticctr.ps.strategies.choice import make_strategy
-from elasticctr.ps.strategies.strategy import Outcome, Strategy
+from elasticctr.ps.trainer.client import PsClient
+from elasticctr.ps.trainer.leases import Lease, Work
+from elasticctr.ps.trainer.remote import Failover, NoFailover, Remote
+from elasticctr.ps.trainer.strategies.choice import make_strategy
+from elasticctr.ps.trainer.strategies.strategy import Outcome, Strategy
 from elasticctr.train.job import Job
 from elasticctr.train.learner import Learner
-from elasticctr.train.metrics import Metrics
+from elasticctr.train.metrics.metrics import Metrics
 from elasticctr.train.reading import Item
 
 SLOTS = [

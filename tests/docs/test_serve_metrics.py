@@ -8,7 +8,7 @@ from pathlib import Path
 
 from tests.unit.serve.live import live_server
 
-from elasticctr.serve import activation
+from elasticctr.serve.activation import fleet as activation
 from elasticctr.serve.feedback.settings import RequestLogSettings
 
 LABELS = 'model="ctr",variant="live",version="7"'

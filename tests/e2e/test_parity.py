@@ -12,8 +12,8 @@ import pytest
 from typer.testing import CliRunner
 
 from elasticctr.cli.app import app
+from elasticctr.data.formats.writers import save_schema
 from elasticctr.data.schema import Format
-from elasticctr.data.writers import save_schema
 from elasticctr.errors import DataError, NotFound
 from elasticctr.serve.client import AsyncClient
 from tests.e2e.parity_cases import FORMATS, Case, make_case

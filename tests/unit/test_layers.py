@@ -16,12 +16,12 @@ def test_listing_versions_needs_no_torch(tmp_path: Path) -> None:
         "import sys\n"
         "from elasticctr.cli.app import app\n"
         f"app(['versions', {str(tmp_path)!r}], standalone_mode=False)\n"
-        "import elasticctr.publish.verification, elasticctr.publish.rollback, elasticctr.publish.removal\n"
+        "import elasticctr.versions.verification, elasticctr.versions.rollback, elasticctr.versions.removal\n"
         "sys.exit(sum(name in sys.modules for name in ('torch', 's3fs')))"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
 def test_a_coordinator_starts_without_torch() -> None:
-    code = "import sys, elasticctr.ps.coordinator_process; sys.exit('torch' in sys.modules)"
+    code = "import sys, elasticctr.ps.coordinator.process; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

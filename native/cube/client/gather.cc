@@ -4,7 +4,7 @@
 #include <bit>
 #include <cstring>
 
-#include "cube/encoding.h"
+#include "cube/index/encoding.h"
 #include "util/hash.h"
 
 namespace elasticctr::cube {

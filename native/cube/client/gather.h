@@ -9,7 +9,7 @@
 
 #include "cube/client/exchange.h"
 #include "cube/client/hot_cache.h"
-#include "cube/index.h"
+#include "cube/index/index.h"
 
 namespace elasticctr::cube {
 

@@ -2,7 +2,7 @@
 
 #include <boost/json.hpp>
 
-#include "cube/format.h"
+#include "cube/index/format.h"
 #include "util/status.h"
 
 namespace elasticctr::cube {

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "cube/index.h"
+#include "cube/index/index.h"
 
 namespace elasticctr::cube {
 

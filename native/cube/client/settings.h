@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "cube/index.h"
+#include "cube/index/index.h"
 #include "net/tls.h"
 
 namespace elasticctr::cube {

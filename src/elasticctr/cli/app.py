@@ -5,21 +5,25 @@ from __future__ import annotations
 import typer
 
 from elasticctr import __version__
-from elasticctr.cli import cube, data, feedback, publish, train, variants
-from elasticctr.cli.call import call
-from elasticctr.cli.coordinator import coordinator
+from elasticctr.cli.cube import group as cube
+from elasticctr.cli.data import group as data
 from elasticctr.cli.demo import demo
 from elasticctr.cli.doctor import doctor
-from elasticctr.cli.evaluate import evaluate
-from elasticctr.cli.explain import explain
-from elasticctr.cli.fsck import fsck
 from elasticctr.cli.output import CommandGroup
-from elasticctr.cli.pserver import pserver
-from elasticctr.cli.serve import serve
-from elasticctr.cli.status import checkpoint, logs, status, stop
+from elasticctr.cli.publish import publish
+from elasticctr.cli.publish.fsck import fsck
+from elasticctr.cli.roles.coordinator import coordinator
+from elasticctr.cli.roles.pserver import pserver
+from elasticctr.cli.roles.status import checkpoint, logs, status, stop
+from elasticctr.cli.roles.trainer import trainer
+from elasticctr.cli.serve import feedback, variants
+from elasticctr.cli.serve.call import call
+from elasticctr.cli.serve.serve import serve
 from elasticctr.cli.token import token
-from elasticctr.cli.trainer import trainer
-from elasticctr.cli.tune import tune
+from elasticctr.cli.train import train
+from elasticctr.cli.train.evaluate import evaluate
+from elasticctr.cli.train.explain import explain
+from elasticctr.cli.train.tune import tune
 
 app = typer.Typer(
     name="elasticctr",

@@ -25,7 +25,7 @@ def main() -> None:
 
 def make_server_app() -> typer.Typer:
     """The command tree with `cube server` alone in it."""
-    from elasticctr.cli.cube_server import server
+    from elasticctr.cli.cube.server import server
 
     app = _make_root()
     cube = typer.Typer(name="cube", rich_markup_mode="markdown")
@@ -38,7 +38,7 @@ def make_server_app() -> typer.Typer:
 
 def make_serve_app() -> typer.Typer:
     """The command tree with `serve` alone in it."""
-    from elasticctr.cli.serve import serve
+    from elasticctr.cli.serve.serve import serve
 
     app = _make_root()
     app.command("serve")(serve)

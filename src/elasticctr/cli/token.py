@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from elasticctr.cli.output import JsonOption, print_json
-from elasticctr.control.access import make_token, write_token
+from elasticctr.net.access import make_token, write_token
 
 
 def token(

@@ -14,8 +14,8 @@ from types import TracebackType
 from typing import Any
 
 from elasticctr.config.tls import TlsSettings
-from elasticctr.control.peer import Peer
 from elasticctr.errors import ElasticCTRError
+from elasticctr.net.client import Peer
 from elasticctr.ps.addresses import find_coordinator
 
 Status = Mapping[str, Any]

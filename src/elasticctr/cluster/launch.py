@@ -18,8 +18,8 @@ from typing import IO
 
 from elasticctr.cluster.engine import RoleSpec
 from elasticctr.config.tls import PATHS
-from elasticctr.control.access import make_token, read_token, write_token
 from elasticctr.errors import ConfigError, FailedPrecondition, InternalError, NotFound, Unavailable
+from elasticctr.net.access import make_token, read_token, write_token
 from elasticctr.ps.addresses import FILE as COORDINATOR_FILE
 from elasticctr.train.cluster_settings import ClusterSettings
 from elasticctr.train.job import Job

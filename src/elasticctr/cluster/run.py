@@ -22,8 +22,8 @@ from elasticctr.cluster.local import LocalEngine
 from elasticctr.cluster.summary import Summary, read_summary
 from elasticctr.cluster.supervised import last_words
 from elasticctr.cluster.view import View
-from elasticctr.control.peer import Peer
 from elasticctr.errors import ConfigError, ElasticCTRError, FailedPrecondition, InternalError
+from elasticctr.net.client import Peer
 from elasticctr.ps.addresses import find_coordinator
 from elasticctr.train.events import read_events
 from elasticctr.train.interrupt import Interrupt
@@ -153,7 +153,7 @@ def run_job(launch: Launch, engine: Engine, *, resume: bool, quiet: bool = False
         raise _explain(failed[0], launch)
     summary = read_summary(launch.run.path)
     if summary.is_finished and not (launch.run.path / "report.html").exists():
-        from elasticctr.train.report import write_report
+        from elasticctr.train.report.report import write_report
 
         write_report(launch.run.path)
     return summary

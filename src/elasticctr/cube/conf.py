@@ -16,8 +16,8 @@ from pydantic import Field, field_validator
 
 from elasticctr.config import Settings, apply_overrides, load_yaml, parse_settings
 from elasticctr.config.tls import TlsSettings, anchor
-from elasticctr.control.access import read_token
 from elasticctr.errors import ConfigError, NotFound
+from elasticctr.net.access import read_token
 from elasticctr.obs import console
 
 OnFailure = Literal["error", "degrade"]

@@ -10,8 +10,8 @@ import hashlib
 from dataclasses import dataclass
 from pathlib import Path
 
-from elasticctr.cube.control.listing import ShardListing, parse_build, parse_shard
 from elasticctr.cube.layout import BUILD, SHARD
+from elasticctr.cube.shared.listing import ShardListing, parse_build, parse_shard
 from elasticctr.errors import ConfigError, Corruption, FailedPrecondition, NotFound
 
 

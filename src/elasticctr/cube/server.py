@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from elasticctr import _native
-from elasticctr.control.access import NO_TOKENS, Tokens, check_listener
 from elasticctr.errors import ConfigError
+from elasticctr.net.access import NO_TOKENS, Tokens, check_listener
 from elasticctr.obs.signals import Signals
 
 if TYPE_CHECKING:
@@ -170,6 +170,6 @@ def run(options: ServerOptions, announce: Callable[[Listening], None], drain_s: 
 def _watch(server: Server) -> AbstractContextManager[None]:
     if server.options.tls is None:
         return nullcontext()
-    from elasticctr.control.certificate import watched
+    from elasticctr.net.certificates import watched
 
     return watched(server.options.tls, [server.reload_tls])

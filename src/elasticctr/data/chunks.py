@@ -13,15 +13,15 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal, cast
 
 from elasticctr.data.batch import Batch
+from elasticctr.data.formats.readers import Place, Reader, make_reader
 from elasticctr.data.pipeline import Portion, Stats, Tally, default_workers, read_chunks
 from elasticctr.data.position import Position
-from elasticctr.data.readers import Place, Reader, make_reader
 from elasticctr.data.schema import Format, Schema
 from elasticctr.data.settings import DataSettings, ReadOptions
-from elasticctr.data.sources import Source, open_source
-from elasticctr.data.sources.span import Span, first_line_from
 from elasticctr.data.windows import Shuffle, cut_batches, make_windows
 from elasticctr.errors import DataError, FailedPrecondition
+from elasticctr.storage import Source, open_source
+from elasticctr.storage.span import Span, first_line_from
 
 Unit = Literal["bytes", "row_groups", "cache_chunks", "file"]
 _UNITS = ("bytes", "row_groups", "cache_chunks", "file")

@@ -13,10 +13,10 @@ from pathlib import Path
 import numpy as np
 
 from elasticctr.data.batch import Batch
+from elasticctr.data.formats.writers import VALUE_SEPARATOR, merge_slots, open_writer, save_schema
 from elasticctr.data.inspection import open_log
 from elasticctr.data.schema import DenseSlot, Format, Schema, Slot, SparseSlot
 from elasticctr.data.settings import ReadOptions
-from elasticctr.data.writers import VALUE_SEPARATOR, merge_slots, open_writer, save_schema
 from elasticctr.errors import ConfigError, DataError
 
 _EXAMPLES = 20

@@ -14,11 +14,11 @@ import numpy as np
 
 from elasticctr.data.chunks import Chunk, Unit, seed_of
 from elasticctr.data.dataset import Dataset
-from elasticctr.data.parquet_reader import row_group_bytes
+from elasticctr.data.formats.parquet_reader import row_group_bytes
 from elasticctr.data.pipeline import Stats
 from elasticctr.data.schema import Format, Schema
 from elasticctr.data.settings import DataSettings
-from elasticctr.data.sources import Source, resolve_dated
+from elasticctr.storage import Source, resolve_dated
 
 _COMPRESSED = (".gz", ".zst", ".zstd")
 

@@ -16,14 +16,14 @@ from typing import TYPE_CHECKING
 
 from elasticctr.data.ahead import Ahead
 from elasticctr.data.batch import Batch
+from elasticctr.data.formats.readers import Place, make_reader
 from elasticctr.data.pipeline import Chunk, Judge, Portion, Stats, Tally, default_workers, read_chunks
 from elasticctr.data.position import Position, State
-from elasticctr.data.readers import Place, make_reader
 from elasticctr.data.schema import Schema
 from elasticctr.data.settings import ReadOptions
-from elasticctr.data.sources import Source, resolve
 from elasticctr.data.windows import Delivery, Shuffle, cut_batches, make_windows
 from elasticctr.errors import ConfigError, DataError
+from elasticctr.storage import Source, resolve
 
 if TYPE_CHECKING:
     from elasticctr.data.cache import Cache

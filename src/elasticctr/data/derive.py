@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from elasticctr import _native
 from elasticctr.data.batch import Batch
-from elasticctr.data.parser import make_sample_spec
+from elasticctr.data.formats.parser import make_sample_spec
 from elasticctr.data.schema import BucketSlot, CrossSlot, Format, Pooling, Schema
 from elasticctr.errors import ConfigError
 

@@ -13,12 +13,12 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from elasticctr.data.batch import Batch
-from elasticctr.data.parser import BadLine, Parsed
-from elasticctr.data.readers import Place, Reader
+from elasticctr.data.formats.parser import BadLine, Parsed
+from elasticctr.data.formats.readers import Place, Reader
 from elasticctr.data.schema import Schema
 from elasticctr.data.settings import ReadOptions
-from elasticctr.data.sources import Source
 from elasticctr.errors import DataError
+from elasticctr.storage import Source
 
 _EXAMPLES = 10
 _ENOUGH_LINES = 1000

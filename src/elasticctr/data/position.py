@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from typing import Any
 
-from elasticctr.data.readers import Place
+from elasticctr.data.formats.readers import Place
 from elasticctr.errors import FailedPrecondition
 
 State = dict[str, Any]  # JSON-able

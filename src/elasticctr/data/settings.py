@@ -6,20 +6,12 @@ from typing import Literal
 
 from pydantic import Field, model_validator
 
-from elasticctr.config import Settings
+from elasticctr.storage.locations import LocationOptions
 
 
-class ReadOptions(Settings):
+class ReadOptions(LocationOptions):
     """Everything about reading that does not depend on where the samples are."""
 
-    start: str | None = Field(
-        None, description="first day or hour of a date tree, as 20200401 or 20200401/00; the path holds {date}"
-    )
-    end: str | None = Field(None, description="last day or hour of a date tree, included")
-    donefile: str | None = Field(
-        None, description="file that marks a finished day or hour of a date tree; without it that hour is not read"
-    )
-    wait_s: float = Field(0.0, ge=0, description="how long to wait for missing donefiles before giving up")
     fraction: tuple[float, float] = Field(
         (0.0, 1.0), description="part of the samples to keep, [from, to), chosen by a hash of each line"
     )
@@ -36,8 +28,6 @@ class ReadOptions(Settings):
     cache: str | None = Field(None, description="directory that keeps the parsed samples; made anew when stale")
     block_bytes: int = Field(4 << 20, ge=1 << 10, le=1 << 30, description="text parsed at a time")
     max_line_bytes: int = Field(16 << 20, ge=1 << 10, le=1 << 30, description="a longer line is a bad line")
-    timeout_s: float = Field(60.0, gt=0, description="longest silence of an HTTP server")
-    retries: int = Field(4, ge=0, le=100, description="further attempts at an HTTP request, with growing pauses")
 
     @model_validator(mode="after")
     def _check(self) -> ReadOptions:

@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 from elasticctr import _native
 from elasticctr.data.batch import Batch
 from elasticctr.data.derive import Bags, Deriver
+from elasticctr.data.formats.writers import atomic_file
 from elasticctr.data.schema import Schema
-from elasticctr.data.writers import atomic_file
 from elasticctr.errors import ConfigError, Corruption, NotFound
 
 _MAGIC = b"ECTRVOC\0"

@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from elasticctr.data.batch import Batch
+from elasticctr.data.formats.readers import Place
 from elasticctr.data.pipeline import Portion, Rows, Stats, Tally
 from elasticctr.data.position import Position
-from elasticctr.data.readers import Place
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from elasticctr import _native
 
 
 def cpu_features() -> dict[str, bool]:
-    """What this CPU supports, as probed by the native core: see native/dense/cpu.h."""
+    """What this CPU supports, as probed by the native core: see native/util/cpu.h."""
     return dict(_native.cpu_features())
 
 

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from elasticctr.config.tls import TlsSettings
-from elasticctr.control.peer import Peer
 from elasticctr.errors import Corruption, DataError, DeadlineExceeded, Unavailable
+from elasticctr.net.client import Peer
 from elasticctr.ps.addresses import find_coordinator
 
 T = TypeVar("T")

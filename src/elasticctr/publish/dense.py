@@ -18,7 +18,11 @@ from elasticctr.data.schema import Schema
 from elasticctr.models.export import export_onnx, input_names
 from elasticctr.models.inputs import Inputs, Sequence
 from elasticctr.models.model import Model, evaluating
-from elasticctr.publish.serving_schema import (
+from elasticctr.table import Table
+from elasticctr.train.learner import Learner
+from elasticctr.train.prediction import sigmoid
+from elasticctr.train.reading import Item
+from elasticctr.versions.serving_schema import (
     DenseColumns,
     FeatureHash,
     Piece,
@@ -27,10 +31,6 @@ from elasticctr.publish.serving_schema import (
     ServingSchema,
     TableSchema,
 )
-from elasticctr.table import Table
-from elasticctr.train.learner import Learner
-from elasticctr.train.prediction import sigmoid
-from elasticctr.train.reading import Item
 
 
 def make_serving_schema(learner: Learner, samples: Schema) -> ServingSchema:

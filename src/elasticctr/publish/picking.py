@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 from elasticctr.data.batch import Batch
 from elasticctr.data.schema import Schema
 from elasticctr.errors import ElasticCTRError
-from elasticctr.publish.samples import make_batch
 from elasticctr.table import Table
 from elasticctr.train.job import Job
 from elasticctr.train.learner import Learner
 from elasticctr.train.reading import open_dataset
+from elasticctr.versions.samples import make_batch
 
 SAMPLE_COUNT = 48
 

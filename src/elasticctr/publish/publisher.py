@@ -28,19 +28,19 @@ from elasticctr.errors import (
 )
 from elasticctr.obs import console
 from elasticctr.publish import dense
-from elasticctr.publish.encoding import decode_rows, encode_rows
-from elasticctr.publish.lease import Lease
-from elasticctr.publish.manifest import Encoding, Manifest, Segment, check_name
-from elasticctr.publish.removal import carry_out, plan_removal
-from elasticctr.publish.repository import Repository
-from elasticctr.publish.samples import SAMPLES, allow_rounding, format_samples
-from elasticctr.publish.scoring import DenseGraph, make_inputs
-from elasticctr.publish.serving_schema import SCHEMA
-from elasticctr.publish.sparse import Chunk
-from elasticctr.publish.verification import GRAPH
-from elasticctr.publish.writer import PART_BYTES, VersionWriter, next_version
 from elasticctr.table import Mark, Table
 from elasticctr.train.learner import Learner
+from elasticctr.versions.encoding import decode_rows, encode_rows
+from elasticctr.versions.lease import Lease
+from elasticctr.versions.manifest import Encoding, Manifest, Segment, check_name
+from elasticctr.versions.removal import carry_out, plan_removal
+from elasticctr.versions.repository import Repository
+from elasticctr.versions.samples import SAMPLES, allow_rounding, format_samples
+from elasticctr.versions.scoring import DenseGraph, make_inputs
+from elasticctr.versions.serving_schema import SCHEMA
+from elasticctr.versions.sparse import Chunk
+from elasticctr.versions.verification import GRAPH
+from elasticctr.versions.writer import PART_BYTES, VersionWriter, next_version
 
 MAX_CHAIN = 24
 _LOOK_BACK = 64  # versions among which a parent is looked for

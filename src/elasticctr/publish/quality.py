@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from elasticctr.data.batch import Batch
 from elasticctr.publish import dense
 from elasticctr.publish.publisher import Publisher
-from elasticctr.publish.scoring import make_inputs
-from elasticctr.train.label_metrics import LABELS, LabelMetrics, values_of
 from elasticctr.train.learner import Learner
+from elasticctr.train.metrics.label_metrics import LABELS, LabelMetrics, values_of
+from elasticctr.versions.scoring import make_inputs
 
 
 def measure_loss(

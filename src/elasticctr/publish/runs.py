@@ -8,14 +8,14 @@ from pathlib import Path
 from typing import Any
 
 from elasticctr.errors import ConfigError, NotFound
-from elasticctr.publish.manifest import Encoding, Manifest
 from elasticctr.publish.picking import pick_samples, read_samples
 from elasticctr.publish.publisher import MAX_CHAIN, KindChoice, Publisher, Snapshot
 from elasticctr.publish.quality import measure_loss
 from elasticctr.train.checkpoint import Checkpoint, best_checkpoint, list_checkpoints, open_checkpoint
-from elasticctr.train.label_metrics import values_of
 from elasticctr.train.learner import Learner
+from elasticctr.train.metrics.label_metrics import values_of
 from elasticctr.train.run_directory import RunDirectory
+from elasticctr.versions.manifest import Encoding, Manifest
 
 QUALITY_SAMPLES = 50_000
 _QUALITY_BATCH = 4096

@@ -17,9 +17,9 @@ from elasticctr.train.job import Job, PublishSettings
 
 if TYPE_CHECKING:
     from elasticctr.models.model import Model
-    from elasticctr.publish.manifest import Manifest
     from elasticctr.train.learner import Learner
     from elasticctr.train.trainer import Result
+    from elasticctr.versions.manifest import Manifest
 
 
 def train(job: Job, *, model_class: type[Model] | None = None, resume: bool = False, quiet: bool = False) -> Result:

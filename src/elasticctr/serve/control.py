@@ -16,7 +16,7 @@ from urllib.parse import unquote
 
 from elasticctr import _native
 from elasticctr.errors import ConfigError, DataError, ElasticCTRError, InternalError, NotFound, Unavailable
-from elasticctr.serve.openapi import describe, render_page
+from elasticctr.serve.openapi.document import describe, render_page
 
 log = logging.getLogger(__name__)
 

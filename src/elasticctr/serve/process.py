@@ -14,16 +14,16 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from elasticctr.config.tls import served
-from elasticctr.control.access import Tokens, load_tokens
-from elasticctr.control.certificate import LOOK_S, Certificate
 from elasticctr.errors import ConfigError
+from elasticctr.net.access import Tokens, load_tokens
+from elasticctr.net.certificates import LOOK_S, Certificate
 from elasticctr.obs import console
 from elasticctr.obs.signals import Signals
-from elasticctr.serve.activation import ModelFleet
+from elasticctr.serve.activation.fleet import ModelFleet
+from elasticctr.serve.activation.served_version import find_library
 from elasticctr.serve.control import Control
-from elasticctr.serve.grpc_server import GrpcOptions, GrpcServer
-from elasticctr.serve.kserve_pages import KServePages
-from elasticctr.serve.served_version import find_library
+from elasticctr.serve.kserve.grpc_server import GrpcOptions, GrpcServer
+from elasticctr.serve.kserve.pages import KServePages
 from elasticctr.serve.server import Server, ServerOptions
 from elasticctr.serve.settings import ServeSettings
 

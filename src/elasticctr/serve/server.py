@@ -18,8 +18,8 @@ from types import TracebackType
 from typing import Any, TypeAlias
 
 from elasticctr import _native
-from elasticctr.control.access import NO_TOKENS, Tokens, check_listener
 from elasticctr.errors import ConfigError, ElasticCTRError, Unavailable
+from elasticctr.net.access import NO_TOKENS, Tokens, check_listener
 from elasticctr.serve.control import Control, Response, error_response
 
 log = logging.getLogger(__name__)

@@ -17,9 +17,9 @@ from elasticctr.config import Settings, apply_overrides, load_yaml, parse_settin
 from elasticctr.config.loading import ENV_PREFIX
 from elasticctr.config.tls import TlsSettings, anchor
 from elasticctr.errors import ConfigError, ElasticCTRError
-from elasticctr.publish.manifest import check_name
+from elasticctr.serve.activation.reload_stamp import ReloadType
 from elasticctr.serve.feedback.settings import RequestLogSettings
-from elasticctr.serve.reload_stamp import ReloadType
+from elasticctr.versions.manifest import check_name
 
 OnTrouble = Literal["fail", "degrade"]
 LIVE = "live"

@@ -37,7 +37,7 @@ def train(
     """
     if job.publish is not None and on_step is None:
         raise ConfigError("a job with a publish section is run by `elasticctr train` or elasticctr.publish.stream")
-    from elasticctr.train.report import write_report
+    from elasticctr.train.report.report import write_report
     from elasticctr.train.trainer import Trainer
 
     result = Trainer(job, model_class=model_class, quiet=quiet, on_step=on_step).run(resume=resume)

@@ -24,6 +24,9 @@ from elasticctr.obs import console
 FORMAT = 1
 MANIFEST = "manifest.json"
 BEST = "best.json"
+LEDGER = "ledger.json"  # which chunks of an epoch are learned, in checkpoints of several processes
+METRICS = "metrics.bin"
+PART = "pserver.{shard}.json"
 _PREFIX = "step-"
 _TEMPORARY = ".writing-"
 _TABLE_SUFFIX = ".table"

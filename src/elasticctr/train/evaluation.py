@@ -12,10 +12,10 @@ from rich.console import Console
 from elasticctr.data.batch import Batch
 from elasticctr.data.dataset import Dataset
 from elasticctr.obs.progress import Progress
-from elasticctr.train.analysis import Analysis, find_slot
-from elasticctr.train.label_metrics import LabelMetrics
 from elasticctr.train.learner import Learner
-from elasticctr.train.metrics import group_ids
+from elasticctr.train.metrics.analysis import Analysis, find_slot
+from elasticctr.train.metrics.label_metrics import LabelMetrics
+from elasticctr.train.metrics.metrics import group_ids
 from elasticctr.train.reading import read_ahead
 
 

@@ -32,8 +32,8 @@ from elasticctr.train.dense_parts import OPTIMIZERS, DenseVector, read_dense_par
 from elasticctr.train.deterministic import set_deterministic
 from elasticctr.train.input_plan import InputPlan, make_input_spec
 from elasticctr.train.job import Job, TrainSettings
-from elasticctr.train.label_metrics import LabelMetrics
-from elasticctr.train.metrics import group_ids
+from elasticctr.train.metrics.label_metrics import LabelMetrics
+from elasticctr.train.metrics.metrics import group_ids
 from elasticctr.train.optimizers import make_optimizer
 from elasticctr.train.reading import Item
 from elasticctr.train.sparse import SparseInputs

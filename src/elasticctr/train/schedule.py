@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from elasticctr.train.job import TrainSettings
-from elasticctr.train.label_metrics import pick
+from elasticctr.train.metrics.label_metrics import pick
 from elasticctr.train.overfitting import OverfittingWatch
 
 

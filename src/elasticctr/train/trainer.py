@@ -24,8 +24,8 @@ from elasticctr.train.evaluation import evaluate
 from elasticctr.train.events import EventWriter
 from elasticctr.train.interrupt import Interrupt
 from elasticctr.train.job import Job
-from elasticctr.train.label_metrics import describe, values_of
 from elasticctr.train.learner import Learner
+from elasticctr.train.metrics.label_metrics import describe, values_of
 from elasticctr.train.progress import Figures, TrainingProgress
 from elasticctr.train.reading import Item, open_dataset, read_ahead
 from elasticctr.train.run_directory import RunDirectory

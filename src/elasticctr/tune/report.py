@@ -13,8 +13,8 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-from elasticctr.train.plots import COLORS, FAINT, new_figure
-from elasticctr.train.report_page import PAGE
+from elasticctr.train.report.page import PAGE
+from elasticctr.train.report.plots import COLORS, FAINT, new_figure
 from elasticctr.train.run_directory import write_text
 from elasticctr.tune.settings import TuneSettings
 from elasticctr.tune.study import Found, Tried

@@ -52,8 +52,8 @@ def test_loopback_is_where_servers_listen_by_default() -> None:
     from elasticctr.cube.agent.process import AgentOptions
     from elasticctr.cube.server import ServerOptions as CubeServerOptions
     from elasticctr.cube.transfer.process import TransferOptions
-    from elasticctr.ps.pserver import PServerOptions
-    from elasticctr.serve.grpc_server import GrpcOptions
+    from elasticctr.ps.pserver.pserver import PServerOptions
+    from elasticctr.serve.kserve.grpc_server import GrpcOptions
     from elasticctr.serve.server import ServerOptions
     from elasticctr.serve.settings import ServeSettings
     from elasticctr.train.cluster_settings import ClusterSettings

@@ -6,7 +6,7 @@ from pathlib import Path
 from typer.testing import CliRunner
 
 from elasticctr.cli.app import app
-from elasticctr.control.access import read_token
+from elasticctr.net.access import read_token
 
 
 def test_token_makes_a_file_that_servers_take(tmp_path: Path) -> None:

@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from elasticctr.cube.build import BuildOptions, BuildResult, Target, build_tables
-from elasticctr.publish.interchange.rows import RowInfo
+from elasticctr.cube.build.builder import BuildOptions, BuildResult, Target, build_tables
+from elasticctr.versions.interchange.rows import RowInfo
 
 DIM = 4
 

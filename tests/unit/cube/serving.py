@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from elasticctr import _native
-from elasticctr.control.access import write_token
+from elasticctr.net.access import write_token
 
 MAGIC = bytes([0xEC, 0x57, 0x43, 0x01])
 HEADER = struct.Struct("<4sIQQQIBBH")

@@ -14,7 +14,6 @@ import numpy as np
 import pytest
 from tests.unit.cube.fake_server import RETRY_AFTER_MS, FakeServer, expected_found, expected_rows
 
-from elasticctr.control.access import write_token
 from elasticctr.cube.client import AsyncClient, Client, as_feasigns
 from elasticctr.cube.conf import ClusterSettings
 from elasticctr.cube.lookup import Lookup
@@ -30,6 +29,7 @@ from elasticctr.errors import (
     Unauthorized,
     Unavailable,
 )
+from elasticctr.net.access import write_token
 
 KEYS = np.arange(1, 301, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
 TABLE = "ctr/embedding"

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from elasticctr.control.access import write_token
 from elasticctr.cube.client import Client
 from elasticctr.cube.conf import ClusterSettings, load_conf, parse_addresses, parse_cube_conf
 from elasticctr.errors import ConfigError, FailedPrecondition, NotFound
+from elasticctr.net.access import write_token
 
 # As printed in the older system's deployment guide, with a second table.
 OLDER: list[dict[str, Any]] = [

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from tests.unit.cube.rows import build, draw, rows_of
 
-from elasticctr.cube.build import BuildOptions
+from elasticctr.cube.build.builder import BuildOptions
 from elasticctr.cube.inspect import inspect_directory, inspect_file
 from elasticctr.errors import Corruption, NotFound
 

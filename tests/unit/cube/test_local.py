@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.unit.cube.rows import build, draw, expect, rows_of
 
-from elasticctr.cube.build import BuildOptions
+from elasticctr.cube.build.builder import BuildOptions
 from elasticctr.cube.live import read_live, write_live
 from elasticctr.cube.local import LocalCube
 from elasticctr.errors import ConfigError, Corruption, DataError, FailedPrecondition, NotFound

@@ -29,7 +29,7 @@ from tests.unit.cube.serving import (
     write_version,
 )
 
-from elasticctr.control.access import write_token
+from elasticctr.net.access import write_token
 
 FEASIGNS = feasigns_of(50_000)
 MOST, MOST_HTTP = 16_384, 4096  # feasigns of a lookup by the wire and by HTTP

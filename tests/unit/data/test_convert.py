@@ -12,9 +12,9 @@ from elasticctr.config import load_yaml, parse_settings
 from elasticctr.data.batch import Batch
 from elasticctr.data.convert import convert_log
 from elasticctr.data.dataset import Dataset
+from elasticctr.data.formats.writers import open_writer
 from elasticctr.data.schema import DenseSlot, Format, Schema, SparseSlot
 from elasticctr.data.synth import criteo_spec, write_log
-from elasticctr.data.writers import open_writer
 from elasticctr.errors import AlreadyExists, ConfigError, DataError
 
 SUFFIXES = {Format.CSV: ".csv.gz", Format.PARQUET: ".parquet"}

@@ -16,12 +16,12 @@ from elasticctr.data.batch import Batch
 from elasticctr.data.cache import build_cache
 from elasticctr.data.dataset import Dataset
 from elasticctr.data.derive import Deriver
-from elasticctr.data.parser import Parser
+from elasticctr.data.formats.parser import Parser
 from elasticctr.data.schema import Schema
 from elasticctr.data.settings import ReadOptions
-from elasticctr.data.sources import resolve
 from elasticctr.errors import ConfigError
 from elasticctr.serve.feedback.join import JoinOptions, join
+from elasticctr.storage import resolve
 
 MISSING = (1 << 64) - 1
 SLOTS: list[dict[str, Any]] = [

@@ -11,7 +11,7 @@ import pytest
 from sklearn.metrics import log_loss, roc_auc_score
 
 from elasticctr.config import load_yaml, parse_settings
-from elasticctr.data.parser import Parser
+from elasticctr.data.formats.parser import Parser
 from elasticctr.data.schema import DenseSlot, Format, Pooling, Schema, SparseSlot
 from elasticctr.data.synth import (
     Generator,

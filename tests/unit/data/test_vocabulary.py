@@ -14,11 +14,11 @@ from elasticctr import _native
 from elasticctr.cli.app import app
 from elasticctr.data.batch import Batch
 from elasticctr.data.derive import Deriver
+from elasticctr.data.formats.writers import save_schema
 from elasticctr.data.schema import Schema
 from elasticctr.data.vocabulary import Replacer, Vocabulary, count_vocabulary, oov_feasign
-from elasticctr.data.writers import save_schema
 from elasticctr.errors import ConfigError, Corruption, NotFound
-from elasticctr.publish.samples import make_batch
+from elasticctr.versions.samples import make_batch
 
 SCHEMA = Schema.model_validate(
     {

@@ -17,17 +17,17 @@ import pytest
 import yaml
 from tests.unit.ps.fake_pserver import FakePserver
 
-from elasticctr.control.access import Tokens
-from elasticctr.control.peer import Peer
 from elasticctr.data.chunks import Chunk, read_chunk
 from elasticctr.errors import ElasticCTRError
+from elasticctr.net.access import Tokens
+from elasticctr.net.client import Peer
 from elasticctr.ps.addresses import find_coordinator
+from elasticctr.ps.coordinator.process import run_coordinator
 from elasticctr.ps.coordinator_client import CoordinatorClient, pack_metrics
-from elasticctr.ps.coordinator_process import run_coordinator
 from elasticctr.ps.identity import build, job_identity
 from elasticctr.ps.shape import JobShape
 from elasticctr.train.job import Job
-from elasticctr.train.metrics import Metrics
+from elasticctr.train.metrics.metrics import Metrics
 
 LINES = 3000
 
@@ -287,8 +287,8 @@ class World:
 def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     """Makes worlds; everything they started has ended afterwards."""
     shape = JobShape((), 0, {"schema": "s", "model": "lr", "options": {}})
-    monkeypatch.setattr("elasticctr.ps.coordinator_process.shape_of", lambda job: shape)
-    monkeypatch.setattr("elasticctr.ps.claim.SILENT_S", 60.0)  # a busy machine is no dead coordinator
+    monkeypatch.setattr("elasticctr.ps.coordinator.process.shape_of", lambda job: shape)
+    monkeypatch.setattr("elasticctr.ps.coordinator.claim.SILENT_S", 60.0)  # a busy machine is no dead coordinator
     made: list[World] = []
 
     def make(job: Job) -> World:

@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from elasticctr import _native
-from elasticctr.ps.client import PsClient, PushHead, RowGradients
 from elasticctr.ps.identity import build
+from elasticctr.ps.trainer.client import PsClient, PushHead, RowGradients
 from elasticctr.table import SegmentSettings, SgdSettings, TableSettings
 
 DIM = 4

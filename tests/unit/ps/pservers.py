@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from elasticctr import _native
-from elasticctr.ps.client import PsClient
+from elasticctr.ps.trainer.client import PsClient
 from elasticctr.table import TableSettings
 from elasticctr.table.table import to_native
 

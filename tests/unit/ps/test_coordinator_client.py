@@ -13,7 +13,7 @@ from tests.unit.ps.scripted import Scripted, scripted
 from elasticctr.errors import Corruption, DataError, FailedPrecondition, Unavailable
 from elasticctr.ps.addresses import write_coordinator
 from elasticctr.ps.coordinator_client import CoordinatorClient, pack_metrics, patiently, unpack_metrics
-from elasticctr.train.metrics import Metrics
+from elasticctr.train.metrics.metrics import Metrics
 
 
 @pytest.fixture

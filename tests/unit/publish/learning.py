@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from elasticctr.data.batch import Batch
-from elasticctr.publish.samples import make_batch
 from elasticctr.train.job import Job
 from elasticctr.train.learner import Learner
 from elasticctr.train.reading import Item
+from elasticctr.versions.samples import make_batch
 
 SLOTS = [
     {"name": "user", "values": "string"},

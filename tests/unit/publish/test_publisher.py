@@ -15,17 +15,17 @@ import pytest
 import torch
 from tests.unit.publish.learning import SEQUENCE, SLOTS, learn, make_job, make_samples
 
-from elasticctr.data.sources.store import LocalStore
 from elasticctr.errors import AlreadyExists, Corruption, FailedPrecondition
-from elasticctr.publish import Manifest, Repository
 from elasticctr.publish import dense as dense_side
-from elasticctr.publish.fsck import rebuild_donefile
 from elasticctr.publish.publisher import Publisher, Snapshot
 from elasticctr.publish.quality import measure_loss
-from elasticctr.publish.samples import SAMPLES, read_tolerance
-from elasticctr.publish.sparse import read_part
-from elasticctr.publish.verification import verify_version
+from elasticctr.storage.store import LocalStore
 from elasticctr.train.learner import Learner
+from elasticctr.versions import Manifest, Repository
+from elasticctr.versions.fsck import rebuild_donefile
+from elasticctr.versions.samples import SAMPLES, read_tolerance
+from elasticctr.versions.sparse import read_part
+from elasticctr.versions.verification import verify_version
 
 Rows = dict[str, dict[int, bytes]]
 
@@ -239,7 +239,7 @@ def test_encoded_rows_score_as_samples_say(tmp_path: Path, template: dense_side.
 
 def test_values_that_do_not_fit_an_encoding_are_refused(tmp_path: Path, template: dense_side.GraphTemplate):
     from elasticctr.errors import DataError
-    from elasticctr.publish.encoding import encode_rows
+    from elasticctr.versions.encoding import encode_rows
 
     with pytest.raises(DataError):
         encode_rows(np.array([[1e6]], dtype=np.float32), "fp16")

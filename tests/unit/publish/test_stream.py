@@ -14,19 +14,19 @@ from typer.testing import CliRunner
 
 from elasticctr.cli.app import app
 from elasticctr.errors import ConfigError, NotFound, Unavailable
-from elasticctr.publish import Repository
 from elasticctr.publish import dense as dense_side
-from elasticctr.publish.scoring import DenseGraph, make_inputs
-from elasticctr.publish.serving_schema import parse_serving_schema
-from elasticctr.publish.sparse import get_rows
 from elasticctr.publish.stream import StreamPublisher, train
-from elasticctr.publish.verification import verify_version
 from elasticctr.train import train as plain_train
 from elasticctr.train.checkpoint import best_checkpoint
 from elasticctr.train.job import Job
 from elasticctr.train.learner import Learner
 from elasticctr.train.loading import load_learner
 from elasticctr.train.reading import open_dataset
+from elasticctr.versions import Repository
+from elasticctr.versions.scoring import DenseGraph, make_inputs
+from elasticctr.versions.serving_schema import parse_serving_schema
+from elasticctr.versions.sparse import get_rows
+from elasticctr.versions.verification import verify_version
 
 
 def write_log(path: Path, count: int, seed: int) -> Path:

@@ -13,13 +13,13 @@ from tests.unit.serve.making import Made, make_graph, make_schema
 
 from elasticctr.data.batch import Batch
 from elasticctr.errors import FailedPrecondition, NotFound
-from elasticctr.publish.samples import make_batch
-from elasticctr.publish.serving_schema import ServingSchema
+from elasticctr.serve.activation.served_version import make_served_version
+from elasticctr.serve.activation.variants import parse_variants
 from elasticctr.serve.control import Control
-from elasticctr.serve.kserve_pages import KServePages
-from elasticctr.serve.served_version import make_served_version
+from elasticctr.serve.kserve.pages import KServePages
 from elasticctr.serve.server import Server, ServerOptions
-from elasticctr.serve.variants import parse_variants
+from elasticctr.versions.samples import make_batch
+from elasticctr.versions.serving_schema import ServingSchema
 
 
 class RememberingFleet:

@@ -16,12 +16,12 @@ from onnx import TensorProto, helper, numpy_helper
 
 from elasticctr import _native
 from elasticctr.data.batch import Batch
-from elasticctr.publish.encoding import decode_rows, encode_rows, row_bytes
-from elasticctr.publish.manifest import Encoding
-from elasticctr.publish.samples import make_batch
-from elasticctr.publish.scoring import DenseGraph, make_inputs
-from elasticctr.publish.serving_schema import ServingSchema
-from elasticctr.serve.served_version import LocalRows
+from elasticctr.serve.activation.served_version import LocalRows
+from elasticctr.versions.encoding import decode_rows, encode_rows, row_bytes
+from elasticctr.versions.manifest import Encoding
+from elasticctr.versions.samples import make_batch
+from elasticctr.versions.scoring import DenseGraph, make_inputs
+from elasticctr.versions.serving_schema import ServingSchema
 
 DIMS = {"main": 5, "ads": 4}
 SLOTS: list[dict[str, Any]] = [

@@ -12,7 +12,7 @@ from tests.unit.serve.making import make_schema
 
 from elasticctr import errors
 from elasticctr.serve.control import Control, Response, error_response, json_response
-from elasticctr.serve.openapi import describe, render_page
+from elasticctr.serve.openapi.document import describe, render_page
 
 STATUS = {"name": "ctr", "live": 7, "ready": [{"version": 7}], "variants": []}
 

@@ -21,13 +21,13 @@ from tests.unit.serve.brpc_peer import CTR, GENERAL, BrpcPeer, ctr_request, fram
 from tests.unit.serve.making import Made, make_graph, make_schema
 
 from elasticctr import _native
-from elasticctr.control.access import Tokens
 from elasticctr.data.batch import Batch
 from elasticctr.errors import ConfigError
-from elasticctr.publish.samples import make_batch
-from elasticctr.publish.serving_schema import ServingSchema
-from elasticctr.serve.served_version import make_served_version
+from elasticctr.net.access import Tokens
+from elasticctr.serve.activation.served_version import make_served_version
 from elasticctr.serve.server import Server, ServerOptions
+from elasticctr.versions.samples import make_batch
+from elasticctr.versions.serving_schema import ServingSchema
 
 SPARSE = ("user", "tags", "unused", "ad", "clicked")
 DENSE_DIM = 4

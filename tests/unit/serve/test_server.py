@@ -19,10 +19,10 @@ import pytest
 from tests.cluster.certificate import make_certificate
 from tests.unit.serve.live import Live, live_server
 
-from elasticctr.control.access import Tokens
 from elasticctr.data.batch import Batch
-from elasticctr.data.parser import Parser
+from elasticctr.data.formats.parser import Parser
 from elasticctr.errors import ConfigError, Unavailable
+from elasticctr.net.access import Tokens
 from elasticctr.serve.server import Server, ServerOptions
 
 

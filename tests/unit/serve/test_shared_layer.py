@@ -16,13 +16,13 @@ from elasticctr.data.batch import Batch
 from elasticctr.models import registry
 from elasticctr.models.export import export_onnx
 from elasticctr.models.inputs import InputSpec
-from elasticctr.publish.encoding import encode_rows
-from elasticctr.publish.samples import format_samples, make_batch
-from elasticctr.publish.scoring import DenseGraph, make_inputs
-from elasticctr.publish.serving_schema import ServingSchema
-from elasticctr.serve.served_version import LocalRows, Served, make_served_version
+from elasticctr.serve.activation.served_version import LocalRows, Served, make_served_version
+from elasticctr.serve.activation.verification import check_shared
 from elasticctr.serve.settings import VerifySettings
-from elasticctr.serve.verification import check_shared
+from elasticctr.versions.encoding import encode_rows
+from elasticctr.versions.samples import format_samples, make_batch
+from elasticctr.versions.scoring import DenseGraph, make_inputs
+from elasticctr.versions.serving_schema import ServingSchema
 
 SLOTS = tuple("abcdef")
 DIM = 4

@@ -11,11 +11,11 @@ import torch
 
 from elasticctr.data.batch import Batch
 from elasticctr.errors import FailedPrecondition
-from elasticctr.publish.samples import make_batch
 from elasticctr.train.checkpoint import open_checkpoint, write_checkpoint
 from elasticctr.train.job import Job
 from elasticctr.train.learner import Learner
 from elasticctr.train.reading import Item
+from elasticctr.versions.samples import make_batch
 
 LOSSES = [
     {"task_weights": "uncertainty"},

@@ -13,7 +13,7 @@ from tests.unit.publish.learning import make_job
 from elasticctr.train.events import read_events
 from elasticctr.train.job import Job, TrainSettings
 from elasticctr.train.overfitting import Overfitting, OverfittingWatch
-from elasticctr.train.report import RunFiles, render_report
+from elasticctr.train.report.report import RunFiles, render_report
 from elasticctr.train.schedule import Schedule
 from elasticctr.train.trainer import Trainer
 

@@ -16,8 +16,8 @@ import yaml
 from elasticctr.cli.demo.shell import Shell
 from elasticctr.cluster.feed import ask_status
 from elasticctr.cluster.summary import read_summary
-from elasticctr.control.access import read_token
 from elasticctr.errors import ElasticCTRError, InternalError
+from elasticctr.net.access import read_token
 from elasticctr.train.events import read_events
 
 MODEL = "wide_deep"

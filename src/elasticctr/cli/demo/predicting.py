@@ -20,11 +20,11 @@ import numpy as np
 from elasticctr.cli.demo.protocols import ask_all
 from elasticctr.cli.demo.serving import MODEL, RUN, train_more
 from elasticctr.cli.demo.shell import Shell
-from elasticctr.control.peer import Peer
-from elasticctr.data.parser import Parser
+from elasticctr.data.formats.parser import Parser
 from elasticctr.errors import DeadlineExceeded, ElasticCTRError, InternalError
-from elasticctr.publish.repository import Repository
-from elasticctr.publish.serving_schema import SCHEMA, parse_serving_schema
+from elasticctr.net.client import Peer
+from elasticctr.versions.repository import Repository
+from elasticctr.versions.serving_schema import SCHEMA, parse_serving_schema
 
 WAIT_S = 60.0
 LINES = 5000

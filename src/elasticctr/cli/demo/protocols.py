@@ -12,9 +12,9 @@ from collections.abc import Callable
 from typing import Any
 from urllib.parse import urlsplit
 
-from elasticctr.control.peer import Peer
 from elasticctr.data.batch import Batch
 from elasticctr.errors import DataError
+from elasticctr.net.client import Peer
 
 CTR_SERVICE = "baidu.paddle_serving.predictor.ctr_prediction.CTRPredictionService"
 _TIMEOUT_S = 10.0

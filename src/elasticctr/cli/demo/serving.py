@@ -14,7 +14,7 @@ from elasticctr.cli.demo.stack import REPLICAS, SHARDS, Stack
 from elasticctr.cli.demo.traffic import TableRows, Traffic
 from elasticctr.cube.client import Client
 from elasticctr.errors import InternalError
-from elasticctr.publish.repository import Repository
+from elasticctr.versions.repository import Repository
 
 MODEL = "ctr"
 RUN = "deepfm"

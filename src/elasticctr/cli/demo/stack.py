@@ -19,9 +19,9 @@ from typing import Any, TypeVar
 
 import yaml
 
-from elasticctr.control.access import make_token, write_token
-from elasticctr.control.peer import Peer
 from elasticctr.errors import DeadlineExceeded, ElasticCTRError, InternalError
+from elasticctr.net.access import make_token, write_token
+from elasticctr.net.client import Peer
 
 T = TypeVar("T")
 SHARDS = REPLICAS = 2

@@ -19,7 +19,7 @@ from elasticctr.compat.paddle_serving.messages import Engine, GeneralModel, Mode
 from elasticctr.compat.paddle_serving.text_format import read_text_format
 from elasticctr.cube.conf import load_conf
 from elasticctr.errors import ConfigError, NotFound
-from elasticctr.serve.reload_stamp import ReloadType
+from elasticctr.serve.activation.reload_stamp import ReloadType
 
 GFLAGS = "gflags.conf"
 DEFAULT_PORT = 8010

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
@@ -9,30 +10,29 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
 from starlette.types import ASGIApp
 
-from elasticctr.control.access import Tokens
-from elasticctr.control.web import Body, accepted, get, make_app, post
 from elasticctr.cube.agent.engine import Engine
 from elasticctr.cube.agent.jobs import Job
-from elasticctr.cube.agent.older import OlderAgent
 from elasticctr.cube.agent.request import parse_prepare
-from elasticctr.cube.control.names import check_digest, check_model, check_version
+from elasticctr.cube.shared.names import check_digest, check_model, check_version
+from elasticctr.net.access import Tokens
+from elasticctr.net.web import Body, accepted, get, make_app, post
 
 
-def make_agent_app(engine: Engine, tokens: Tokens) -> ASGIApp:
-    """
+def make_agent_app(engine: Engine, tokens: Tokens, routes: Sequence[Route] = ()) -> ASGIApp:
+    """These, and `routes` of other APIs over the same engine:
+
     POST /v1/lease     {owner, epoch, ttl_s, address}   take or renew the right to change things here
     POST /v1/release   {owner}                       give it back
     POST /v1/prepare   {model, version, shard, shards, source, sha256, identity, chain, lease}
     POST /v1/activate  {model, version, identity, lease}    POST /v1/retire {model, version, lease}
     POST /v1/cancel    {model, lease}                stop the job of a model
     GET  /v1/status    /v1/jobs   /metrics   /healthz
-    POST /agent/cmd    GET /agent/status             as an older transfer asks
     """
     registry = CollectorRegistry()
     registry.register(_Metrics(engine))
-    older = OlderAgent(engine)
 
     def prepare(body: Body) -> Any:
         wanted = parse_prepare(body)
@@ -69,8 +69,7 @@ def make_agent_app(engine: Engine, tokens: Tokens) -> ASGIApp:
             get("/v1/status", lambda _: engine.status()),
             get("/v1/jobs", lambda _: {"jobs": [job.describe() for job in engine.jobs.all()]}),
             get("/metrics", metrics),
-            post("/agent/cmd", older.command),
-            get("/agent/status", lambda _: older.status()),
+            *routes,
         ],
         tokens,
     )

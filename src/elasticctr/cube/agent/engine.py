@@ -9,7 +9,6 @@ import shutil
 import threading
 from typing import Any
 
-from elasticctr.control.watch import Watch
 from elasticctr.cube.agent.fetch import Fetcher
 from elasticctr.cube.agent.jobs import Job, Jobs
 from elasticctr.cube.agent.lease import Lease
@@ -17,8 +16,8 @@ from elasticctr.cube.agent.request import Prepare, Step
 from elasticctr.cube.agent.server import NOTHING, CubeServer, ModelStatus
 from elasticctr.cube.agent.shelf import Held, Shelf
 from elasticctr.cube.agent.sources import AllowedSources
-from elasticctr.cube.control.listing import ShardListing, parse_shard
-from elasticctr.cube.control.names import check_model, check_version, may_be_same
+from elasticctr.cube.shared.listing import ShardListing, parse_shard
+from elasticctr.cube.shared.names import check_model, check_version, may_be_same
 from elasticctr.errors import (
     AlreadyExists,
     Corruption,
@@ -28,6 +27,7 @@ from elasticctr.errors import (
     NotFound,
     Unavailable,
 )
+from elasticctr.obs.watch import Watch
 
 
 class Engine:

@@ -14,11 +14,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import IO, Any
 
-from elasticctr.control.files import explain_write
-from elasticctr.control.watch import Watch
 from elasticctr.cube.agent.sources import Source
-from elasticctr.cube.control.listing import MAX_LISTING_BYTES, CubeFile
+from elasticctr.cube.shared.listing import MAX_LISTING_BYTES, CubeFile
 from elasticctr.errors import Corruption, DeadlineExceeded, Unavailable
+from elasticctr.obs.watch import Watch
+from elasticctr.storage.atomic import explain_write
 
 _READ_BYTES = 1 << 20
 _FIRST_PAUSE_S = 0.1

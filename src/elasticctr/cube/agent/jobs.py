@@ -7,8 +7,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from elasticctr.control.watch import Watch
 from elasticctr.errors import ElasticCTRError, InternalError, Unavailable
+from elasticctr.obs.watch import Watch
 
 MAX_RUNNING = 8
 MAX_REMEMBERED = 64

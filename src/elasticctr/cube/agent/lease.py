@@ -13,9 +13,9 @@ import time
 from pathlib import Path
 from typing import Any
 
-from elasticctr.control.files import write_json
-from elasticctr.cube.control.epoch import read_epoch
+from elasticctr.cube.shared.epoch import read_epoch
 from elasticctr.errors import DataError, FailedPrecondition
+from elasticctr.storage.atomic import write_json
 
 MAX_TTL_S = 300.0
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from starlette.routing import Route
+
 from elasticctr.config.tls import TlsSettings, wants_clients
-from elasticctr.control.access import NO_TOKENS, Tokens, check_listener
-from elasticctr.control.peer import Peer, make_client
-from elasticctr.control.web import WebServer
 from elasticctr.cube.agent.app import make_agent_app
 from elasticctr.cube.agent.engine import Engine
 from elasticctr.cube.agent.fetch import Fetcher, RateLimit
@@ -18,6 +18,9 @@ from elasticctr.cube.agent.server import CubeServer
 from elasticctr.cube.agent.shelf import Shelf
 from elasticctr.cube.agent.sources import AllowedSources
 from elasticctr.errors import ElasticCTRError
+from elasticctr.net.access import NO_TOKENS, Tokens, check_listener
+from elasticctr.net.client import Peer, make_client
+from elasticctr.net.web import WebServer
 from elasticctr.obs import console
 
 _SILENCE_S = 15.0
@@ -38,6 +41,7 @@ class AgentOptions:
     job_timeout_s: float = 3600.0
     watch_s: float = 1.0
     tls: TlsSettings | None = None
+    routes: Callable[[Engine], Sequence[Route]] = lambda _: ()  # of further APIs
 
 
 class AgentProcess:
@@ -70,7 +74,7 @@ class AgentProcess:
             shard=options.shard,
             lease=lease,
         )
-        app = make_agent_app(self.engine, options.tokens)
+        app = make_agent_app(self.engine, options.tokens, options.routes(self.engine))
         self.web = WebServer(app, options.host, options.port, tls=options.tls)
         self._stop = threading.Event()
 

@@ -6,7 +6,7 @@ import json
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from elasticctr.cube.control.names import MAX_SHARDS, check_digest, check_model, check_version
+from elasticctr.cube.shared.names import MAX_SHARDS, check_digest, check_model, check_version
 from elasticctr.errors import DataError
 
 MAX_CHAIN = 1000

@@ -6,10 +6,10 @@ import contextlib
 from dataclasses import dataclass
 from typing import Any
 
-from elasticctr.control.peer import Peer, error_named
-from elasticctr.control.watch import Watch
-from elasticctr.cube.control.names import may_be_same
+from elasticctr.cube.shared.names import may_be_same
 from elasticctr.errors import DataError, DeadlineExceeded, NotFound, Unavailable
+from elasticctr.net.client import Peer, error_named
+from elasticctr.obs.watch import Watch
 
 _POLL_S = 0.02
 _SLOW_POLL_S = 0.25

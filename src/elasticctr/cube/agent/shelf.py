@@ -15,7 +15,10 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
-from elasticctr.control.files import (
+from elasticctr.cube.shared.listing import ShardListing, parse_shard
+from elasticctr.cube.shared.names import check_model, check_version, may_be_same
+from elasticctr.errors import Corruption, DataError, ElasticCTRError, InternalError, NotFound
+from elasticctr.storage.atomic import (
     explain_write,
     read_json,
     remove_tree,
@@ -23,9 +26,6 @@ from elasticctr.control.files import (
     write_atomic,
     write_json,
 )
-from elasticctr.cube.control.listing import ShardListing, parse_shard
-from elasticctr.cube.control.names import check_model, check_version, may_be_same
-from elasticctr.errors import Corruption, DataError, ElasticCTRError, InternalError, NotFound
 
 _SPARE_BYTES = 16 << 20
 

@@ -12,10 +12,10 @@ from urllib.parse import urlsplit
 
 import httpx
 
-from elasticctr.control.peer import explain_answer, explain_failure
 from elasticctr.data.settings import ReadOptions
-from elasticctr.data.sources.locations import open_filesystem
 from elasticctr.errors import ConfigError, Corruption, DataError, NotFound, Unauthorized
+from elasticctr.net.client import explain_answer, explain_failure
+from elasticctr.storage.locations import open_filesystem
 
 _CHUNK_BYTES = 1 << 20
 _LOOPBACK = {"127.0.0.1", "::1", "localhost"}
@@ -67,7 +67,7 @@ def _start_of(answer: httpx.Response, offset: int, where: str) -> int:
 
 
 class LocationSource:
-    """A directory of a file system that `elasticctr.data.sources` knows."""
+    """A directory of a file system that `elasticctr.storage` knows."""
 
     def __init__(self, location: str) -> None:
         self._location = location

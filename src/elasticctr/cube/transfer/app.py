@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
 from starlette.requests import Request
 from starlette.responses import FileResponse, Response
+from starlette.routing import Route
 from starlette.types import ASGIApp
 
-from elasticctr.control.access import Tokens
-from elasticctr.control.web import Body, get, make_app, post
-from elasticctr.cube.control.names import check_model, check_version
+from elasticctr.cube.shared.names import check_model, check_version
 from elasticctr.cube.transfer.instance import Holding, Instance
 from elasticctr.cube.transfer.metrics import TransferMetrics
-from elasticctr.cube.transfer.older import OlderTransfer
 from elasticctr.cube.transfer.rollout import ModelRollout
 from elasticctr.errors import FailedPrecondition, NotFound
+from elasticctr.net.access import Tokens
+from elasticctr.net.web import Body, get, make_app, post
 
 if TYPE_CHECKING:
     from elasticctr.cube.transfer.process import TransferProcess
@@ -27,8 +28,9 @@ class _Files(FileResponse):
     chunk_size = 1 << 20
 
 
-def make_transfer_app(process: TransferProcess, tokens: Tokens) -> ASGIApp:
-    """
+def make_transfer_app(process: TransferProcess, tokens: Tokens, routes: Sequence[Route] = ()) -> ASGIApp:
+    """These, and `routes` of other APIs over the same process:
+
     GET  /v1/status                     models with what is live and going on
     GET  /v1/instances                  every replica with its versions
     GET  /v1/history?model=             rollouts, newest last
@@ -37,11 +39,9 @@ def make_transfer_app(process: TransferProcess, tokens: Tokens) -> ASGIApp:
     POST /v1/pause, /v1/resume {model?}
     GET  /v1/files/…                    builds, with ranges
     GET  /metrics   /healthz
-    GET  /dict/info  /instance/status  /dict/deploy/history      as older tools ask
     """
     registry = CollectorRegistry()
     registry.register(TransferMetrics(process))
-    older = OlderTransfer(process)
 
     def model_of(body: Body) -> ModelRollout:
         if body.get("model") is None and len(process.models) == 1:
@@ -83,7 +83,7 @@ def make_transfer_app(process: TransferProcess, tokens: Tokens) -> ASGIApp:
             post("/v1/resume", lambda body: set_paused(body, False)),
             get("/v1/files/{form}/{model}/{version}/{shard}/{name}", file),
             get("/metrics", metrics),
-            *older.routes(),
+            *routes,
         ],
         tokens,
     )

@@ -11,14 +11,14 @@ import sys
 import time
 from pathlib import Path
 
-from elasticctr.control.peer import error_named
-from elasticctr.control.watch import Watch
-from elasticctr.cube.build import BuildOptions
-from elasticctr.cube.builds import build_version
+from elasticctr.cube.build.builder import BuildOptions
+from elasticctr.cube.build.builds import build_version
 from elasticctr.cube.transfer.feed import Link, read_links
 from elasticctr.cube.transfer.settings import BuildSettings
 from elasticctr.errors import Corruption, InternalError
-from elasticctr.publish import Repository
+from elasticctr.net.client import error_named
+from elasticctr.obs.watch import Watch
+from elasticctr.versions import Repository
 
 _POLL_S = 0.05
 _KILL_AFTER_S = 5.0

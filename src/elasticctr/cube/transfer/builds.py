@@ -17,12 +17,12 @@ import threading
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
-from elasticctr.control.files import explain_write, read_json, remove_tree, sync_directory, write_json
-from elasticctr.control.watch import Watch
-from elasticctr.cube.control.listing import BuildListing, parse_build, parse_shard
-from elasticctr.cube.control.names import check_file, check_model, check_version, parse_shard_directory, shard_directory
+from elasticctr.cube.shared.listing import BuildListing, parse_build, parse_shard
+from elasticctr.cube.shared.names import check_file, check_model, check_version, parse_shard_directory, shard_directory
 from elasticctr.cube.transfer.feed import Link
 from elasticctr.errors import Corruption, DataError, NotFound
+from elasticctr.obs.watch import Watch
+from elasticctr.storage.atomic import explain_write, read_json, remove_tree, sync_directory, write_json
 
 Form = Literal["published", "compacted"]
 FORMS: tuple[Form, ...] = ("published", "compacted")

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from elasticctr.control.watch import Watch
-from elasticctr.cube.control.names import may_be_same
+from elasticctr.cube.shared.names import may_be_same
 from elasticctr.cube.transfer.builds import Builds
 from elasticctr.cube.transfer.feed import Feed, Link
 from elasticctr.cube.transfer.fleet import Fleet
@@ -15,6 +14,7 @@ from elasticctr.cube.transfer.instance import Holding, Instance
 from elasticctr.cube.transfer.plan import make_steps, prepare_request
 from elasticctr.cube.transfer.settings import TransferSettings
 from elasticctr.errors import Corruption
+from elasticctr.obs.watch import Watch
 
 
 @dataclass(slots=True)

@@ -11,9 +11,9 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from elasticctr.errors import Corruption, NotFound
-from elasticctr.publish import Event, Manifest, Repository
-from elasticctr.publish.donefile import DONEFILE, last_in_effect
-from elasticctr.publish.repository import CUBE_PIN
+from elasticctr.versions import Event, Manifest, Repository
+from elasticctr.versions.donefile import DONEFILE, last_in_effect
+from elasticctr.versions.repository import CUBE_PIN
 
 _RECHECK_POLLS = 10
 _KEPT_CHAINS = 256

@@ -14,12 +14,12 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, TypeVar
 
-from elasticctr.control.files import write_json
-from elasticctr.control.peer import Peer
-from elasticctr.cube.control.epoch import read_epoch
+from elasticctr.cube.shared.epoch import read_epoch
 from elasticctr.cube.transfer.instance import Instance
 from elasticctr.cube.transfer.settings import TransferSettings
 from elasticctr.errors import ElasticCTRError, FailedPrecondition
+from elasticctr.net.client import Peer
+from elasticctr.storage.atomic import write_json
 
 T = TypeVar("T")
 

@@ -11,9 +11,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from elasticctr.control.peer import Peer
-from elasticctr.cube.control.names import may_be_same
+from elasticctr.cube.shared.names import may_be_same
 from elasticctr.errors import DataError, Unavailable
+from elasticctr.net.client import Peer
 
 
 @dataclass(frozen=True, slots=True)

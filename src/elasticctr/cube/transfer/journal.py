@@ -18,8 +18,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import IO, Any, Literal
 
-from elasticctr.control.files import explain_write, read_json, write_atomic, write_json
 from elasticctr.errors import Corruption, FailedPrecondition, NotFound
+from elasticctr.storage.atomic import explain_write, read_json, write_atomic, write_json
 
 FORMAT = 1
 KEPT_HISTORY = 200

@@ -9,12 +9,12 @@ from __future__ import annotations
 import contextlib
 import time
 
-from elasticctr.control.watch import Watch
-from elasticctr.cube.control.names import may_be_same
+from elasticctr.cube.shared.names import may_be_same
 from elasticctr.cube.transfer.context import Context
 from elasticctr.cube.transfer.instance import Instance
 from elasticctr.cube.transfer.journal import Journal
 from elasticctr.errors import ElasticCTRError, NotFound, Unavailable
+from elasticctr.obs.watch import Watch
 
 _PIN_S = 3600.0
 _LOOK_AGAIN_S = 0.2

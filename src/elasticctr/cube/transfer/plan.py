@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from elasticctr.control.watch import Watch
-from elasticctr.cube.control.names import shard_directory
+from elasticctr.cube.shared.names import shard_directory
 from elasticctr.cube.transfer.builds import Builds, Form
 from elasticctr.cube.transfer.feed import Link
 from elasticctr.cube.transfer.instance import Holding, Instance
+from elasticctr.obs.watch import Watch
 
 
 def choose_forms(

@@ -10,8 +10,6 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from elasticctr.control.peer import error_named
-from elasticctr.control.watch import Watch
 from elasticctr.cube.transfer.fleet import Fleet
 from elasticctr.cube.transfer.instance import Instance, why_unusable
 from elasticctr.cube.transfer.settings import PatienceSettings, RequireSettings
@@ -24,6 +22,8 @@ from elasticctr.errors import (
     Unauthorized,
     Unavailable,
 )
+from elasticctr.net.client import error_named
+from elasticctr.obs.watch import Watch
 
 _POLL_S = 0.02
 _SLOW_POLL_S = 0.3

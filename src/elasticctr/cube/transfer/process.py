@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from starlette.routing import Route
+
 from elasticctr.config.tls import wants_clients
-from elasticctr.control.access import check_listener, load_tokens
-from elasticctr.control.web import WebServer
 from elasticctr.cube.transfer.app import make_transfer_app
 from elasticctr.cube.transfer.builds import Builder, Builds
 from elasticctr.cube.transfer.context import Context
@@ -18,7 +19,22 @@ from elasticctr.cube.transfer.journal import StateDirectory
 from elasticctr.cube.transfer.rollout import ModelRollout
 from elasticctr.cube.transfer.settings import TransferSettings
 from elasticctr.errors import ConfigError
+from elasticctr.net.access import check_listener, load_tokens
+from elasticctr.net.web import WebServer
 from elasticctr.obs import console
+
+OpenFeed = Callable[[TransferSettings, int], tuple[Feed, Builder]]  # of settings, for so many shards
+
+
+def open_repository(settings: TransferSettings, shards: int) -> tuple[Feed, Builder]:
+    """Versions of a repository. Raises ConfigError if the settings name another format."""
+    if settings.format != "repository":
+        raise ConfigError(f"format {settings.format!r} is not that of a repository")
+    from elasticctr.cube.transfer.builder import RepositoryBuilder
+    from elasticctr.cube.transfer.feed import RepositoryFeed
+
+    feed = RepositoryFeed(settings.repository)
+    return feed, RepositoryBuilder(feed.repository, settings.build, shards)
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,8 +42,9 @@ class TransferOptions:
     settings: TransferSettings
     host: str = "127.0.0.1"
     port: int = 8099
-    with_patches: bool = True  # of older donefiles
     insecure: bool = False  # without a token, may be reached from other machines
+    open_feed: OpenFeed = open_repository
+    routes: Callable[[TransferProcess], Sequence[Route]] = lambda _: ()  # of further APIs
 
 
 class TransferProcess:
@@ -49,11 +66,11 @@ class TransferProcess:
         self._stop = threading.Event()
         self._told: dict[str, str] = {}
         shards = len(settings.shards)
-        feed, builder = _open_feed(settings, shards, options.with_patches)
+        feed, builder = options.open_feed(settings, shards)
         self.builds = Builds(self._state.builds, builder, shards)
         self.fleet = Fleet(settings, self._state.owner, tokens.admin, self._state.root)
         self.web = WebServer(
-            make_transfer_app(self, tokens),
+            make_transfer_app(self, tokens, options.routes(self)),
             options.host,
             options.port,
             tls=settings.tls,
@@ -110,21 +127,6 @@ class TransferProcess:
         if self._told.get(rollout.model) != line:
             self._told[rollout.model] = line
             console.note(line)
-
-
-def _open_feed(settings: TransferSettings, shards: int, with_patches: bool) -> tuple[Feed, Builder]:
-    if settings.format == "repository":
-        from elasticctr.cube.transfer.builder import RepositoryBuilder
-        from elasticctr.cube.transfer.feed import RepositoryFeed
-
-        feed = RepositoryFeed(settings.repository)
-        return feed, RepositoryBuilder(feed.repository, settings.build, shards)
-    from elasticctr.cube.transfer.older_feed import OlderBuilder, OlderFeed
-
-    if len(settings.models) != 1:
-        raise ConfigError("base.txt and patch.txt hold one model; name one in models")
-    older = OlderFeed(settings.repository, with_patches=with_patches)
-    return older, OlderBuilder(older, settings.build, shards)
 
 
 def _reachable(host: str) -> str:

@@ -12,7 +12,6 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
-from elasticctr.control.watch import Watch
 from elasticctr.cube.transfer.context import Context
 from elasticctr.cube.transfer.instance import Instance
 from elasticctr.cube.transfer.journal import Journal, JournalFile, Outcome, Reason, Rollout
@@ -29,6 +28,7 @@ from elasticctr.errors import (
     NotFound,
     Unavailable,
 )
+from elasticctr.obs.watch import Watch
 
 # What will be so again at the next attempt: the version is at fault.
 _LASTING = (AlreadyExists, Corruption, DataError, ConfigError)

@@ -9,9 +9,9 @@ from pydantic import Field, field_validator, model_validator
 
 from elasticctr.config import Settings
 from elasticctr.config.tls import TlsSettings
-from elasticctr.control.peer import check_url
-from elasticctr.cube.control.names import check_model
+from elasticctr.cube.shared.names import check_model
 from elasticctr.errors import ElasticCTRError
+from elasticctr.net.client import check_url
 
 
 class InstanceSettings(Settings):

@@ -28,11 +28,10 @@ from elasticctr.data.cache.manifest import (
     ReadingIdentity,
     SourceIdentity,
 )
+from elasticctr.data.formats.readers import Place, make_reader
 from elasticctr.data.pipeline import Chunk, Judge, Stats, default_workers, read_chunks
-from elasticctr.data.readers import Place, make_reader
 from elasticctr.data.schema import Schema
 from elasticctr.data.settings import ReadOptions
-from elasticctr.data.sources import Source
 from elasticctr.errors import (
     AlreadyExists,
     Corruption,
@@ -43,6 +42,7 @@ from elasticctr.errors import (
     NotFound,
     Unauthorized,
 )
+from elasticctr.storage import Source
 
 _OWN = (MANIFEST, SAMPLES)
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)

@@ -8,9 +8,9 @@ import numpy as np
 import pyarrow as pa
 
 from elasticctr import _native
-from elasticctr.data.arrow_errors import explain_arrow
 from elasticctr.data.cache.chunk import CachedChunk, arrow_schema
 from elasticctr.data.cache.manifest import FORMAT, MANIFEST, SAMPLES, Manifest, damaged
+from elasticctr.data.formats.arrow_errors import explain_arrow
 from elasticctr.data.schema import Schema
 from elasticctr.errors import ElasticCTRError, FailedPrecondition
 

@@ -12,8 +12,8 @@ from elasticctr import _native
 from elasticctr.config import Settings
 from elasticctr.data.schema import Schema
 from elasticctr.data.settings import ReadOptions
-from elasticctr.data.sources import Source
 from elasticctr.errors import Corruption, ElasticCTRError, FailedPrecondition, NotFound
+from elasticctr.storage import Source
 
 FORMAT = "elasticctr-cache"
 VERSION = 1

@@ -9,18 +9,18 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 import pyarrow.parquet
 
-from elasticctr.data.arrow_errors import explain_arrow
 from elasticctr.data.cache import Cache, is_cache
-from elasticctr.data.guess import HEAD_BYTES, Guess, guess_text
-from elasticctr.data.guess_columns import guess_parquet
+from elasticctr.data.formats.arrow_errors import explain_arrow
+from elasticctr.data.formats.parser import Parsed
+from elasticctr.data.formats.readers import Place, make_reader
+from elasticctr.data.guessing.columns import guess_parquet
+from elasticctr.data.guessing.guess import HEAD_BYTES, Guess, guess_text
 from elasticctr.data.inspection.summary import DenseSummary, LabelSummary, SparseSummary, Summary
-from elasticctr.data.parser import Parsed
 from elasticctr.data.pipeline import default_workers, read_chunks
-from elasticctr.data.readers import Place, make_reader
 from elasticctr.data.schema import Format, Schema
 from elasticctr.data.settings import ReadOptions
-from elasticctr.data.sources import Source, resolve
 from elasticctr.errors import DataError
+from elasticctr.storage import Source, resolve
 
 BAD_LINES_KEPT = 20
 _PARQUET_ROWS = 2000

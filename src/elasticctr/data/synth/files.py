@@ -13,11 +13,11 @@ from pathlib import Path
 import numpy as np
 
 from elasticctr.data.batch import Batch
+from elasticctr.data.formats.writers import Writer, atomic_file, merge_slots, open_writer, save_schema
 from elasticctr.data.schema import Format, Schema
 from elasticctr.data.synth.attainable import Attainable
 from elasticctr.data.synth.rows import Generator, Rows
 from elasticctr.data.synth.spec import SynthSpec
-from elasticctr.data.writers import Writer, atomic_file, merge_slots, open_writer, save_schema
 from elasticctr.errors import AlreadyExists, ConfigError
 
 SUFFIXES = {Format.CSV: ".csv", Format.PARQUET: ".parquet"}

@@ -7,13 +7,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from elasticctr.data.arrow_errors import explain_arrow
-from elasticctr.data.blocks import iter_blocks
 from elasticctr.data.dataset import Dataset
+from elasticctr.data.formats.arrow_errors import explain_arrow
+from elasticctr.data.formats.blocks import iter_blocks
 from elasticctr.data.schema import Format, Schema
 from elasticctr.data.settings import ReadOptions
-from elasticctr.data.sources import Source, resolve
 from elasticctr.errors import ConfigError, DataError
+from elasticctr.storage import Source, resolve
 
 
 @dataclass(frozen=True, slots=True)

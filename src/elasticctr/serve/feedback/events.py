@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from elasticctr.data.sources.locations import Source
 from elasticctr.errors import DataError, FailedPrecondition
+from elasticctr.storage.locations import Source
 
 _READ_BYTES = 1 << 20
 _MAX_LINE_BYTES = 1 << 20

@@ -10,7 +10,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from elasticctr.data.sources.filesystem import explain
+from elasticctr.storage.filesystem import explain
 
 DONEFILE = "donefile"
 _BUFFER_BYTES = 8 << 20

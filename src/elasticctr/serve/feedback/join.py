@@ -24,13 +24,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from elasticctr import _native
-from elasticctr.data.sources import resolve
 from elasticctr.errors import AlreadyExists, ConfigError, DataError
 from elasticctr.serve.feedback.events import Reading, read_events
 from elasticctr.serve.feedback.hours import DONEFILE, HourFiles, hour_of
 from elasticctr.serve.feedback.log import list_logs, log_name, open_log, parse_line, read_lines
 from elasticctr.serve.feedback.sample_lines import SampleLines
 from elasticctr.serve.feedback.state import Counts, State
+from elasticctr.storage import resolve
 
 BUCKET_S = 300  # divides the hour
 PARTITIONS = 16

@@ -14,8 +14,8 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from elasticctr.data.sources.filesystem import explain
 from elasticctr.errors import DataError, FailedPrecondition, NotFound
+from elasticctr.storage.filesystem import explain
 
 FORMAT = 1
 _PREFIX, _COMPLETE, _OPEN = "requests-", ".jsonl", ".jsonl.open"

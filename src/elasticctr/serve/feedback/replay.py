@@ -18,19 +18,19 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from elasticctr.data.batch import Batch
-from elasticctr.data.columns import to_batch
-from elasticctr.data.parser import Parser
+from elasticctr.data.formats.columns import to_batch
+from elasticctr.data.formats.parser import Parser
 from elasticctr.data.schema import Format, Schema, SparseSlot
 from elasticctr.errors import Corruption, DataError, NotFound
-from elasticctr.publish.repository import Repository
-from elasticctr.publish.samples import SAMPLES, TOLERANCE, make_batch, read_tolerance
-from elasticctr.publish.scoring import DenseGraph, make_inputs
-from elasticctr.publish.serving_schema import SCHEMA, parse_serving_schema
-from elasticctr.publish.sparse import get_rows
-from elasticctr.publish.verification import GRAPH
 from elasticctr.serve.feedback.decode import decode
 from elasticctr.serve.feedback.decoded import Decoded, is_hashed
 from elasticctr.serve.feedback.log import LoggedRequest, list_logs, open_log, parse_line, read_lines
+from elasticctr.versions.repository import Repository
+from elasticctr.versions.samples import SAMPLES, TOLERANCE, make_batch, read_tolerance
+from elasticctr.versions.scoring import DenseGraph, make_inputs
+from elasticctr.versions.serving_schema import SCHEMA, parse_serving_schema
+from elasticctr.versions.sparse import get_rows
+from elasticctr.versions.verification import GRAPH
 
 _SAMPLES_AT_ONCE = 20_000
 _DENSE_TOLERANCE = 1e-6

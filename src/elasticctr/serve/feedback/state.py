@@ -17,9 +17,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from elasticctr.data.sources.filesystem import explain
-from elasticctr.data.writers import atomic_file
+from elasticctr.data.formats.writers import atomic_file
 from elasticctr.errors import Corruption, FailedPrecondition, Unavailable
+from elasticctr.storage.filesystem import explain
 
 FORMAT = 1
 _STATE, _INTENT, _LOCK = "state.json", "intent.json", "lock"

@@ -14,7 +14,7 @@ from elasticctr.train.explain.evidence import Evidence, collect
 from elasticctr.train.explain.importance import permute
 from elasticctr.train.explain.slots import find_dead, find_redundant
 from elasticctr.train.learner import Learner
-from elasticctr.train.metrics import Metrics
+from elasticctr.train.metrics.metrics import Metrics
 
 COMPARED = 1000  # samples whose contributions tell how alike two slots are
 

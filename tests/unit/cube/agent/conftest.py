@@ -8,14 +8,15 @@ from typing import Any
 import pytest
 from tests.cluster.fakes import TOKEN, FakeServer, FileHost, Serving, sha256_of
 
-from elasticctr.control.access import Tokens
-from elasticctr.control.peer import Peer, make_client
+from elasticctr.compat.paddle_cube.agent_api import agent_routes
 from elasticctr.cube.agent.app import make_agent_app
 from elasticctr.cube.agent.engine import Engine
 from elasticctr.cube.agent.fetch import Fetcher, RateLimit
 from elasticctr.cube.agent.server import CubeServer
 from elasticctr.cube.agent.shelf import Shelf
 from elasticctr.cube.agent.sources import AllowedSources
+from elasticctr.net.access import Tokens
+from elasticctr.net.client import Peer, make_client
 
 
 class Bench:
@@ -27,7 +28,7 @@ class Bench:
         self.server, self.host = FakeServer(self.data), FileHost(self.builds)
         self.sources = AllowedSources([self.host.url, str(self.builds)], make_client(TOKEN, timeout_s=60))
         self.engine = self.make_engine()
-        self.serving = Serving(make_agent_app(self.engine, Tokens(TOKEN)))
+        self.serving = Serving(make_agent_app(self.engine, Tokens(TOKEN), agent_routes(self.engine)))
         self.peer = Peer(self.serving.url, TOKEN)
 
     def make_engine(self, rate: float | None = None, **options: Any) -> Engine:

@@ -9,8 +9,8 @@ import pytest
 from tests.cluster.fakes import TOKEN, make_build
 from tests.unit.cube.agent.conftest import Bench
 
-from elasticctr.control.peer import Peer
 from elasticctr.errors import DataError, FailedPrecondition, NotFound, Unauthorized
+from elasticctr.net.client import Peer
 
 
 def wait_ready(bench: Bench) -> None:

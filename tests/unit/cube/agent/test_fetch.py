@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 from tests.cluster.fakes import TOKEN, FileHost
 
-from elasticctr.control.peer import make_client
-from elasticctr.control.watch import Watch
 from elasticctr.cube.agent.fetch import Fetcher, RateLimit
 from elasticctr.cube.agent.sources import HttpSource, Source
-from elasticctr.cube.control.listing import CubeFile
+from elasticctr.cube.shared.listing import CubeFile
 from elasticctr.errors import Corruption, DeadlineExceeded, NotFound, Unauthorized, Unavailable
+from elasticctr.net.client import make_client
+from elasticctr.obs.watch import Watch
 
 DATA = hashlib.shake_128(b"index").digest(400_000)
 

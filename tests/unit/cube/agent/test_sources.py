@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from elasticctr.control.peer import make_client
 from elasticctr.cube.agent.sources import AllowedSources, HttpSource
 from elasticctr.errors import ConfigError, DataError, Unauthorized
+from elasticctr.net.client import make_client
 
 
 def allowed(*places: str) -> AllowedSources:

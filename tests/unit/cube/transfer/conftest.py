@@ -11,17 +11,17 @@ from typing import Any
 import pytest
 from tests.cluster.fakes import TOKEN, FakeServer, make_build
 
+from elasticctr.compat.paddle_cube.transfer_api import transfer_routes
 from elasticctr.config import parse_settings
 from elasticctr.config.tls import TlsSettings
-from elasticctr.control.access import Tokens, write_token
-from elasticctr.control.peer import Peer
 from elasticctr.cube.agent.process import AgentOptions, AgentProcess
-from elasticctr.cube.transfer import process as process_module
 from elasticctr.cube.transfer.feed import Announcement, Link, join_links
 from elasticctr.cube.transfer.process import TransferOptions, TransferProcess
 from elasticctr.cube.transfer.rollout import ModelRollout
 from elasticctr.cube.transfer.settings import TransferSettings
 from elasticctr.errors import Corruption, NotFound
+from elasticctr.net.access import Tokens, write_token
+from elasticctr.net.client import Peer
 
 
 class FakeFeed:
@@ -86,7 +86,6 @@ class Bed:
     def __init__(
         self,
         root: Path,
-        monkeypatch: pytest.MonkeyPatch,
         shards: int = 2,
         replicas: int = 2,
         tls: TlsSettings | None = None,
@@ -105,7 +104,6 @@ class Bed:
             self.servers.append(server)
             self.agents.append(agent)
         self.feed, self.builder = FakeFeed(), FakeBuilder(shards)
-        monkeypatch.setattr(process_module, "_open_feed", lambda *_: (self.feed, self.builder))
         self.processes: list[TransferProcess] = []
 
     def settings(self, state: str = "state", **changes: Any) -> TransferSettings:
@@ -129,7 +127,15 @@ class Bed:
 
     def transfer(self, state: str = "state", **changes: Any) -> tuple[TransferProcess, ModelRollout]:
         """A transfer whose turns the test makes."""
-        process = TransferProcess(TransferOptions(self.settings(state, **changes), "127.0.0.1", 0))
+        process = TransferProcess(
+            TransferOptions(
+                self.settings(state, **changes),
+                "127.0.0.1",
+                0,
+                open_feed=lambda *_: (self.feed, self.builder),
+                routes=transfer_routes,
+            )
+        )
         self.processes.append(process)
         threading.Thread(target=process.web.run, daemon=True).start()
         process.fleet.start()
@@ -168,8 +174,8 @@ class Bed:
 
 
 @pytest.fixture
-def bed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bed]:
-    made = Bed(tmp_path, monkeypatch)
+def bed(tmp_path: Path) -> Iterator[Bed]:
+    made = Bed(tmp_path)
     yield made
     made.stop()
 

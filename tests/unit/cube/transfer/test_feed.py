@@ -9,7 +9,7 @@ from tests.cluster.truth import MODEL, Truth, publish
 
 from elasticctr.cube.transfer.feed import RepositoryFeed
 from elasticctr.errors import NotFound
-from elasticctr.publish import Repository
+from elasticctr.versions import Repository
 
 
 @pytest.fixture

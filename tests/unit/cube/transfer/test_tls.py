@@ -13,7 +13,7 @@ from elasticctr.config.tls import TlsSettings
 
 def test_a_version_travels_over_https(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     cert, key = make_certificate(tmp_path)
-    bed = Bed(tmp_path, monkeypatch, 2, 1, TlsSettings(cert=cert, key=key, ca=cert))
+    bed = Bed(tmp_path, 2, 1, TlsSettings(cert=cert, key=key, ca=cert))
     try:
         process, rollout = bed.transfer()
         assert process.address.startswith("https://")

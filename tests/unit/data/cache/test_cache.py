@@ -20,8 +20,8 @@ from elasticctr.data.cache.chunk import CHUNK_ROWS
 from elasticctr.data.dataset import Dataset
 from elasticctr.data.schema import Schema
 from elasticctr.data.settings import ReadOptions
-from elasticctr.data.sources import resolve
 from elasticctr.errors import AlreadyExists, ConfigError, Corruption, DataError, FailedPrecondition, NotFound
+from elasticctr.storage import resolve
 
 SCHEMA = Schema.model_validate(
     {
@@ -151,7 +151,7 @@ def test_a_touched_file_is_read_once_not_every_time(log: Path, tmp_path: Path, m
     ensure_cache(tmp_path, resolve(str(log)), SCHEMA, options)
     os.utime(log, (5, 5))
     ensure_cache(tmp_path, resolve(str(log)), SCHEMA, options)
-    monkeypatch.setattr("elasticctr.data.sources.Source.content_hash", lambda self: pytest.fail("read again"))
+    monkeypatch.setattr("elasticctr.storage.Source.content_hash", lambda self: pytest.fail("read again"))
     ensure_cache(tmp_path, resolve(str(log)), SCHEMA, options)
 
 
@@ -286,7 +286,7 @@ def _build_in_a_process(log: Path, directory: Path, before: str = "") -> subproc
 import resource, signal
 from elasticctr.data import Schema, ReadOptions
 from elasticctr.data.cache import build_cache
-from elasticctr.data.sources import resolve
+from elasticctr.storage import resolve
 from elasticctr.errors import ElasticCTRError
 schema = Schema.model_validate_json({SCHEMA.model_dump_json()!r})
 {before}

@@ -14,18 +14,18 @@ from typer.testing import CliRunner
 
 from elasticctr import _native
 from elasticctr.cli.app import app
-from elasticctr.data.parser import Parser
+from elasticctr.data.formats.parser import Parser
 from elasticctr.data.schema import Schema
 from elasticctr.errors import NotFound
-from elasticctr.publish import Repository
-from elasticctr.publish.lease import Lease
-from elasticctr.publish.manifest import Segment
-from elasticctr.publish.scoring import DenseGraph, make_inputs
-from elasticctr.publish.serving_schema import SCHEMA, parse_serving_schema
-from elasticctr.publish.sparse import get_rows
-from elasticctr.publish.verification import GRAPH
-from elasticctr.publish.writer import VersionWriter
 from elasticctr.serve.feedback.replay import Replayer
+from elasticctr.versions import Repository
+from elasticctr.versions.lease import Lease
+from elasticctr.versions.manifest import Segment
+from elasticctr.versions.scoring import DenseGraph, make_inputs
+from elasticctr.versions.serving_schema import SCHEMA, parse_serving_schema
+from elasticctr.versions.sparse import get_rows
+from elasticctr.versions.verification import GRAPH
+from elasticctr.versions.writer import VersionWriter
 
 SLOTS = [
     {"name": "user", "values": "string"},

@@ -1,0 +1,32 @@
+// Writes one cube file from its entries in the order of their places. Memory: two MiB and a checksum per MiB written.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "cube/index/image.h"
+
+namespace elasticctr::cube {
+
+class Writer {
+ public:
+  // Writes `path`.tmp. `info` gives name, kind, encoding, sharding, dim, row_bytes, shard, shards, version and parent;
+  // its rows and tombstones say how many entries will come. Throws ConfigError for an info that cannot be.
+  Writer(const std::string& path, const IndexInfo& info);
+  ~Writer();  // without Finish, nothing is left behind
+  Writer(const Writer&) = delete;
+  Writer& operator=(const Writer&) = delete;
+
+  // REQUIRES: ascending by (place, feasign), each feasign once, all of this shard; place == PlaceOf(feasign).
+  void Add(const Entry* entries, size_t count);
+  // Completes the file, syncs it (or leaves that to the caller) and gives it its name. Throws InternalError if other
+  // than the announced number of entries came, or the disk is full.
+  IndexInfo Finish(bool sync = true);
+
+ private:
+  struct Rep;
+  std::unique_ptr<Rep> rep_;
+};
+
+}  // namespace elasticctr::cube

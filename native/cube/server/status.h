@@ -1,0 +1,27 @@
+// The server's state as JSON and as Prometheus text.
+#pragma once
+
+#include <string>
+
+#include "cube/server/control.h"
+#include "cube/server/metrics.h"
+#include "net/loop/server.h"
+
+namespace elasticctr::cube {
+
+struct ServiceFacts {
+  const Control* control;
+  Metrics* metrics;
+  net::Server* server;
+  uint64_t started_ns;
+};
+
+// What `GET /v1/status` and the wire's describe answer.
+std::string StatusJson(const ServiceFacts& facts);
+// What `GET /metrics` answers.
+std::string MetricsText(const ServiceFacts& facts);
+// {"error": {"code": …, "message": …}}
+std::string ErrorJson(Code code, std::string_view message);
+int HttpStatusOf(Code code);
+
+}  // namespace elasticctr::cube

@@ -1,0 +1,140 @@
+// One thread's share of the connections: an epoll set, a buffer to read into and one to answer from.
+//
+// A readable connection is read once, every whole request in what came is answered into one buffer, and that goes out
+// with one write. A connection whose answers do not fit its socket keeps them, and is not read from until they are
+// gone. Idle connections hold no buffers. Large requests wait in line behind small ones: between two of them every
+// small request that has arrived is answered. Adopt, Complete, Wake, Drain and Stop may be called from any thread.
+#pragma once
+
+#include <sys/epoll.h>
+
+#include <atomic>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "net/buffer.h"
+#include "net/loop/budget.h"
+#include "net/loop/session.h"
+#include "net/socket.h"
+#include "net/tls.h"
+
+namespace elasticctr::net {
+
+struct LoopLimits {
+  uint32_t request_timeout_s = 15;  // for a request to arrive whole and for an answer to be read; more for large ones
+  uint32_t busy_poll_us = 0;        // how long to look for work before sleeping
+  uint32_t crowded_idle_s = 30;     // a connection idle for so long gives way when the server has no place left
+};
+
+// Counted by the loops, read by whoever wants to show them.
+struct LoopStats {
+  std::atomic<uint64_t> accepted{0};
+  std::atomic<uint64_t> refused{0};    // over a limit of connections
+  std::atomic<uint64_t> timed_out{0};  // half a request, or unread answers, for too long
+  std::atomic<uint64_t> foreign{0};    // spoke no protocol of ours
+  std::atomic<uint64_t> displaced{0};  // idle, and closed because the server was full
+};
+
+class Loop {
+ public:
+  Loop(uint32_t index, const LoopLimits& limits, Application* application, Budget* budget, LoopStats* stats);
+  ~Loop();
+
+  void Start();
+  // `tls`: null, or what the connection must speak. `share`: null, or what its bytes are charged to besides the budget;
+  // its count of connections falls when this one ends.
+  void Adopt(Fd fd, std::shared_ptr<const TlsContext> tls, std::shared_ptr<Share> share);
+  // Closes connections that have been idle for long, soon: others want their places.
+  void MakeRoom();
+  // Brings the answer that a session which said kWait waits for, or one of those that it is owed.
+  void Complete(ConnectionId id, std::string answer, bool close);
+  void Wake();
+  // Answers what has arrived and closes every connection, as soon as nothing more comes on it for a tenth of a second
+  // (drain_s of 2 and more; shorter ones wait less): what its peer had sent before may still be under way, a round trip
+  // away or held back until what went before is acknowledged. Peers that never fall silent are closed between two
+  // requests after half a second. The thread ends when no connection is left.
+  void Drain(double drain_s);
+  void Stop();
+  void Join();
+
+  size_t connections() const { return connections_.load(std::memory_order_relaxed); }
+
+ private:
+  struct Connection;
+  struct Adopted {
+    Fd fd;
+    std::shared_ptr<const TlsContext> tls;
+    std::shared_ptr<Share> share;
+  };
+  struct Completion {
+    ConnectionId id;
+    std::string answer;
+    bool close;
+  };
+
+  void Run();
+  int WaitForEvents(epoll_event* events, int capacity);
+  void HandleLarge(const epoll_event* events, int count);
+  void TakeInbox();
+  void Add(Adopted adopted);
+  Connection* Find(const epoll_event& event);
+  Connection* Find(uint32_t slot, uint64_t serial);
+  void Handle(Connection& c, uint32_t events);
+  void Receive(Connection& c);
+  void ReceiveSecure(Connection& c);
+  void RefuseSecure(Connection& c);
+  void Advance(Connection& c, const uint8_t* data, size_t size, bool owned);
+  // Advances with what the connection holds itself: at once, or in line if that is much.
+  void AdvanceHeld(Connection& c);
+  void AdvanceInLine(Connection& c);
+  Step RunSession(Connection& c, const uint8_t* data, size_t size, bool owned, size_t* taken);
+  void Settle(Connection& c, const Step& step, bool moved_on);
+  bool Write(Connection& c);
+  bool FlushPending(Connection& c);
+  // `more`: the next completion is for the same connection.
+  void Finish(Connection& c, const Completion& completion, bool more);
+  bool MayEnd(const Connection& c) const;
+  void Linger(Connection& c);
+  void SetInterest(Connection& c);
+  void SetInterest(Connection& c, uint32_t wanted);
+  void Close(Connection& c);
+  void Sweep();
+
+  const uint32_t index_;
+  const LoopLimits limits_;
+  Application* const application_;
+  Budget* const budget_;
+  LoopStats* const stats_;
+
+  Fd epoll_;
+  Fd wake_;
+  std::thread thread_;
+  std::atomic<bool> stopping_{false};
+  std::atomic<size_t> connections_{0};
+  std::atomic<bool> is_crowded_{false};  // others want the places of idle connections
+
+  std::mutex inbox_mutex_;
+  std::vector<Adopted> adopted_;
+  std::vector<Completion> completions_;
+  uint64_t drain_quiet_ns_ = 0;  // how long a connection must be silent before a drain ends it; 0: no drain
+
+  // The loop's own thread alone:
+  std::vector<std::unique_ptr<Connection>> slots_;
+  std::vector<uint32_t> free_slots_;
+  uint64_t next_serial_ = 1;
+  std::deque<ConnectionId> large_;  // connections whose next request is a large one
+  std::unique_ptr<uint8_t[]> scratch_;
+  Buffer out_;
+  uint64_t now_ns_ = 0;
+  uint64_t swept_ns_ = 0;
+  bool has_deadlines_ = false;  // some connection may have to be closed by time
+  bool is_draining_ = false;
+  uint64_t drain_began_ns_ = 0;
+  uint64_t quiet_ns_ = 0;
+};
+
+}  // namespace elasticctr::net

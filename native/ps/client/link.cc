@@ -1,0 +1,445 @@
+#include "ps/client/link.h"
+
+#include <sys/epoll.h>
+
+#include <algorithm>
+
+#include "net/address.h"
+#include "net/socket.h"
+#include "util/json_reader.h"
+#include "util/status.h"
+
+namespace elasticctr::ps {
+namespace {
+
+constexpr uint64_t kMs = 1'000'000;
+constexpr uint64_t kFirstPauseMs = 20, kLongestPauseMs = 1000;
+constexpr uint64_t kConnectMs = 5000;  // to connect, to greet and to attach, each
+constexpr size_t kMaxPieces = 32;      // frames given to the system at a time
+constexpr uint64_t kNever = ~uint64_t{0};
+constexpr uint32_t kAlways = EPOLLIN | EPOLLRDHUP | EPOLLET;  // what is heard of
+constexpr uint32_t kMaxRefusalBytes = 64 * 1024;
+
+bool IsError(uint8_t status) {
+  return status >= static_cast<uint8_t>(Code::kConfig) && status <= static_cast<uint8_t>(Code::kInternal);
+}
+
+// Asked again, the answer may be another.
+bool IsPassing(const net::wire::Header& header) {
+  return header.status == static_cast<uint8_t>(Code::kUnavailable) ||
+         (header.status == static_cast<uint8_t>(Code::kDeadlineExceeded) &&
+          header.detail == static_cast<uint16_t>(Detail::kGroupLate));
+}
+
+}  // namespace
+
+Link::Link(const ClientOptions& options, uint32_t shard, int epoll, LinkCounters* counters,
+           std::function<void()> on_ready, std::shared_ptr<net::TlsClient> tls)
+    : options_(options),
+      shard_(shard),
+      epoll_(epoll),
+      counters_(counters),
+      on_ready_(std::move(on_ready)),
+      tls_(std::move(tls)),
+      address_(options.addresses[shard]),
+      incarnation_(options.incarnation) {
+  net::CheckAddress(address_);
+  SetState(Phase::kPausing, "not connected yet");
+}
+
+Link::~Link() = default;
+
+void Link::Submit(std::shared_ptr<Request> request, uint64_t now) {
+  if (phase_ == Phase::kRefused && request->deadline_ns != 0) return request->OnError(*refusal_);
+  request->SetHeader(next_id_++, incarnation_, options_.job);
+  if (queue_.empty()) heard_ns_ = now;
+  queue_.push_back(std::move(request));
+  if (phase_ == Phase::kReady) {
+    try {
+      Transmit();
+    } catch (const Error& error) {
+      HangUp(error.what(), now);
+    }
+  }
+}
+
+void Link::SetAddress(const std::string& address, uint64_t incarnation, uint64_t now) {
+  incarnation_ = incarnation;
+  if (address == address_ && phase_ != Phase::kRefused) return;
+  address_ = address;
+  pause_ms_ = 0;
+  refusal_.reset();
+  HangUp("it moved to " + address, now);
+  resume_ns_ = now;
+}
+
+void Link::Remove(const std::function<bool(const Request&)>& ask) {
+  const size_t on_wire = sent_ + (offset_ > 0 ? 1 : 0);
+  for (size_t i = 0; i < std::min(on_wire, queue_.size()); ++i) {
+    if (!queue_[i]->is_abandoned && ask(*queue_[i])) queue_[i]->is_abandoned = true;
+  }
+  if (on_wire < queue_.size()) {
+    const auto first = queue_.begin() + static_cast<ptrdiff_t>(on_wire);
+    queue_.erase(std::remove_if(first, queue_.end(), [&](const auto& request) { return ask(*request); }), queue_.end());
+  }
+}
+
+void Link::Connect(uint64_t now) {
+  resume_ns_ = now + kConnectMs * kMs;
+  try {
+    const net::SocketAddress address = net::Resolve(address_, true);
+    connection_ = std::make_unique<net::Connection>(address, tls_.get(), net::HostOf(address_));
+    if (address.storage.ss_family == AF_UNIX) net::SetSendRoom(connection_->fd(), kUnixSendRoom);
+    epoll_event event{kAlways | EPOLLOUT, {}};
+    event.data.u32 = shard_;
+    is_blocked_ = true;
+    if (epoll_ctl(epoll_, EPOLL_CTL_ADD, connection_->fd(), &event) != 0) {
+      throw Error(Code::kUnavailable, "the system takes no more sockets");
+    }
+    SetState(Phase::kConnecting, trouble_);
+  } catch (const Error& error) {
+    HangUp(error.what(), now);
+  }
+}
+
+// Forgets the connection, not what was asked: that is sent again over the next one.
+void Link::HangUp(const std::string& why, uint64_t now) {
+  Forget();
+  for (size_t i = 0; i < queue_.size(); ++i) {
+    const bool was_sent = i < sent_ || (i == sent_ && offset_ > 0);
+    if (was_sent && queue_[i]->opcode() == Opcode::kPush && !queue_[i]->is_abandoned) {
+      counters_->resent.fetch_add(1, std::memory_order_relaxed);
+    }
+  }
+  std::erase_if(queue_, [](const auto& request) { return request->is_abandoned; });
+  for (const auto& request : queue_) {
+    request->SetHeader(request->id(), incarnation_, options_.job);
+    request->OnResend();
+  }
+  sent_ = offset_ = 0;
+  pause_ms_ = std::clamp(pause_ms_ * 2, kFirstPauseMs, kLongestPauseMs);
+  resume_ns_ = now + pause_ms_ * kMs;
+  SetState(Phase::kPausing, why);
+}
+
+void Link::Forget() {
+  connection_.reset();
+  greeting_.reset();
+  greeting_offset_ = received_ = next_place_ = 0;
+  places_.clear();
+}
+
+// A pserver that will not have this client: asking again would not change its mind. Pushes stay until SetAddress.
+void Link::Refuse(Code code, const std::string& why) {
+  Forget();
+  sent_ = offset_ = 0;
+  refusal_ = Failure{code, Name() + ": " + why, {}, 0, 0};
+  SetState(Phase::kRefused, why);
+  std::erase_if(queue_, [this](const auto& request) {
+    if (!request->is_abandoned && request->deadline_ns != 0) request->OnError(*refusal_);
+    return request->is_abandoned || request->deadline_ns != 0;
+  });
+}
+
+void Link::Greet(Opcode opcode, const std::string& body) {
+  greeting_ = std::make_shared<TextRequest>(opcode, body, std::make_shared<Gate>(1));
+  greeting_->SetHeader(next_id_++, incarnation_, options_.job);
+  greeting_offset_ = 0;
+  SetState(opcode == Opcode::kHello ? Phase::kGreeting : Phase::kAttaching, trouble_);
+  Transmit();
+}
+
+void Link::Transmit() {
+  connection_->Flush();
+  const bool is_all = SendAll();
+  Watch(!is_all || connection_->has_unsent());
+}
+
+// Hears of room in the socket only while it is waited for: a pserver that reads makes some with every part.
+void Link::Watch(bool is_blocked) {
+  if (is_blocked == is_blocked_) return;
+  epoll_event event{kAlways | (is_blocked ? uint32_t{EPOLLOUT} : 0u), {}};
+  event.data.u32 = shard_;
+  if (epoll_ctl(epoll_, EPOLL_CTL_MOD, connection_->fd(), &event) != 0) {
+    throw Error(Code::kUnavailable, "the system watches its socket no more");
+  }
+  is_blocked_ = is_blocked;
+}
+
+// False: the socket takes no more for now.
+bool Link::SendAll() {
+  if (greeting_) {
+    const iovec piece{const_cast<uint8_t*>(greeting_->frame()) + greeting_offset_,
+                      greeting_->frame_bytes() - greeting_offset_};
+    if (piece.iov_len > 0) greeting_offset_ += connection_->Send(&piece, 1);
+    return greeting_offset_ == greeting_->frame_bytes();
+  }
+  while (sent_ < queue_.size()) {
+    iovec pieces[kMaxPieces];
+    size_t count = 0, wanted = 0;
+    for (size_t i = sent_; i < queue_.size() && count < kMaxPieces; ++i, ++count) {
+      const size_t skipped = i == sent_ ? offset_ : 0;
+      pieces[count] = {const_cast<uint8_t*>(queue_[i]->frame()) + skipped, queue_[i]->frame_bytes() - skipped};
+      wanted += pieces[count].iov_len;
+    }
+    const size_t taken = connection_->Send(pieces, static_cast<int>(count));
+    counters_->sent_bytes.fetch_add(taken, std::memory_order_relaxed);
+    for (size_t left = taken; left > 0;) {
+      const size_t rest = queue_[sent_]->frame_bytes() - offset_;
+      if (left < rest) {
+        offset_ += left;
+        break;
+      }
+      left -= rest;
+      offset_ = 0;
+      ++sent_;
+    }
+    if (taken < wanted) return false;
+  }
+  return true;
+}
+
+void Link::OnEvents(uint32_t events, uint64_t now) {
+  if (!connection_) return;
+  try {
+    if (phase_ == Phase::kConnecting) {
+      if ((events & (EPOLLIN | EPOLLOUT | EPOLLERR | EPOLLHUP)) == 0) return;
+      if (!connection_->FinishConnecting()) return;
+      Greet(Opcode::kHello, options_.token);
+    } else if ((events & EPOLLOUT) != 0) {
+      Transmit();
+    }
+    const bool is_ending = (events & (EPOLLERR | EPOLLHUP | EPOLLRDHUP)) != 0;
+    if ((events & EPOLLIN) != 0 || is_ending) Receive(is_ending, now);
+  } catch (const Error& error) {
+    // Bytes that are no answer would be no answer a second time: who asked is told.
+    if (error.code() == Code::kCorruption && !greeting_ && sent_ > 0 && queue_.front()->deadline_ns != 0) {
+      const auto request = queue_.front();
+      if (!request->is_abandoned) {
+        request->OnError(
+            {Code::kCorruption, Name() + ": " + error.what() + "; is that address a pserver of this build?", {}, 0, 0});
+      }
+      request->is_abandoned = true;
+    }
+    HangUp(error.what(), now);
+  }
+}
+
+// Reads all there is; `is_ending`: up to the end, which would not be announced again.
+void Link::Receive(bool is_ending, uint64_t now) {
+  const net::Connection* const current = connection_.get();
+  while (connection_ && connection_.get() == current) {
+    if (received_ == net::wire::kHeaderBytes && next_place_ == places_.size()) {
+      TakeAnswer(now);
+      continue;
+    }
+    iovec header{head_ + received_, net::wire::kHeaderBytes - received_};
+    const bool in_header = received_ < net::wire::kHeaderBytes;
+    iovec* const first = in_header ? &header : places_.data() + next_place_;
+    const size_t count = in_header ? 1 : std::min(places_.size() - next_place_, kMaxPieces);
+    size_t wanted = 0;
+    for (size_t i = 0; i < count; ++i) wanted += first[i].iov_len;
+    size_t bytes = connection_->Receive(first, static_cast<int>(count));
+    if (bytes == 0) return;
+    const bool is_all = bytes < wanted && !is_ending;
+    heard_ns_ = now;
+    counters_->received_bytes.fetch_add(bytes, std::memory_order_relaxed);
+    if (in_header) {
+      received_ += bytes;
+      if (received_ == net::wire::kHeaderBytes) TakeHeader();
+      if (is_all) return;
+      continue;
+    }
+    while (bytes > 0) {
+      iovec& place = places_[next_place_];
+      const size_t taken = std::min(bytes, place.iov_len);
+      place.iov_base = static_cast<uint8_t*>(place.iov_base) + taken;
+      place.iov_len -= taken;
+      bytes -= taken;
+      if (place.iov_len == 0) ++next_place_;
+    }
+    if (is_all) return;
+  }
+}
+
+void Link::TakeHeader() {
+  Request* const request = greeting_ ? greeting_.get() : sent_ > 0 ? queue_.front().get() : nullptr;
+  if (!net::wire::HasMagic(head_)) throw Error(Code::kCorruption, "sent bytes that are no frame");
+  header_ = net::wire::DecodeHeader(head_);
+  if (request == nullptr) throw Error(Code::kCorruption, "sent an answer nobody asked for");
+  if (header_.id != request->id() || header_.opcode != static_cast<uint8_t>(request->opcode())) {
+    // A pserver that hangs up for a malformed or unwanted frame may not know which.
+    if (header_.id != 0 || !IsError(header_.status)) throw Error(Code::kCorruption, "answered something else");
+  }
+  places_.clear();
+  next_place_ = 0;
+  if (header_.status == 0) {
+    if (header_.body_bytes > kMaxBodyBytes) throw Error(Code::kCorruption, "an answer that is far too long");
+    request->Place(header_, &places_);
+  } else {
+    if (!IsError(header_.status) || header_.body_bytes > kMaxRefusalBytes) {
+      throw Error(Code::kCorruption, "refused in a way that is none");
+    }
+    text_.resize(header_.body_bytes);
+    places_.push_back({text_.data(), text_.size()});
+  }
+  std::erase_if(places_, [](const iovec& place) { return place.iov_len == 0; });
+}
+
+void Link::TakeAnswer(uint64_t now) {
+  received_ = next_place_ = 0;
+  places_.clear();
+  if (header_.status != 0) return TakeRefusal(now);
+  if (greeting_) return TakeGreeting(now);
+  const std::shared_ptr<Request> request = queue_.front();
+  if (!request->is_abandoned) request->OnAnswer(header_);
+  queue_.pop_front();
+  --sent_;
+  pause_ms_ = 0;
+}
+
+void Link::TakeRefusal(uint64_t now) {
+  if (IsPassing(header_)) return HangUp(text_, now);
+  if (greeting_) {
+    return Refuse(static_cast<Code>(header_.status), text_);
+  }
+  const std::shared_ptr<Request> request = queue_.front();
+  queue_.pop_front();
+  --sent_;
+  if (!request->is_abandoned) request->OnError(request->ToFailure(header_, Name() + ": " + text_));
+}
+
+void Link::TakeGreeting(uint64_t now) {
+  const std::shared_ptr<TextRequest> greeting = std::move(greeting_);
+  greeting_.reset();
+  if (greeting->opcode() == Opcode::kHello && !options_.attach.empty()) return Greet(Opcode::kAttach, options_.attach);
+  if (greeting->opcode() == Opcode::kAttach) {
+    try {
+      CheckAttached(greeting->answer());
+    } catch (const Error& error) {
+      if (error.code() != Code::kFailedPrecondition) throw Error(Code::kCorruption, error.what());
+      return Refuse(error.code(), error.what());
+    }
+  }
+  if (was_ready_) counters_->reconnects.fetch_add(1, std::memory_order_relaxed);
+  was_ready_ = true;
+  heard_ns_ = now;
+  SetState(Phase::kReady, trouble_);
+  on_ready_();
+  Transmit();
+}
+
+void Link::CheckAttached(const std::string& text) const {
+  JsonReader reader(text, 16, "its answer to attach is no JSON");
+  uint64_t shard = ~uint64_t{0}, shards = 0, dense_floats = options_.dense_floats;
+  std::string_view key;
+  for (reader.BeginObject(); reader.NextKey(&key);) {
+    if (key == "shard") {
+      shard = reader.Uint64();
+    } else if (key == "shards") {
+      shards = reader.Uint64();
+    } else if (key == "dense_floats") {
+      dense_floats = reader.Uint64();
+    } else {
+      reader.Skip();
+    }
+  }
+  reader.End();
+  if (shard != shard_ || shards != options_.addresses.size()) {
+    throw Error(Code::kFailedPrecondition, "it is pserver " + std::to_string(shard) + " of " + std::to_string(shards) +
+                                               ", not " + std::to_string(shard_) + " of " +
+                                               std::to_string(options_.addresses.size()) +
+                                               "; ask the coordinator for the list of pservers");
+  }
+  if (dense_floats != options_.dense_floats) {
+    throw Error(Code::kFailedPrecondition,
+                "its job has " + std::to_string(dense_floats) + " dense parameters, this one has " +
+                    std::to_string(options_.dense_floats) + "; start every role from the same job file");
+  }
+}
+
+void Link::Expire(uint64_t now) {
+  for (size_t i = 0; i < queue_.size();) {
+    Request& request = *queue_[i];
+    if (request.is_abandoned || request.deadline_ns == 0 || request.deadline_ns > now) {
+      ++i;
+      continue;
+    }
+    request.OnError(Unreached());
+    request.is_abandoned = true;
+    const bool is_on_wire = i < sent_ || (i == sent_ && offset_ > 0);
+    if (is_on_wire) {
+      ++i;
+    } else {
+      queue_.erase(queue_.begin() + static_cast<ptrdiff_t>(i));
+    }
+  }
+}
+
+Failure Link::Unreached() const {
+  if (phase_ == Phase::kReady) {
+    return {Code::kDeadlineExceeded,
+            Name() + " did not answer in time; it is overloaded or stopped: look at its log",
+            {},
+            0,
+            0};
+  }
+  return {Code::kUnavailable,
+          Name() + " could not be asked in time: " + trouble_ +
+              "; the coordinator replaces a lost pserver, `elasticctr status` shows them",
+          {},
+          0,
+          0};
+}
+
+// When a pserver that was sent requests and does not say a word is given up. One with a deadline waits for that.
+uint64_t Link::StuckAt() const {
+  if (phase_ != Phase::kReady || sent_ == 0) return kNever;
+  const Request& first = *queue_.front();
+  if (first.deadline_ns != 0 && !first.is_abandoned) return kNever;
+  return heard_ns_ + (options_.timeout_ms + first.patience_ms()) * kMs;
+}
+
+uint64_t Link::OnTime(uint64_t now) {
+  Expire(now);
+  if (phase_ == Phase::kPausing && now >= resume_ns_) Connect(now);
+  const bool is_opening = phase_ == Phase::kConnecting || phase_ == Phase::kGreeting || phase_ == Phase::kAttaching;
+  if (is_opening && now >= resume_ns_) {
+    HangUp("no answer to a greeting within " + std::to_string(kConnectMs / 1000) + " s", now);
+  } else if (now >= StuckAt()) {
+    HangUp("silent for " + std::to_string(options_.timeout_ms / 1000) + " s", now);
+  }
+  uint64_t next = phase_ == Phase::kReady || phase_ == Phase::kRefused ? kNever : resume_ns_;
+  next = std::min(next, StuckAt());
+  for (const auto& request : queue_) {
+    if (!request->is_abandoned && request->deadline_ns != 0) next = std::min(next, request->deadline_ns);
+  }
+  return next;
+}
+
+void Link::Close() {
+  Forget();
+  for (const auto& request : queue_) {
+    if (!request->is_abandoned) {
+      request->OnError({Code::kUnavailable, Name() + ": the client was closed", {}, 0, 0});
+    }
+  }
+  queue_.clear();
+  sent_ = offset_ = 0;
+}
+
+std::string Link::Name() const { return "pserver " + std::to_string(shard_) + " (" + address_ + ")"; }
+
+void Link::SetState(Phase phase, const std::string& trouble) {
+  phase_ = phase;
+  if (trouble != trouble_) trouble_ = trouble;
+  std::lock_guard lock(state_mutex_);
+  shown_ = {address_, phase == Phase::kReady, trouble_};
+}
+
+LinkState Link::state() const {
+  std::lock_guard lock(state_mutex_);
+  return shown_;
+}
+
+}  // namespace elasticctr::ps

@@ -1,0 +1,107 @@
+// One pserver as a client's IO thread sees it: a connection that is made again when it breaks, and the requests that
+// wait for it or for its answers, in order. Knows frames, not what is in them.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "net/connection.h"
+#include "net/wire.h"
+#include "ps/client/client.h"
+#include "ps/client/request.h"
+
+namespace elasticctr::ps {
+
+struct LinkCounters {
+  std::atomic<uint64_t> sent_bytes{0}, received_bytes{0}, resent{0}, reconnects{0};
+};
+
+class Link {
+ public:
+  // `on_ready` is called whenever the pserver was attached to. `epoll` outlives the link.
+  // `tls` may be null.
+  Link(const ClientOptions& options, uint32_t shard, int epoll, LinkCounters* counters, std::function<void()> on_ready,
+       std::shared_ptr<net::TlsClient> tls);
+  ~Link();
+
+  // All below on the IO thread.
+  void Submit(std::shared_ptr<Request> request, uint64_t now);
+  void SetAddress(const std::string& address, uint64_t incarnation, uint64_t now);
+  // Calls `ask` with every request; true: it is taken out, or its answer ignored.
+  void Remove(const std::function<bool(const Request&)>& ask);
+  void OnEvents(uint32_t events, uint64_t now);
+  // Does what is due and returns when to come again.
+  uint64_t OnTime(uint64_t now);
+  // The client is going: everything left ends with Unavailable.
+  void Close();
+
+  // Any thread.
+  LinkState state() const;
+
+ private:
+  enum class Phase : uint8_t { kPausing, kConnecting, kGreeting, kAttaching, kReady, kRefused };
+
+  void Connect(uint64_t now);
+  void HangUp(const std::string& why, uint64_t now);
+  void Refuse(Code code, const std::string& why);
+  void Greet(Opcode opcode, const std::string& body);
+  void Transmit();
+  bool SendAll();
+  void Watch(bool is_blocked);
+  void Receive(bool is_ending, uint64_t now);
+  void TakeHeader();
+  void TakeAnswer(uint64_t now);
+  void TakeGreeting(uint64_t now);
+  void TakeRefusal(uint64_t now);
+  void CheckAttached(const std::string& text) const;
+  void Expire(uint64_t now);
+  uint64_t StuckAt() const;
+  void Forget();
+  Failure Unreached() const;
+  std::string Name() const;
+  void SetState(Phase phase, const std::string& trouble);
+
+  const ClientOptions& options_;
+  const uint32_t shard_;
+  const int epoll_;
+  LinkCounters* const counters_;
+  const std::function<void()> on_ready_;
+  const std::shared_ptr<net::TlsClient> tls_;
+  std::string address_;
+  uint64_t incarnation_;
+
+  Phase phase_ = Phase::kPausing;
+  std::unique_ptr<net::Connection> connection_;
+  uint64_t resume_ns_ = 0;  // kPausing: until then. While connecting and attaching: for no longer than that
+  uint64_t pause_ms_ = 0;
+  uint64_t heard_ns_ = 0;  // when bytes last came, or the first unanswered request was sent
+  uint64_t next_id_ = 1;
+  bool was_ready_ = false;
+  std::string trouble_;
+  std::optional<Failure> refusal_;  // kRefused
+
+  std::deque<std::shared_ptr<Request>> queue_;  // the first is the oldest without an answer
+  size_t sent_ = 0;                             // of these, whole
+  size_t offset_ = 0;                           // bytes sent of queue_[sent_]
+  std::shared_ptr<TextRequest> greeting_;       // hello or attach under way
+  size_t greeting_offset_ = 0;
+  bool is_blocked_ = false;  // the socket's room is waited for
+
+  uint8_t head_[net::wire::kHeaderBytes];
+  size_t received_ = 0;  // of the header
+  net::wire::Header header_;
+  std::string text_;           // body of a refusal
+  std::vector<iovec> places_;  // what is left of the body
+  size_t next_place_ = 0;
+
+  mutable std::mutex state_mutex_;  // guards shown_
+  LinkState shown_;
+};
+
+}  // namespace elasticctr::ps

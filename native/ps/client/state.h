@@ -1,0 +1,74 @@
+// What the functions of a client share. Internal to native/ps/client*.cc.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "ps/client/client.h"
+#include "ps/client/dense.h"
+#include "ps/client/io.h"
+#include "ps/client/request.h"
+
+namespace elasticctr::ps {
+
+// Pushes that are not acknowledged, and what was refused. Any thread.
+class PushBook {
+ public:
+  struct Ticket {
+    uint64_t number;
+    uint64_t generation;
+    size_t parts;  // pservers that have not answered
+  };
+
+  std::shared_ptr<Ticket> Open(size_t parts);
+  void Acknowledge(Ticket& ticket);
+  void Fail(Ticket& ticket, Failure failure);
+  // True: no more than `outstanding` are left. Throws the first refusal.
+  bool Wait(size_t outstanding, uint32_t timeout_ms);
+  size_t outstanding() const;
+  // Starts anew; pushes of this generation and before count no more.
+  uint64_t Drop();
+
+ private:
+  void End(Ticket& ticket);
+
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  uint64_t last_ = 0;
+  uint64_t generation_ = 1;
+  size_t outstanding_ = 0;
+  std::optional<Failure> failure_;
+};
+
+struct ClientCounters {
+  std::atomic<uint64_t> pulls{0}, pushes{0}, applied_before{0}, not_finite{0};
+};
+
+struct Client::State {
+  explicit State(const ClientOptions& given);
+
+  uint32_t shards() const { return static_cast<uint32_t>(options.addresses.size()); }
+  uint64_t Deadline(uint32_t timeout_ms) const;
+  std::string Trouble() const;  // of pservers that are not connected
+  void CheckTables(size_t given) const;
+  // One text request to each pserver; the answers.
+  std::vector<std::string> AskAll(Opcode opcode, const std::vector<std::string>& bodies, uint32_t timeout_ms);
+
+  const ClientOptions options;
+  std::atomic<uint64_t> era{options.era};
+  std::shared_ptr<DenseStore> dense;
+  std::shared_ptr<PushBook> book;
+  std::shared_ptr<ClientCounters> counters = std::make_shared<ClientCounters>();
+  std::mutex cursors_mutex;  // guards cursors
+  std::map<uint64_t, std::vector<uint32_t>> cursors;
+  Io io;  // last: its thread uses what stands above
+};
+
+}  // namespace elasticctr::ps

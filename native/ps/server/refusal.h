@@ -1,0 +1,20 @@
+// A request that is refused for a reason the asker can act on: the detail of its answer.
+#pragma once
+
+#include <string>
+
+#include "ps/wire/frames.h"
+#include "util/status.h"
+
+namespace elasticctr::ps {
+
+class Refusal : public Error {
+ public:
+  Refusal(Code code, Detail detail, const std::string& message) : Error(code, message), detail_(detail) {}
+  Detail detail() const { return detail_; }
+
+ private:
+  Detail detail_;
+};
+
+}  // namespace elasticctr::ps

@@ -1,0 +1,62 @@
+// The standby's half: a thread that copies its primary's state and then does everything the primary does.
+//
+// Once in sync it stays fit to take over when the primary falls silent. If it reaches the primary again and has missed
+// something, it begins anew, and is not fit until it has caught up.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+
+#include "net/tls.h"
+#include "ps/shard/shard.h"
+
+namespace elasticctr::ps {
+
+struct FollowerOptions {
+  std::string primary;  // host:port or unix:/path
+  std::string token;
+  uint64_t job = 0;
+  std::string attach;   // JSON
+  std::string scratch;  // directory for the copy of the state
+  uint32_t timeout_ms = 10'000;
+  uint32_t transfer_timeout_ms = 600'000;
+  std::shared_ptr<net::TlsClient> tls;  // null: plain
+};
+
+class Follower {
+ public:
+  // Starts at once. `shard` outlives it.
+  Follower(const FollowerOptions& options, Shard* shard);
+  // Stops following; the shard stays as it is.
+  ~Follower();
+
+  bool is_caught_up() const { return is_caught_up_.load(); }
+  bool is_connected() const { return is_connected_.load(); }
+  uint64_t place() const { return place_.load(); }
+  const std::string& primary() const { return options_.primary; }
+  std::string trouble() const;
+
+ private:
+  class Link;
+  void Run();
+  void FollowOnce(Link* link);
+  void CopyState(Link* link, uint64_t* session);
+  void Replay(const std::string& changes);
+
+  const FollowerOptions options_;
+  Shard* const shard_;
+  std::atomic<bool> is_stopping_{false}, is_caught_up_{false}, is_connected_{false};
+  std::atomic<uint64_t> place_{0};
+  mutable std::mutex mutex_;
+  int fd_ = -1;  // of the link there is, to wake the thread by
+  std::string trouble_;
+  std::thread thread_;
+};
+
+// Verbs of opcode 24, the first byte of its body.
+enum class ReplicaVerb : uint8_t { kBegin = 0, kRead = 1, kLog = 2 };
+
+}  // namespace elasticctr::ps

@@ -1,0 +1,112 @@
+// The primary's half of a hot standby: the log of changes that the standby fetches, and answers that wait until it has
+// them.
+//
+// A standby begins with a copy of the state (joining), fetches the log from that moment on, and once it is close
+// behind, pushes are acknowledged only when it has them (in sync). One that falls behind, or is silent for too long, is
+// dropped: training goes on without it. Because a standby that was dropped must never take over, answers held for it
+// are given only after whoever decides about that knows (ConfirmDrop).
+//
+// Threads: every function may be called from any thread. OnChange is called under the shard's lock; answers are never
+// given there.
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "ps/shard/shard.h"
+
+namespace elasticctr::ps {
+
+struct ReplicaOptions {
+  uint64_t max_bytes = 512ull << 20;  // of changes the standby does not have
+  uint32_t timeout_ms = 5'000;        // without a word of it
+  uint32_t keepalive_ms = 500;        // an empty answer is better than none
+  uint64_t near_bytes = 8ull << 20;   // close behind
+  bool confirms_itself = true;        // nobody else decides who takes over
+};
+
+struct ReplicaStats {
+  const char* state = "none";
+  uint64_t drops = 0, behind_bytes = 0, place = 0, held = 0;
+};
+
+class Replica : public Observer {
+ public:
+  explicit Replica(const ReplicaOptions& options);
+  ~Replica() override;
+
+  bool IsWatching() const override;
+  uint64_t OnChange(const Change& change) override;
+
+  // Calls `answer` once the standby has the change at this place: here, if it has, or need not; else later.
+  void WhenHeld(uint64_t place, std::function<void()> answer);
+  bool IsHeld(uint64_t place) const;
+  uint64_t last_place() const;
+
+  struct Start {
+    uint64_t session = 0;
+    uint64_t place = 0;  // of the last change before it
+  };
+  // A standby begins: the log starts here. Any other is forgotten. REQUIRES: the shard's lock is held.
+  Start Begin();
+  // A word of a standby that copies the state.
+  void Hear(uint64_t session);
+  // The standby has everything up to `acked` and wants what comes after it, when there is something. Throws
+  // kUnavailable for a session that is over: begin again.
+  void Fetch(uint64_t session, uint64_t acked, std::function<void(std::string)> answer);
+  // Its connection is gone.
+  void Leave(uint64_t session);
+  // The state was replaced: whoever follows must begin again.
+  void Reset();
+
+  bool is_dropping() const;
+  void ConfirmDrop();
+  ReplicaStats GetStats() const;
+
+ private:
+  enum class Phase : uint8_t { kNone, kJoining, kClosing, kInSync, kDropping };
+  struct Entry {
+    uint64_t place;
+    uint64_t at_ns;
+    std::string bytes;  // place, opcode, length, body
+  };
+  struct Held {
+    uint64_t place;
+    std::function<void()> answer;
+  };
+  using Answers = std::vector<std::function<void()>>;
+
+  bool Waits() const { return phase_ == Phase::kClosing || phase_ == Phase::kInSync || phase_ == Phase::kDropping; }
+  void StartDrop(Answers* released);
+  void EndDrop(Answers* released);
+  void ReleaseAll(Answers* released);
+  void ForgetLog();
+  void Serve();
+  std::string TakeAnswer();
+
+  const ReplicaOptions options_;
+  mutable std::mutex mutex_;
+  std::condition_variable wake_;
+  Phase phase_ = Phase::kNone;
+  uint64_t session_ = 0;
+  uint64_t place_ = 0;      // of the last change
+  uint64_t acked_ = 0;      // the standby has it
+  uint64_t sync_from_ = 0;  // once it has this, it has everything that was acknowledged to anybody
+  uint64_t heard_ns_ = 0;
+  uint64_t drops_ = 0;
+  std::deque<Entry> log_;  // not acknowledged by the standby
+  uint64_t log_bytes_ = 0;
+  std::deque<Held> held_;  // by place
+  std::function<void(std::string)> fetch_;
+  uint64_t fetch_ns_ = 0;
+  bool is_stopping_ = false;
+  std::thread thread_;
+};
+
+}  // namespace elasticctr::ps

@@ -1,0 +1,84 @@
+// One worker's micro-batch: reads requests, routes each to a variant, scores those of one version together, answers.
+// Whatever goes wrong with one request fails that one alone.
+//
+// Requests of one version share a lookup and a run of the graph. Rows from a Cube must be there before the first of
+// them runs out of time, so there only those are put together whose time left is alike: nobody gives up over half of
+// it.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "serve/codec/samples.h"
+#include "serve/engine/engine.h"
+#include "serve/engine/job.h"
+#include "serve/engine/models.h"
+#include "serve/engine/stats.h"
+#include "serve/version/version.h"
+
+namespace elasticctr::serve {
+
+// Answers a request with an error, whatever the codec or the session do about it.
+void AnswerError(const Request& request, const Parsed* parsed, const Error& error);
+
+struct Surroundings;
+// Tells observers of a request that has been answered. What a log cannot take is its own loss.
+void Observe(const Surroundings& around, const Finished& finished);
+
+// What all workers share. Outlives them.
+struct Surroundings {
+  const EngineOptions* options;
+  EngineStats* stats;
+  struct Observer {
+    std::function<void(const Finished&)> call;
+    bool shadows;
+  };
+  std::vector<Observer> observers;
+  std::function<void(Job)> queue_shadow;
+};
+
+class Batch {
+ public:
+  Batch(const Surroundings& around, uint64_t seed);
+  ~Batch();
+
+  // What the next requests are routed by.
+  void Begin(std::shared_ptr<const Models> models) { models_ = std::move(models); }
+  // Reads and routes a request; answers it at once if that fails.
+  void Add(Job job);
+  size_t samples() const { return samples_; }
+  // Scores and answers everything added, then forgets it.
+  void Finish();
+
+ private:
+  struct Item;
+  struct Group;
+
+  bool IsLate(Item* item);
+  bool Read(Item* item);
+  void Route(Item* item);
+  Group* GroupFor(const Item& item);
+  void Fill(std::unique_ptr<Item> item);
+  void Score(Group* group);
+  void ScoreAlone(Group* group);
+  void Answer(Group* group, Item* item, size_t request);
+  void Fail(Item* item, const Error& error, const Samples* samples, size_t request);
+  void FailAll(Group* group, const Error& error);
+  void Tell(const Item& item, const Reply* reply, const Error* error, const Samples* samples, size_t request);
+  void QueueShadows(std::unique_ptr<Item> item);
+  double Random();
+
+  const Surroundings& around_;
+  std::shared_ptr<const Models> models_;
+  std::vector<std::unique_ptr<Group>> groups_;  // the first used_ are of this batch
+  size_t used_ = 0;
+  size_t samples_ = 0;
+  Workspace workspace_;
+  ServedVersion::Result result_;
+  uint64_t random_;
+};
+
+}  // namespace elasticctr::serve

@@ -1,0 +1,55 @@
+// What is served at one moment: models, their variants, the version of each. Never changed once made; the engine swaps
+// one for the next between two requests, and a request is answered from the one it was routed by.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "serve/engine/stats.h"
+#include "serve/version/version.h"
+#include "util/status.h"
+
+namespace elasticctr::serve {
+
+struct Variant {
+  std::string name;        // "live" when there is only one
+  double weight = 1;       // its share among the variants that answer
+  bool is_shadow = false;  // scored beside the answer, with probability `weight`, never returned
+  std::shared_ptr<const ServedVersion> version;
+  std::shared_ptr<VariantStats> stats;
+};
+
+struct Model {
+  std::string name;
+  std::vector<Variant> variants;  // empty: no version yet
+  std::string sticky_field;       // empty: a variant is drawn for each request
+  uint64_t sticky_seed = 0;
+  bool paddle_default = false;  // answers Paddle Serving calls that name no model
+};
+
+class Models {
+ public:
+  explicit Models(std::vector<Model> models);
+  const std::vector<Model>& all() const { return models_; }
+  // Empty name: the only one, if there is only one. Throws NotFound naming those there are, Unavailable before there is
+  // any.
+  const Model& Find(std::string_view name) const;
+  // What a request for a model gets that nothing answers for yet.
+  static Error NoVersion(const Model& model);
+  // The one that answers Paddle Serving calls that name no model; null: none does.
+  const Model* FindPaddleDefault() const;
+  // How many names a request may have at most before one of them is of no model here: each slot's own, its lengths' and
+  // some for all of them.
+  size_t most_names() const { return most_names_; }
+  // By weight: of the sticky text's hash where there is one, else of `random` in [0, 1). Throws Unavailable if no
+  // variant answers.
+  static const Variant& Pick(const Model& model, const std::string* sticky, double random);
+
+ private:
+  std::vector<Model> models_;
+  size_t most_names_ = 0;
+};
+
+}  // namespace elasticctr::serve

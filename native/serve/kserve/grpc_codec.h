@@ -1,0 +1,15 @@
+// KServe V2 over gRPC: the bytes of a ModelInferRequest (proto/open_inference.proto). gRPC itself is grpcio's business
+// (serve/grpc_server.py), so an answer is not a frame but one byte and a text: 0 and a ModelInferResponse, or
+// gRPC's number of a status code and what went wrong.
+#pragma once
+
+#include "serve/codec/codec.h"
+
+namespace elasticctr::serve {
+
+const Codec& KServeGrpcCodec();
+
+// gRPC's number for an error.
+int GrpcStatusOf(const Error& error);
+
+}  // namespace elasticctr::serve

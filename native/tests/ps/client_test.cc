@@ -1,0 +1,562 @@
+// A trainer's client against pservers that answer, hang up, restart, lie and stay silent: rows land where they belong,
+// every push is applied once, waits end, and no byte a server sends does harm.
+
+#include "ps/client/client.h"
+
+#include <chrono>
+#include <cmath>
+
+#include "table/remote.h"
+#include "tests/check.h"
+#include "tests/ps/fake_pserver.h"
+#include "tests/table/fixture.h"
+#include "util/status.h"
+#include "util/thread_pool.h"
+
+namespace elasticctr::ps {
+namespace {
+
+constexpr size_t kSamples = 120;
+constexpr uint32_t kSlots = 4;
+constexpr uint32_t kDim = 5;
+constexpr uint64_t kDense = 100;
+
+const std::vector<TableShape> kShapes{{kDim + 1, false}, {kDim + 1, true}};
+
+struct Cluster {
+  explicit Cluster(uint32_t shards) {
+    for (uint32_t s = 0; s < shards; ++s) {
+      servers.push_back(std::make_unique<FakePserver>(s, shards, kShapes, kDense));
+    }
+  }
+  ClientOptions Options(uint32_t timeout_ms = 3000) const {
+    ClientOptions options;
+    for (const auto& server : servers) options.addresses.push_back(server->address());
+    options.job = 77;
+    options.trainer = 5;
+    options.attach = "{}";
+    options.tables = kShapes;
+    options.table_names = {"a", "b"};
+    options.dense_floats = kDense;
+    options.timeout_ms = timeout_ms;
+    return options;
+  }
+  FakePserver& operator[](size_t i) { return *servers[i]; }
+  std::vector<std::unique_ptr<FakePserver>> servers;
+};
+
+struct Batch {
+  explicit Batch(uint64_t seed, int longest = 3)
+      : first(RandomBatch(seed, kSamples, kSlots, longest, 500).MakeLookup()),
+        second(RandomBatch(seed + 1000, kSamples, kSlots, longest, 90).MakeLookup()) {}
+  std::vector<const Lookup*> lookups() const { return {&first, &second}; }
+  const Lookup& operator[](size_t t) const { return t == 0 ? first : second; }
+  Lookup first, second;
+};
+
+Layout TheLayout() { return MakeLayout(kSlots, kDim); }
+std::vector<float> Flat(float value = 0.0f) { return std::vector<float>(kSamples * kSlots * (kDim + 1), value); }
+
+std::vector<float> RowsOf(Cluster& cluster, const Lookup& lookup, size_t table) {
+  std::vector<float> rows;
+  for (size_t i = 0; i < lookup.distinct(); ++i) {
+    const uint64_t feasign = lookup.feasigns()[i];
+    FakePserver& server = cluster[ShardOf(feasign, static_cast<uint32_t>(cluster.servers.size()))];
+    std::lock_guard lock(server.mutex);
+    for (const float value : server.Row(table, feasign)) rows.push_back(value);
+  }
+  return rows;
+}
+
+template <typename Call>
+Code CodeOf(Call&& call, std::string* message = nullptr) {
+  try {
+    call();
+  } catch (const Error& error) {
+    if (message != nullptr) *message = error.what();
+    return error.code();
+  }
+  return Code{0};
+}
+
+PushHead HeadOf(uint64_t chunk, uint32_t from, uint32_t to) {
+  PushHead head;
+  head.chunk = chunk;
+  head.from = from;
+  head.to = to;
+  head.weight = kSamples * (to - from);
+  return head;
+}
+
+uint64_t PushOne(Client& client, const PushHead& head, const Batch& batch, std::vector<float>* flat,
+                 std::span<const float> dense = {}) {
+  const Layout layout = TheLayout();
+  const std::vector<const Layout*> layouts{&layout, &layout};
+  const std::vector<Target> targets{MakeTarget(flat, kSamples)};
+  const std::vector<std::vector<Target>> gradients{targets, targets};
+  return client.PushBatch(head, batch.lookups(), layouts, gradients, {}, dense);
+}
+
+void CheckPullAndPush(uint32_t shards, Encoding encoding) {
+  Cluster cluster(shards);
+  ClientOptions options = cluster.Options();
+  options.row_encoding = options.gradient_encoding = encoding;
+  options.dense_gradient_encoding = encoding == Encoding::kInt8 ? Encoding::kBf16 : encoding;
+  Client client(options);
+  const float tolerance = encoding == Encoding::kFp32 ? 0.0f : encoding == Encoding::kFp16 ? 2e-3f : 2e-2f;
+  for (uint32_t step = 0; step < 4; ++step) {
+    const Batch batch(step, step == 0 ? 1 : 3);
+    const auto fetch = client.StartPull(batch.lookups(), true, false);
+    for (size_t t = 0; t < 2; ++t) {
+      const auto rows = RowsOf(cluster, batch[t], t);
+      auto wanted = Flat(), got = Flat();
+      PoolRows(batch[t], TheLayout(), rows.data(), kDim + 1, {MakeTarget(&wanted, kSamples)});
+      fetch->Pool(t, TheLayout(), {MakeTarget(&got, kSamples)});
+      for (size_t i = 0; i < got.size(); ++i) CHECK(std::abs(got[i] - wanted[i]) <= 6 * tolerance);
+      const auto fetched = fetch->Rows(t);
+      CHECK(fetched.size() == rows.size());
+      for (size_t i = 0; i < rows.size(); ++i) CHECK(std::abs(fetched[i] - rows[i]) <= tolerance);
+    }
+    auto flat = Flat();
+    for (size_t i = 0; i < flat.size(); ++i) flat[i] = 0.01f * static_cast<float>(i % 9) - 0.03f;
+    const auto before = RowsOf(cluster, batch.first, 0);
+    CHECK(PushOne(client, HeadOf(9, step, step + 1), batch, &flat) == step + 1);
+    client.WaitPushes(0, 3000);
+    SummedGradients sums;
+    SumGradients(batch.first, TheLayout(), kDim + 1, {MakeTarget(&flat, kSamples)}, {}, &sums);
+    const auto after = RowsOf(cluster, batch.first, 0);
+    for (size_t i = 0; i < after.size(); ++i) {
+      CHECK(std::abs(after[i] - (before[i] - sums.gradients[i])) <= 4 * tolerance);
+    }
+  }
+  std::map<uint64_t, uint64_t> occurrences;
+  for (uint32_t s = 0; s < shards; ++s) {
+    CHECK(cluster[s].misplaced == 0);
+    for (const auto& [feasign, count] : cluster[s].occurrences) occurrences[feasign] += count;
+  }
+  std::map<uint64_t, uint64_t> wanted;
+  for (uint32_t step = 0; step < 4; ++step) {
+    const Batch batch(step, step == 0 ? 1 : 3);
+    for (size_t i = 0; i < batch.second.distinct(); ++i) {
+      wanted[batch.second.feasigns()[i]] += batch.second.starts()[i + 1] - batch.second.starts()[i];
+    }
+  }
+  CHECK(occurrences == wanted);
+  const auto cursors = client.Cursors(std::vector<uint64_t>{9, 10});
+  CHECK(cursors.size() == shards && cursors[0][0] == 4 && cursors[0][1] == 0);
+  CHECK(client.stats().pulls == 4 && client.stats().pushes == 4 && client.stats().resent == 0);
+}
+
+void CheckDense() {
+  Cluster cluster(3);
+  Client client(cluster.Options());
+  std::vector<float> values(kDense), got(kDense);
+  for (size_t i = 0; i < kDense; ++i) values[i] = static_cast<float>(i);
+  CHECK(client.SetDense(values));
+  CHECK(!client.SetDense(got));
+  CHECK(client.PullDense(got) == 3);
+  CHECK(got == values);
+  const Batch batch(1);
+  auto flat = Flat(0.5f);
+  PushHead head = HeadOf(1, 0, 1);
+  head.wants_dense = true;
+  PushOne(client, head, batch, &flat, std::vector<float>(kDense, 0.5f));
+  client.WaitPushes(0, 3000);
+  CHECK(client.CopyDense(got) == 6);  // came with the answers
+  for (size_t i = 0; i < kDense; ++i) CHECK(got[i] == values[i] - 0.5f);
+  const auto fetch = client.StartPull(batch.lookups(), true, true);
+  CHECK(fetch->dense_version() == 6);
+  // A pserver that was set back counts from the start again.
+  cluster[1].SetDense(std::vector<float>(32, 7.0f));
+  client.Drop();
+  CHECK(client.PullDense(got) == 7);
+  CHECK(got[40] == 7.0f && got[0] == -0.5f);
+}
+
+// Whether the push was done or not when the connection broke, it counts once.
+void CheckHangUp(bool is_applied) {
+  Cluster cluster(2);
+  Client client(cluster.Options());
+  int left = 3;
+  const auto hang_up = [&left](Opcode opcode, FakePserver::Answer* answer) {
+    if (opcode == Opcode::kPush && left > 0) answer->hang_up = --left >= 0;
+  };
+  {
+    std::lock_guard lock(cluster[1].mutex);
+    (is_applied ? cluster[1].after : cluster[1].before) = hang_up;
+  }
+  std::vector<Batch> batches;
+  for (uint64_t i = 0; i < 6; ++i) batches.emplace_back(i);
+  auto flat = Flat(0.25f);
+  for (uint32_t i = 0; i < 6; ++i) PushOne(client, HeadOf(3, i, i + 1), batches[i], &flat);
+  client.WaitPushes(0, 5000);
+  for (uint32_t s = 0; s < 2; ++s) {
+    CHECK(cluster[s].applied.size() == 6);
+    for (uint32_t i = 0; i < 6; ++i) CHECK(cluster[s].applied[i].from == i && cluster[s].applied[i].to == i + 1);
+  }
+  const ClientStats stats = client.stats();
+  CHECK(stats.reconnects == 3 && stats.resent >= 3);
+  CHECK((stats.applied_before > 0) == is_applied);
+}
+
+void CheckRestart() {
+  Cluster cluster(2);
+  Client client(cluster.Options(8000));
+  std::vector<Batch> batches;
+  for (uint64_t i = 0; i < 4; ++i) batches.emplace_back(i);
+  auto flat = Flat(0.25f);
+  PushOne(client, HeadOf(3, 0, 1), batches[0], &flat);
+  client.WaitPushes(0, 3000);
+  cluster[0].Stop();
+  for (uint32_t i = 1; i < 4; ++i) PushOne(client, HeadOf(3, i, i + 1), batches[i], &flat);
+  std::string message;
+  CHECK(CodeOf([&] { client.WaitPushes(0, 300); }, &message) == Code::kDeadlineExceeded);
+  CHECK(message.find("pserver 0 (" + cluster[0].address() + ")") != std::string::npos);
+  CHECK(client.outstanding() == 3 && !client.links()[0].is_ready && client.links()[1].is_ready);
+  const auto fetch = client.StartPull(batches[0].lookups(), false, false);
+  CHECK(!fetch->Wait(50));
+  cluster[0].Restart();
+  client.WaitPushes(0, 5000);
+  CHECK(cluster[0].applied.size() == 4 && cluster[1].applied.size() == 4);
+  auto got = Flat();
+  fetch->Pool(0, TheLayout(), {MakeTarget(&got, kSamples)});
+}
+
+void CheckSetAddress() {
+  Cluster cluster(2), standby(2);
+  Client client(cluster.Options());
+  std::vector<Batch> batches;
+  for (uint64_t i = 0; i < 2; ++i) batches.emplace_back(i);
+  auto flat = Flat(0.25f);
+  PushOne(client, HeadOf(3, 0, 1), batches[0], &flat);
+  client.WaitPushes(0, 3000);
+  standby[1].cursors[3] = 1;
+  cluster[1].Stop();
+  PushOne(client, HeadOf(3, 1, 2), batches[1], &flat);
+  client.SetAddress(1, standby[1].address(), 2);
+  client.WaitPushes(0, 3000);
+  CHECK(standby[1].applied.size() == 1 && standby[1].applied[0].from == 1);
+  CHECK(cluster[0].applied.size() == 2);
+  CHECK(CodeOf([&] { client.SetAddress(2, standby[1].address(), 2); }) == Code::kFailedPrecondition);
+  CHECK(CodeOf([&] { client.SetAddress(1, "nonsense", 2); }) == Code::kConfig);
+}
+
+// A pserver that is not ready yet is asked until it is.
+void CheckNotReady() {
+  Cluster cluster(1);
+  int left = 4;
+  cluster[0].before = [&left](Opcode opcode, FakePserver::Answer* answer) {
+    if ((opcode == Opcode::kPull || opcode == Opcode::kPush) && left-- > 0) *answer = {17, 10, 0, "not loaded", false};
+  };
+  Client client(cluster.Options());
+  const Batch batch(1);
+  auto flat = Flat(1.0f);
+  PushOne(client, HeadOf(1, 0, 1), batch, &flat);
+  const auto fetch = client.StartPull(batch.lookups(), true, false);
+  fetch->Pool(0, TheLayout(), {MakeTarget(&flat, kSamples)});
+  client.WaitPushes(0, 3000);
+  CHECK(cluster[0].applied.size() == 1);
+}
+
+void CheckCursors() {
+  Cluster cluster(2);
+  Client client(cluster.Options());
+  const Batch batch(1);
+  auto flat = Flat(0.25f);
+  cluster[0].cursors[4] = 6;
+  cluster[1].cursors[4] = 4;
+  client.SetCursors(4, std::vector<uint32_t>{6, 4});
+  CHECK(CodeOf([&] { PushOne(client, HeadOf(4, 4, 8), batch, &flat); }) == Code::kFailedPrecondition);
+  PushOne(client, HeadOf(4, 4, 6), batch, &flat);
+  PushOne(client, HeadOf(4, 6, 7), batch, &flat);
+  client.WaitPushes(0, 3000);
+  CHECK(cluster[0].applied.size() == 1 && cluster[1].applied.size() == 2);
+  CHECK(client.stats().applied_before == 0);
+  // Out of step: refused, again and again until dropped.
+  PushOne(client, HeadOf(4, 9, 10), batch, &flat);
+  for (int i = 0; i < 2; ++i) {
+    try {
+      client.WaitPushes(0, 3000);
+      CHECK(false);
+    } catch (const CursorError& error) {
+      CHECK(error.code() == Code::kFailedPrecondition && error.chunk() == 4 && error.cursor() == 7);
+      CHECK(error.shard() < 2);
+      CHECK(std::string(error.what()).find("pserver") != std::string::npos);
+    }
+  }
+  client.Drop();
+  client.WaitPushes(0, 100);
+  PushOne(client, HeadOf(4, 7, 8), batch, &flat);
+  client.WaitPushes(0, 3000);
+  CHECK(cluster[0].cursors[4] == 8 && cluster[1].cursors[4] == 8);
+}
+
+// Pushes keep the era they were begun in, also when they are sent again; SetEra is for what follows.
+void CheckEras() {
+  Cluster cluster(2);
+  Client client(cluster.Options());
+  const Batch batch(1);
+  auto flat = Flat(0.25f);
+  cluster[0].Stop();
+  PushOne(client, HeadOf(4, 0, 1), batch, &flat);
+  client.SetEra(2);
+  for (uint32_t s = 0; s < 2; ++s) {
+    std::lock_guard lock(cluster[s].mutex);
+    cluster[s].era = 2;
+  }
+  cluster[0].Restart();
+  for (int i = 0; i < 2; ++i) {
+    try {
+      client.WaitPushes(0, 3000);
+      CHECK(false);
+    } catch (const EraError& error) {
+      CHECK(error.code() == Code::kFailedPrecondition && error.era() == 2);
+      CHECK(std::string(error.what()).find("pserver") != std::string::npos);
+    }
+  }
+  client.Drop();
+  {
+    std::lock_guard lock(cluster[0].mutex);
+    CHECK(cluster[0].applied.empty());
+  }
+  PushOne(client, HeadOf(4, 0, 1), batch, &flat);
+  client.StartPull(batch.lookups(), true, false)->Rows(0);
+  client.SetEra(1);
+  bool is_refused = false;
+  try {
+    client.StartPull(batch.lookups(), true, false)->Rows(0);
+  } catch (const EraError& error) {
+    is_refused = error.era() == 2;
+  }
+  CHECK(is_refused);
+  // One that is ahead is asked again until the pserver is there, too.
+  client.SetEra(3);
+  const auto fetch = client.StartPull(batch.lookups(), true, false);
+  CHECK(!fetch->Wait(50));
+  for (uint32_t s = 0; s < 2; ++s) {
+    std::lock_guard lock(cluster[s].mutex);
+    cluster[s].era = 3;
+  }
+  CHECK(fetch->Rows(1).size() == batch.second.distinct() * (kDim + 1));
+}
+
+void CheckDrop() {
+  Cluster cluster(2);
+  Client client(cluster.Options());
+  cluster[0].Stop();
+  std::vector<Batch> batches;
+  for (uint64_t i = 0; i < 3; ++i) batches.emplace_back(i);
+  auto flat = Flat(0.25f);
+  for (uint32_t i = 0; i < 3; ++i) PushOne(client, HeadOf(3, i, i + 1), batches[i], &flat);
+  client.Drop();
+  CHECK(client.outstanding() == 0);
+  cluster[0].Restart();
+  const auto cursors = client.Cursors(std::vector<uint64_t>{3});
+  CHECK(cursors[0][0] == 0 && cluster[0].applied.empty());
+}
+
+// PROMISE: pservers come back from a checkpoint with cursors that differ | a trainer of sync takes part on all of them
+// in every step, so that no two trainers wait for each other on different pservers
+void CheckGroupReachesAll() {
+  Cluster cluster(2);
+  Client client(cluster.Options());
+  cluster[0].cursors[5] = 2;
+  cluster[1].cursors[5] = 1;
+  const Batch batch(1);
+  auto flat = Flat(0.25f);
+  client.SetCursors(5, std::vector<uint32_t>{2, 1});
+  PushHead head = HeadOf(5, 1, 2);
+  head.group = GroupMode::kAll;
+  PushOne(client, head, batch, &flat);
+  head.from = 2;
+  head.to = 3;
+  PushOne(client, head, batch, &flat);
+  client.WaitPushes(0, 3000);
+  for (uint32_t s = 0; s < 2; ++s) CHECK(cluster[s].applied.size() == 2 && cluster[s].cursors[5] == 3);
+  const auto& empty = cluster[0].applied[0];
+  CHECK(empty.kind == PushKind::kEmpty && empty.chunk != 0 && empty.from == 0 && empty.to == 0);
+  CHECK(cluster[1].applied[0].kind == PushKind::kGradients && cluster[1].applied[0].from == 1);
+  // Without a group only those that lack the batches hear of them.
+  client.SetCursors(6, std::vector<uint32_t>{2, 1});
+  cluster[0].cursors[6] = 2;
+  cluster[1].cursors[6] = 1;
+  PushOne(client, HeadOf(6, 1, 2), batch, &flat);
+  client.WaitPushes(0, 3000);
+  CHECK(cluster[0].applied.size() == 2 && cluster[1].applied.size() == 3);
+}
+
+void CheckNotFinite() {
+  Cluster cluster(2);
+  Client client(cluster.Options());
+  const Batch batch(1);
+  auto flat = Flat(std::nanf(""));
+  PushOne(client, HeadOf(1, 0, 1), batch, &flat);
+  flat = Flat(1.0f);
+  std::vector<float> dense(kDense, 1.0f);
+  dense[99] = INFINITY;
+  PushOne(client, HeadOf(1, 1, 2), batch, &flat, dense);
+  PushHead empty = HeadOf(0, 0, 0);
+  empty.kind = PushKind::kEmpty;
+  client.Push(empty, {}, {});
+  client.WaitPushes(0, 3000);
+  for (uint32_t s = 0; s < 2; ++s) {
+    CHECK(cluster[s].applied.size() == 3 && cluster[s].cursors[1] == 2);
+    CHECK(cluster[s].applied[0].kind == PushKind::kNothing && cluster[s].applied[1].kind == PushKind::kNothing);
+    CHECK(cluster[s].applied[2].kind == PushKind::kEmpty);
+  }
+  CHECK(client.stats().not_finite == 2);
+}
+
+void CheckRefusals() {
+  Cluster cluster(2);
+  cluster[1].token = "secret";
+  std::string message;
+  CHECK(CodeOf([&] { Client client(cluster.Options()); }, &message) == Code::kUnauthorized);
+  CHECK(message.find("pserver 1 (" + cluster[1].address() + ")") != std::string::npos);
+  cluster[1].token = "";
+  ClientOptions swapped = cluster.Options();
+  std::swap(swapped.addresses[0], swapped.addresses[1]);
+  CHECK(CodeOf([&] { Client client(swapped); }, &message) == Code::kFailedPrecondition);
+  CHECK(message.find(" of 2, not ") != std::string::npos);
+  ClientOptions other = cluster.Options();
+  other.dense_floats = 3;
+  CHECK(CodeOf([&] { Client client(other); }) == Code::kFailedPrecondition);
+  cluster[0].before = [](Opcode opcode, FakePserver::Answer* answer) {
+    if (opcode == Opcode::kAttach) *answer = {15, 8, 0, "another job", false};
+  };
+  CHECK(CodeOf([&] { Client client(cluster.Options()); }, &message) == Code::kFailedPrecondition);
+  CHECK(message.find("another job") != std::string::npos);
+  cluster[0].before = nullptr;
+  ClientOptions none = cluster.Options(400);
+  cluster[1].Stop();
+  CHECK(CodeOf([&] { Client client(none); }, &message) == Code::kUnavailable);
+  CHECK(message.find("pserver 1") != std::string::npos && message.find("refused") != std::string::npos);
+  none.addresses.clear();
+  CHECK(CodeOf([&] { Client client(none); }) == Code::kConfig);
+}
+
+void CheckSilence() {
+  Cluster cluster(1);
+  std::atomic<bool> is_silent{false};
+  cluster[0].before = [&](Opcode opcode, FakePserver::Answer*) {
+    while (is_silent && opcode == Opcode::kPull) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  };
+  Client client(cluster.Options(300));
+  is_silent = true;
+  const Batch batch(1);
+  const auto started = std::chrono::steady_clock::now();
+  const auto fetch = client.StartPull(batch.lookups(), true, false);
+  CHECK(CodeOf([&] { fetch->Rows(0); }) == Code::kDeadlineExceeded);
+  CHECK(std::chrono::steady_clock::now() - started < std::chrono::seconds(60));
+  is_silent = false;
+  const auto again = client.StartPull(batch.lookups(), true, false);
+  CHECK(again->Rows(1).size() == batch.second.distinct() * (kDim + 1));
+}
+
+void CheckControl() {
+  Cluster cluster(2);
+  Client client(cluster.Options());
+  CHECK(client.Control(1, "{\"op\": \"stats\"}", 1000) == "{\"op\": \"stats\"}");
+  CHECK(CodeOf([&] { client.Control(2, "{}", 1000); }) == Code::kFailedPrecondition);
+  cluster[0].before = [](Opcode opcode, FakePserver::Answer* answer) {
+    if (opcode == Opcode::kControl) *answer = {12, 0, 0, "no such directory", false};
+  };
+  std::string message;
+  CHECK(CodeOf([&] { client.Control(0, "{}", 1000); }, &message) == Code::kNotFound);
+  CHECK(message.find("pserver 0") != std::string::npos && message.find("no such directory") != std::string::npos);
+}
+
+// Answers with flipped, missing and added bytes: an error or an answer, never harm, never for ever.
+void CheckHostileBytes(uint64_t seed) {
+  Cluster cluster(2);
+  std::mt19937_64 rng(seed);
+  std::mutex rng_mutex;
+  for (uint32_t s = 0; s < 2; ++s) {
+    cluster[s].garble = [&](std::string* bytes) {
+      std::lock_guard lock(rng_mutex);
+      if (rng() % 3 != 0) return;
+      switch (rng() % 4) {
+        case 0: bytes->resize(rng() % (bytes->size() + 1)); break;
+        case 1: bytes->append(rng() % 100, static_cast<char>(rng())); break;
+        default:
+          for (int i = 0; i < 3; ++i) (*bytes)[rng() % std::min<size_t>(bytes->size(), 80)] = static_cast<char>(rng());
+      }
+    };
+  }
+  const Batch batch(1);
+  auto flat = Flat(0.5f);
+  for (int round = 0; round < 6; ++round) {
+    try {
+      Client client(cluster.Options(60));
+      for (uint32_t i = 0; i < 5; ++i) {
+        CodeOf([&] {
+          const auto fetch = client.StartPull(batch.lookups(), true, true);
+          PushOne(client, HeadOf(i % 3, i, i + 1), batch, &flat, std::vector<float>(kDense, 1.0f));
+          fetch->Rows(0);
+        });
+        CodeOf([&] { client.WaitPushes(2, 50); });
+        CodeOf([&] { client.Cursors(std::vector<uint64_t>{1, 2}); });
+      }
+    } catch (const Error&) {
+    }
+  }
+}
+
+// What the thread sanitizer watches: two threads pull and push while addresses are set and statistics read.
+void CheckThreads() {
+  Cluster cluster(3);
+  Client client(cluster.Options(10'000));
+  std::vector<std::thread> threads;
+  for (uint64_t n = 0; n < 2; ++n) {
+    threads.emplace_back([&, n] {
+      auto flat = Flat(0.01f);
+      for (uint32_t i = 0; i < 12; ++i) {
+        const Batch batch(n * 100 + i);
+        const auto fetch = client.StartPull(batch.lookups(), true, true);
+        fetch->Pool(0, TheLayout(), {MakeTarget(&flat, kSamples)});
+        PushOne(client, HeadOf(n, i, i + 1), batch, &flat, std::vector<float>(kDense, 1.0f));
+        client.WaitPushes(4, 10'000);
+      }
+    });
+  }
+  for (int i = 0; i < 10; ++i) {
+    client.SetAddress(i % 3, cluster[static_cast<size_t>(i % 3)].address(), static_cast<uint64_t>(i));
+    client.stats();
+    client.links();
+    std::this_thread::sleep_for(std::chrono::milliseconds(3));
+  }
+  for (std::thread& thread : threads) thread.join();
+  client.WaitPushes(0, 10'000);
+  for (uint32_t s = 0; s < 3; ++s) CHECK(cluster[s].cursors[0] == 12 && cluster[s].cursors[1] == 12);
+}
+
+}  // namespace
+}  // namespace elasticctr::ps
+
+int main() {
+  using namespace elasticctr;
+  using namespace elasticctr::ps;
+  ThreadPool::SetDefaultThreads(2);
+  for (const uint32_t shards : {1u, 2u, 5u}) {
+    for (const Encoding encoding : {Encoding::kFp32, Encoding::kFp16, Encoding::kInt8, Encoding::kBf16}) {
+      CheckPullAndPush(shards, encoding);
+    }
+  }
+  CheckDense();
+  CheckHangUp(false);
+  CheckHangUp(true);
+  CheckRestart();
+  CheckSetAddress();
+  CheckNotReady();
+  CheckCursors();
+  CheckEras();
+  CheckDrop();
+  CheckNotFinite();
+  CheckGroupReachesAll();
+  CheckRefusals();
+  CheckSilence();
+  CheckControl();
+  for (uint64_t seed = 0; seed < 4; ++seed) CheckHostileBytes(seed);
+  CheckThreads();
+  return 0;
+}

@@ -1,0 +1,468 @@
+// The engine: every request is answered once, from one version, whatever its neighbours do.
+#include "serve/engine/engine.h"
+
+#include <set>
+
+#include "tests/check.h"
+#include "tests/serve/toys.h"
+
+using namespace elasticctr;
+using namespace elasticctr::serve;
+
+namespace {
+
+EngineOptions Small(size_t workers) {
+  EngineOptions options;
+  options.workers = workers;
+  options.queue_ms = 60'000;
+  options.timeout_ms = 60'000;
+  return options;
+}
+
+bool Starts(const std::string& text, const std::string& with) { return text.rfind(with, 0) == 0; }
+bool Has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+// Versions change under load: nobody is forgotten, no answer mixes two.
+void TestSwapsUnderLoad() {
+  constexpr size_t kThreads = 4, kEach = 1500;
+  const Behaviour behaviour;
+  EngineOptions options = Small(3);
+  options.queue_requests = kThreads * kEach;
+  Engine engine(options);
+  engine.SetModels(ToyModels({{"live", 1, false, ToyVersion(1, &behaviour), nullptr}}));
+  std::atomic<size_t> seen{0};
+  engine.OnFinished([&](const Finished& finished) { seen += finished.reply != nullptr; });
+  Inbox inbox(kThreads * kEach);
+  const auto values_of = [](size_t i) { return std::vector<uint64_t>{i % 1000, i % 7, i % 100 + 500}; };
+  std::atomic<bool> is_over{false};
+  std::thread swapper([&] {
+    for (uint64_t version = 2; !is_over; ++version) {
+      engine.SetModels(ToyModels({{"live", 1, false, ToyVersion(version, &behaviour), nullptr}}));
+    }
+  });
+  std::vector<std::thread> threads;
+  for (size_t t = 0; t < kThreads; ++t) {
+    threads.emplace_back([&, t] {
+      for (size_t i = t * kEach; i < (t + 1) * kEach; ++i) engine.Submit(inbox.Make(i, ToyBody(values_of(i))));
+    });
+  }
+  for (auto& thread : threads) thread.join();
+  CHECK(inbox.WaitFor(kThreads * kEach));
+  is_over = true;
+  swapper.join();
+  std::set<uint64_t> versions;
+  for (size_t i = 0; i < kThreads * kEach; ++i) {
+    const std::string answer = inbox.answer(i);
+    const uint64_t version = std::stoull(answer);
+    versions.insert(version);
+    CHECK(answer == ToyAnswer(version, "live", values_of(i)));
+  }
+  engine.Stop(1);
+  CHECK(versions.size() > 1 && seen == kThreads * kEach);
+  CHECK(engine.stats().batch_requests == kThreads * kEach && engine.stats().batch_samples == 3 * kThreads * kEach);
+}
+
+// What waited together is scored together, up to batch_samples, and a bad one among them is the only one to fail.
+void TestBatchesAndBadNeighbours() {
+  Gate gate;
+  std::vector<size_t> sizes;
+  Behaviour behaviour;
+  behaviour.on_run = [&](size_t n) {
+    sizes.push_back(n);
+    if (sizes.size() == 1) gate.Pass();
+  };
+  EngineOptions options = Small(1);
+  options.batch_samples = 6;
+  Engine engine(options);
+  engine.SetModels(ToyModels({{"live", 1, false, ToyVersion(1, &behaviour), nullptr}}));
+  Inbox inbox(12);
+  engine.Submit(inbox.Make(0, ToyBody({1})));
+  gate.WaitForSomebody();
+  engine.Submit(inbox.Make(1, ToyBody({2, 3})));
+  engine.Submit(inbox.Make(2, ToyBody({4, kBadData})));
+  engine.Submit(inbox.Make(3, ToyBody({5, kBadMemory})));
+  engine.Submit(inbox.Make(4, ToyBody({6, kBadSurprise})));
+  engine.Submit(inbox.Make(5, "what?"));
+  auto speechless = inbox.Make(6, "what?");
+  speechless->id = "speechless";
+  engine.Submit(std::move(speechless));
+  engine.Submit(inbox.Make(7, ToyBody({kBadFormat})));
+  engine.Submit(inbox.Make(8, "nobody;;;1"));
+  engine.Submit(inbox.Make(9, ToyBody({})));
+  engine.Submit(inbox.Make(10, ToyBody({7, 8, 9})));
+  engine.Submit(inbox.Make(11, ToyBody({10})));
+  CHECK(engine.queued() == 11);
+  gate.Open();
+  CHECK(inbox.WaitFor(12));
+  engine.Stop(1);
+  CHECK(inbox.answer(1) == ToyAnswer(1, "live", {2, 3}));
+  CHECK(inbox.answer(2) == "error 11 bad value");
+  CHECK(Starts(inbox.answer(3), "error 17 out of memory"));
+  CHECK(inbox.answer(4) == "error 19 surprise");
+  CHECK(inbox.answer(5) == "error 11 not four parts");
+  CHECK(inbox.answer(6) == " closed");
+  CHECK(Starts(inbox.answer(7), "error 17 out of memory"));
+  CHECK(inbox.answer(8) == "error 12 no model 'nobody'; there is toy");
+  CHECK(inbox.answer(9) == ToyAnswer(1, "live", {}));
+  CHECK(inbox.answer(10) == ToyAnswer(1, "live", {7, 8, 9}));
+  CHECK(inbox.answer(11) == ToyAnswer(1, "live", {10}));
+  CHECK((sizes == std::vector<size_t>{1, 6, 1}));
+  CHECK(engine.stats().refused_bad == 6);
+}
+
+// A failure that one request may be to blame for is found out one by one; one of all is told to all.
+void TestWhoIsToBlame() {
+  Gate gate;
+  bool is_first = true;
+  Behaviour behaviour;
+  Code code = Code::kInternal;
+  behaviour.on_lookup = [&](const RowSource::Table& table, uint64_t) {
+    if (std::exchange(is_first, false)) return gate.Pass();
+    for (size_t i = 0; i < table.count; ++i) {
+      if (table.feasigns[i] == 666) throw Error(code, "no 666");
+    }
+  };
+  Engine engine(Small(1));
+  engine.SetModels(ToyModels({{"live", 1, false, ToyVersion(1, &behaviour), nullptr}}));
+  Inbox inbox(8);
+  engine.Submit(inbox.Make(0, ToyBody({1})));
+  gate.WaitForSomebody();
+  engine.Submit(inbox.Make(1, ToyBody({2})));
+  engine.Submit(inbox.Make(2, ToyBody({3, 666})));
+  engine.Submit(inbox.Make(3, ToyBody({4})));
+  gate.Open();
+  CHECK(inbox.WaitFor(4));
+  CHECK(inbox.answer(1) == ToyAnswer(1, "live", {2}) && inbox.answer(3) == ToyAnswer(1, "live", {4}));
+  CHECK(inbox.answer(2) == "error 19 no 666");
+  // Nothing but the one at fault is refused for scores that are no numbers.
+  code = Code::kUnavailable;
+  engine.Submit(inbox.Make(4, ToyBody({666})));
+  CHECK(inbox.WaitFor(5));
+  CHECK(inbox.answer(4) == "error 17 no 666");
+}
+
+void TestScoresThatAreNoNumbers() {
+  class Nan final : public DenseGraph {
+    void Run(std::span<const Input>, size_t n, size_t, float* out) const override {
+      for (size_t i = 0; i < n; ++i) out[i] = i == 1 ? __builtin_nanf("") : 0.5f;
+    }
+  };
+  const Behaviour behaviour;
+  Engine engine(Small(1));
+  auto version = std::make_shared<ServedVersion>("toy", 1, ToyPlan(), std::make_shared<ToyRows>(1, &behaviour),
+                                                 std::make_unique<Nan>(), Policy());
+  engine.SetModels(ToyModels({{"live", 1, false, version, nullptr}}));
+  Inbox inbox(1);
+  engine.Submit(inbox.Make(0, ToyBody({1, 2})));
+  CHECK(inbox.WaitFor(1) && Starts(inbox.answer(0), "error 11 sample 1: "));
+}
+
+void TestDeadlines() {
+  Gate gate;
+  bool is_first = true;
+  Behaviour behaviour;
+  behaviour.on_run = [&](size_t) {
+    if (std::exchange(is_first, false)) gate.Pass();
+  };
+  Engine engine(Small(1));
+  engine.SetModels(ToyModels({{"live", 1, false, ToyVersion(1, &behaviour), nullptr}}));
+  Inbox inbox(4);
+  engine.Submit(inbox.Make(0, ToyBody({1})));
+  gate.WaitForSomebody();
+  auto late = inbox.Make(1, ToyBody({2}));
+  late->deadline_ns = net::NowNs() + 200'000'000;
+  engine.Submit(std::move(late));
+  engine.Submit(inbox.Make(2, ToyBody({3}, "", 1)));
+  engine.Submit(inbox.Make(3, ToyBody({4})));
+  std::this_thread::sleep_for(std::chrono::milliseconds(250));
+  // One that cannot wait as long as others have waited is not even taken.
+  Inbox second(1);
+  auto hopeless = second.Make(0, ToyBody({5}));
+  hopeless->deadline_ns = net::NowNs() + 20'000'000;
+  engine.Submit(std::move(hopeless));
+  CHECK(second.WaitFor(1) && Starts(second.answer(0), "error 17 retry "));
+  gate.Open();
+  CHECK(inbox.WaitFor(4));
+  CHECK(Starts(inbox.answer(1), "error 18 ") && Starts(inbox.answer(2), "error 18 "));
+  CHECK(inbox.answer(3) == ToyAnswer(1, "live", {4}));
+  CHECK(engine.stats().refused_late == 2 && engine.stats().refused_full == 1);
+}
+
+void TestRefusals() {
+  Gate gate;
+  Behaviour behaviour;
+  behaviour.on_run = [&](size_t) { gate.Pass(); };
+  EngineOptions options = Small(1);
+  options.queue_requests = 3;
+  options.queue_ms = 50;
+  Engine engine(options);
+  engine.SetModels(ToyModels({{"live", 1, false, ToyVersion(1, &behaviour), nullptr}}));
+  Inbox inbox(6);
+  engine.Submit(inbox.Make(0, ToyBody({1})));
+  gate.WaitForSomebody();
+  for (size_t i = 1; i < 5; ++i) engine.Submit(inbox.Make(i, ToyBody({1})));
+  CHECK(inbox.WaitFor(1) && Starts(inbox.answer(4), "error 17 retry too many"));
+  std::this_thread::sleep_for(std::chrono::milliseconds(60));
+  gate.Open();
+  CHECK(inbox.WaitFor(5));
+  CHECK(engine.stats().refused_full == 1);
+
+  Gate second;
+  behaviour.on_run = [&](size_t) { second.Pass(); };
+  Inbox slow(3);
+  engine.Submit(slow.Make(0, ToyBody({1})));
+  second.WaitForSomebody();
+  engine.Submit(slow.Make(1, ToyBody({1})));
+  std::this_thread::sleep_for(std::chrono::milliseconds(60));
+  engine.Submit(slow.Make(2, ToyBody({1})));
+  CHECK(slow.WaitFor(1) && Starts(slow.answer(2), "error 17 retry requests are waiting too long"));
+  second.Open();
+  CHECK(slow.WaitFor(3));
+}
+
+void TestVariants() {
+  const Behaviour behaviour;
+  EngineOptions options = Small(2);
+  Engine engine(options);
+  const std::vector<Variant> variants = {{"live", 0.7, false, ToyVersion(1, &behaviour), nullptr},
+                                         {"b", 0.3, false, ToyVersion(2, &behaviour), nullptr},
+                                         {"off", 0, false, ToyVersion(3, &behaviour), nullptr}};
+  engine.SetModels(ToyModels(variants, "field"));
+  constexpr size_t kCount = 3000;
+  Inbox inbox(2 * kCount);
+  for (size_t i = 0; i < kCount; ++i) engine.Submit(inbox.Make(i, ToyBody({1}, "user" + std::to_string(i / 3))));
+  CHECK(inbox.WaitFor(kCount));
+  size_t to_b = 0;
+  for (size_t i = 0; i < kCount; i += 3) {
+    CHECK(inbox.answer(i) == inbox.answer(i + 1) && inbox.answer(i) == inbox.answer(i + 2));
+    to_b += Has(inbox.answer(i), " b ");
+  }
+  CHECK(to_b > 230 && to_b < 370);
+  to_b = 0;
+  for (size_t i = 0; i < kCount; ++i) engine.Submit(inbox.Make(kCount + i, ToyBody({1})));
+  CHECK(inbox.WaitFor(2 * kCount));
+  for (size_t i = 0; i < kCount; ++i) to_b += Has(inbox.answer(kCount + i), " b ");
+  CHECK(to_b > 700 && to_b < 1100);
+  const auto models = engine.models();
+  CHECK(models->all()[0].variants[0].stats->requests + models->all()[0].variants[1].stats->requests == 2 * kCount);
+  CHECK(models->all()[0].variants[2].stats->requests == 0);
+
+  // A version named in the path answers, whatever its weight.
+  Inbox named(3);
+  const char* versions[] = {"3", "2", "9"};
+  for (size_t i = 0; i < 3; ++i) {
+    auto request = named.Make(i, ToyBody({7}));
+    request->version = versions[i];
+    engine.Submit(std::move(request));
+  }
+  CHECK(named.WaitFor(3));
+  CHECK(named.answer(0) == ToyAnswer(3, "off", {7}) && named.answer(1) == ToyAnswer(2, "b", {7}));
+  CHECK(named.answer(2) == "error 12 model 'toy' does not serve version 9");
+}
+
+void TestShadows() {
+  Behaviour behaviour;
+  Behaviour strict = behaviour;
+  strict.policy.fails_on_missing = true;
+  strict.policy.min_coverage = 0.5;
+  EngineOptions options = Small(2);
+  Engine engine(options);
+  std::atomic<size_t> told{0}, told_of_shadows{0};
+  engine.OnFinished([&](const Finished&) { ++told; });
+  engine.OnFinished([&](const Finished& finished) { told_of_shadows += finished.request->is_shadow; }, true);
+  auto live = std::make_shared<VariantStats>(), shadow = std::make_shared<VariantStats>();
+  auto failing = std::make_shared<VariantStats>();
+  engine.SetModels(ToyModels({{"live", 1, false, ToyVersion(1, &behaviour), live},
+                              {"dark", 1, true, ToyVersion(2, &behaviour), shadow},
+                              {"darker", 1, true, ToyVersion(3, &strict), failing}}));
+  constexpr size_t kCount = 200;
+  Inbox inbox(kCount);
+  for (size_t i = 0; i < kCount; ++i) engine.Submit(inbox.Make(i, ToyBody({2'000'000 + i})));
+  CHECK(inbox.WaitFor(kCount));
+  for (int wait = 0; wait < 2000 && told_of_shadows < 2 * kCount; ++wait) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  engine.Stop(5);
+  for (size_t i = 0; i < kCount; ++i) CHECK(Starts(inbox.answer(i), "1 live 1 0 1:"));
+  CHECK(live->requests == kCount && shadow->requests == kCount && told == kCount && told_of_shadows == 2 * kCount);
+  CHECK(failing->requests == 0 && failing->errors[static_cast<size_t>(Code::kUnavailable)] == kCount);
+  CHECK(engine.stats().shadow_dropped == 0);
+}
+
+void TestShadowsGiveWay() {
+  Gate gate;
+  bool is_first = true;
+  Behaviour behaviour;
+  behaviour.on_run = [&](size_t) {
+    if (std::exchange(is_first, false)) gate.Pass();
+  };
+  EngineOptions options = Small(1);
+  options.queue_requests = 8;
+  options.batch_samples = 1;
+  Engine engine(options);
+  engine.SetModels(ToyModels(
+      {{"live", 1, false, ToyVersion(1, &behaviour), nullptr}, {"dark", 1, true, ToyVersion(2, &behaviour), nullptr}}));
+  Inbox inbox(9);
+  engine.Submit(inbox.Make(0, ToyBody({1})));
+  gate.WaitForSomebody();
+  for (size_t i = 1; i < 9; ++i) engine.Submit(inbox.Make(i, ToyBody({1})));
+  gate.Open();
+  CHECK(inbox.WaitFor(9));
+  engine.Stop(5);
+  for (size_t i = 0; i < 9; ++i) CHECK(inbox.answer(i) == ToyAnswer(1, "live", {1}));
+  CHECK(engine.stats().shadow_dropped >= 4);
+}
+
+void TestMissingRows() {
+  Behaviour degrade, fail;
+  degrade.policy.min_coverage = fail.policy.min_coverage = 0.6;
+  fail.policy.fails_on_missing = true;
+  Engine engine(Small(1));
+  engine.SetModels(
+      ToyModels({{"a", 1, false, ToyVersion(1, &degrade), nullptr}, {"b", 1, false, ToyVersion(2, &fail), nullptr}}));
+  Inbox inbox(4);
+  for (size_t i = 0; i < 4; ++i) {
+    auto request = inbox.Make(i, ToyBody(i < 2 ? std::vector<uint64_t>{1, 2'000'000} : std::vector<uint64_t>{1, 2}));
+    request->version = i % 2 == 0 ? "1" : "2";
+    engine.Submit(std::move(request));
+  }
+  CHECK(inbox.WaitFor(4));
+  CHECK(Starts(inbox.answer(0), "1 a 1 1 2:") && Starts(inbox.answer(1), "error 17 found 1 of 2 rows"));
+  CHECK(inbox.answer(2) == ToyAnswer(1, "a", {1, 2}) && inbox.answer(3) == ToyAnswer(2, "b", {1, 2}));
+}
+
+// PROMISE: Not one row of a request is found, under the default policy | the answer is marked degraded, and counted
+void TestNoRowAtAll() {
+  Behaviour by_default, strict;
+  strict.policy.fails_on_missing = true;  // with a min_coverage of 0 that is never so
+  const auto stats = std::make_shared<VariantStats>();
+  Engine engine(Small(1));
+  engine.SetModels(ToyModels(
+      {{"a", 1, false, ToyVersion(1, &by_default), stats}, {"b", 1, false, ToyVersion(2, &strict), nullptr}}));
+  Inbox inbox(4);
+  const std::vector<uint64_t> bodies[] = {{2'000'000, 3'000'000}, {1, 2'000'000}, {}, {2'000'000}};
+  for (size_t i = 0; i < 4; ++i) {
+    auto request = inbox.Make(i, ToyBody(bodies[i]));
+    request->version = i < 3 ? "1" : "2";
+    engine.Submit(std::move(request));
+  }
+  CHECK(inbox.WaitFor(4));
+  CHECK(Starts(inbox.answer(0), "1 a 1 0 2:") && Starts(inbox.answer(1), "1 a 0 1 2:"));
+  CHECK(Starts(inbox.answer(2), "1 a 0 0 0:") && Starts(inbox.answer(3), "2 b 1 0 1:"));
+  CHECK(stats->degraded == 1);
+}
+
+// Lookups over the network end before the first of those who share them runs out of time, and nobody with much time is
+// put together with somebody who has little.
+void TestRemoteDeadlines() {
+  Gate gate;
+  std::vector<std::pair<size_t, uint64_t>> lookups;
+  Behaviour behaviour;
+  behaviour.is_remote = true;
+  behaviour.on_lookup = [&](const RowSource::Table& table, uint64_t deadline_ns) {
+    lookups.push_back({table.count, deadline_ns > net::NowNs() ? deadline_ns - net::NowNs() : 0});
+    if (lookups.size() == 1) gate.Pass();
+  };
+  Engine engine(Small(1));
+  engine.SetModels(ToyModels({{"live", 1, false, ToyVersion(1, &behaviour), nullptr}}));
+  Inbox inbox(5);
+  engine.Submit(inbox.Make(0, ToyBody({1})));
+  gate.WaitForSomebody();
+  const uint64_t now = net::NowNs();
+  for (size_t i = 1; i < 5; ++i) {
+    auto request = inbox.Make(i, ToyBody({i, i}));
+    request->deadline_ns = now + (i < 3 ? 50'000'000'000 : 5'000'000'000);
+    engine.Submit(std::move(request));
+  }
+  gate.Open();
+  CHECK(inbox.WaitFor(5));
+  engine.Stop(1);
+  CHECK(lookups.size() == 3 && lookups[1].first == 4 && lookups[2].first == 4);
+  CHECK(lookups[1].second > 20'000'000'000 && lookups[1].second < 50'000'000'000);
+  CHECK(lookups[2].second > 2'000'000'000 && lookups[2].second < 5'000'000'000);
+}
+
+void TestDrain() {
+  Behaviour behaviour;
+  behaviour.on_run = [](size_t) { std::this_thread::sleep_for(std::chrono::milliseconds(2)); };
+  EngineOptions options = Small(2);
+  options.batch_samples = 1;
+  Inbox inbox(101);
+  {
+    Engine engine(options);
+    engine.SetModels(ToyModels({{"live", 1, false, ToyVersion(1, &behaviour), nullptr}}));
+    for (size_t i = 0; i < 100; ++i) engine.Submit(inbox.Make(i, ToyBody({i})));
+    engine.Stop(30);
+    engine.Submit(inbox.Make(100, ToyBody({1})));
+  }
+  CHECK(inbox.WaitFor(101));
+  for (size_t i = 0; i < 100; ++i) CHECK(inbox.answer(i) == ToyAnswer(1, "live", {i}));
+  CHECK(inbox.answer(100) == "error 17 retry the server is stopping");
+
+  // Without time to drain, those who wait are refused; still everybody is answered.
+  Inbox cut(100);
+  size_t refused = 0;
+  {
+    Engine engine(options);
+    engine.SetModels(ToyModels({{"live", 1, false, ToyVersion(1, &behaviour), nullptr}}));
+    for (size_t i = 0; i < 100; ++i) engine.Submit(cut.Make(i, ToyBody({i})));
+  }
+  CHECK(cut.WaitFor(100));
+  for (size_t i = 0; i < 100; ++i) refused += Starts(cut.answer(i), "error 17 retry the server is stopping");
+  CHECK(refused > 0 && refused < 100);
+}
+
+// PROMISE: A server without a version yet is asked | it says that it is not ready, never that there is no such model
+void TestWithoutModels() {
+  Engine engine(Small(1));
+  Inbox inbox(2);
+  engine.Submit(inbox.Make(0, ToyBody({1})));
+  CHECK(inbox.WaitFor(1) && Starts(inbox.answer(0), "error 17") && Has(inbox.answer(0), "no model is served yet"));
+  engine.SetModels(ToyModels({}));
+  engine.Submit(inbox.Make(1, ToyBody({1})));
+  CHECK(inbox.WaitFor(2) && Starts(inbox.answer(1), "error 17") && Has(inbox.answer(1), "has no version yet"));
+  try {
+    ToyModels({{"live", -1, false, nullptr, nullptr}});
+    CHECK(false);
+  } catch (const Error& e) {
+    CHECK(e.code() == Code::kConfig);
+  }
+}
+
+// Waiting for company makes one batch of what comes meanwhile.
+void TestBatchWait() {
+  std::atomic<size_t> runs{0};
+  Behaviour behaviour;
+  behaviour.on_run = [&](size_t) { ++runs; };
+  EngineOptions options = Small(1);
+  options.batch_wait_us = 300'000;
+  options.batch_samples = 10;
+  Engine engine(options);
+  engine.SetModels(ToyModels({{"live", 1, false, ToyVersion(1, &behaviour), nullptr}}));
+  Inbox inbox(10);
+  for (size_t i = 0; i < 10; ++i) {
+    engine.Submit(inbox.Make(i, ToyBody({i})));
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  CHECK(inbox.WaitFor(10) && runs == 1);
+}
+
+}  // namespace
+
+int main() {
+  TestSwapsUnderLoad();
+  TestBatchesAndBadNeighbours();
+  TestWhoIsToBlame();
+  TestScoresThatAreNoNumbers();
+  TestDeadlines();
+  TestRefusals();
+  TestVariants();
+  TestShadows();
+  TestShadowsGiveWay();
+  TestMissingRows();
+  TestNoRowAtAll();
+  TestRemoteDeadlines();
+  TestDrain();
+  TestWithoutModels();
+  TestBatchWait();
+}

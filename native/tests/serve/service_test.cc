@@ -1,0 +1,436 @@
+// The whole prediction server in this process, over real sockets, with rows and a graph made up here: clients that ask
+// while versions change, requests in pieces and in rows, what is refused, streams of mutated bytes, and the end while
+// requests are under way. Run under the thread and address sanitizers.
+#include "serve/service.h"
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <boost/json.hpp>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <random>
+#include <thread>
+
+#include "serve/version/version.h"
+#include "tests/check.h"
+
+using namespace elasticctr;
+using namespace elasticctr::serve;
+namespace json = boost::json;
+
+namespace {
+
+constexpr char kToken[] = "a secret";
+
+// A row is its feasign.
+class Rows : public RowSource {
+ public:
+  void LookUp(Table* tables, size_t count, uint64_t, Trouble*) const override {
+    for (size_t t = 0; t < count; ++t) {
+      for (size_t i = 0; i < tables[t].count; ++i) {
+        bool is_there = tables[t].feasigns[i] < 1000;
+        tables[t].rows[i] = is_there ? static_cast<float>(tables[t].feasigns[i]) : 0;
+        tables[t].found[i] = is_there;
+        tables[t].hits += is_there;
+      }
+    }
+  }
+};
+
+// A score is the sum of the rows, and names its version.
+class Graph : public DenseGraph {
+ public:
+  explicit Graph(uint64_t version) : version_(version) {}
+  void Run(std::span<const Input> inputs, size_t n, size_t labels, float* out) const override {
+    CHECK(inputs.size() == 1 && labels == 1);
+    const auto* pooled = static_cast<const float*>(inputs[0].data);
+    for (size_t i = 0; i < n; ++i) out[i] = static_cast<float>(version_) * 10'000 + pooled[2 * i] + pooled[2 * i + 1];
+  }
+
+ private:
+  const uint64_t version_;
+};
+
+std::shared_ptr<const ServedVersion> MakeVersion(uint64_t version) {
+  Plan plan;
+  plan.spec.format = TextFormat::kSlot;
+  plan.spec.labels = {"click"};
+  plan.spec.sparse = {{"user", false, false, 64}, {"item", false, false, 64}};
+  plan.sparse.resize(2);
+  for (uint32_t i = 0; i < 2; ++i) {
+    plan.sparse[i].table = 0;
+    plan.sparse[i].max_values = 64;
+    plan.sparse[i].pieces = {{0, 1, i}};
+  }
+  plan.tables = {{"t", 1}};
+  plan.labels = {"click"};
+  plan.pooled_width = 2;
+  plan.Seal();
+  return std::make_shared<ServedVersion>("m", version, std::move(plan), std::make_shared<Rows>(),
+                                         std::make_unique<Graph>(version), Policy());
+}
+
+std::vector<Model> ModelsOf(uint64_t version) {
+  Model model;
+  model.name = "m";
+  Variant variant;
+  variant.name = "live";
+  variant.version = MakeVersion(version);
+  model.variants.push_back(std::move(variant));
+  std::vector<Model> models;
+  models.push_back(std::move(model));
+  return models;
+}
+
+class Peer {
+ public:
+  explicit Peer(uint16_t port) : fd_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_port = htons(port);
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    CHECK(::connect(fd_, reinterpret_cast<sockaddr*>(&address), sizeof address) == 0);
+    timeval limit{30, 0};
+    setsockopt(fd_, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
+  }
+  ~Peer() { ::close(fd_); }
+
+  bool Send(std::string_view bytes) {
+    while (!bytes.empty()) {
+      ssize_t n = ::send(fd_, bytes.data(), bytes.size(), MSG_NOSIGNAL);
+      if (n <= 0) return false;
+      bytes.remove_prefix(static_cast<size_t>(n));
+    }
+    return true;
+  }
+  // One answer, head and body; false: the connection ended first.
+  bool Receive(int* status, std::string* body) {
+    size_t end;
+    while ((end = have_.find("\r\n\r\n")) == std::string::npos) {
+      if (!More()) return false;
+    }
+    *status = std::stoi(have_.substr(9, 3));
+    size_t at = have_.find("Content-Length: ");
+    CHECK(at < end);
+    size_t length = std::stoul(have_.substr(at + 16));
+    while (have_.size() < end + 4 + length) {
+      if (!More()) return false;
+    }
+    *body = have_.substr(end + 4, length);
+    head_ = have_.substr(0, end);
+    have_.erase(0, end + 4 + length);
+    return true;
+  }
+  const std::string& head() const { return head_; }
+  void EndSending() { ::shutdown(fd_, SHUT_WR); }
+  std::string ReceiveAll() {
+    while (More()) {
+    }
+    return have_;
+  }
+
+ private:
+  bool More() {
+    char part[65536];
+    ssize_t n = ::recv(fd_, part, sizeof part, 0);
+    if (n <= 0) return false;
+    have_.append(part, static_cast<size_t>(n));
+    return true;
+  }
+
+  int fd_;
+  std::string have_, head_;
+};
+
+std::string Post(const std::string& path, const std::string& body, const std::string& headers = {}) {
+  return "POST " + path + " HTTP/1.1\r\nAuthorization: Bearer a secret\r\n" + headers +
+         "Content-Length: " + std::to_string(body.size()) + "\r\n\r\n" + body;
+}
+
+std::string Get(const std::string& path) {
+  return "GET " + path + " HTTP/1.1\r\nAuthorization: Bearer a secret\r\n\r\n";
+}
+
+// A request for `count` candidates, and the sums that the rows make.
+std::string Ask(uint64_t user, size_t count, std::vector<double>* sums) {
+  std::string body = "{\"user\": {\"user\": " + std::to_string(user) + "}, \"candidates\": [";
+  for (size_t i = 0; i < count; ++i) {
+    body += (i == 0 ? "{\"item\": " : ", {\"item\": ") + std::to_string(i % 900) + "}";
+    sums->push_back(static_cast<double>(user + i % 900));
+  }
+  return Post("/v1/models/m:predict", body + "]}");
+}
+
+void CheckScores(const std::string& body, const std::vector<double>& sums) {
+  json::object answer = json::parse(body).as_object();
+  double base = 10'000 * answer["version"].to_number<double>();
+  const json::array& scores = answer["scores"].as_array();
+  CHECK(scores.size() == sums.size());
+  for (size_t i = 0; i < sums.size(); ++i) CHECK(scores[i].to_number<double>() == base + sums[i]);
+  CHECK(answer["coverage"].as_object()["asked"] == 1 + sums.size());
+}
+
+void TestSwapsUnderLoad(Service* service, uint16_t port) {
+  std::atomic<bool> stop{false};
+  std::atomic<uint64_t> answered{0};
+  std::vector<std::thread> threads;
+  for (uint64_t seed = 0; seed < 3; ++seed) {
+    threads.emplace_back([&, seed] {
+      std::mt19937_64 random(seed);
+      Peer peer(port);
+      while (!stop.load()) {
+        // Several at a time; answers come in order.
+        std::vector<std::vector<double>> sums(1 + random() % 4);
+        std::string sent;
+        for (auto& one : sums) sent += Ask(random() % 900, 1 + random() % 60, &one);
+        CHECK(peer.Send(sent));
+        for (const auto& one : sums) {
+          int status;
+          std::string body;
+          CHECK(peer.Receive(&status, &body) && status == 200);
+          CheckScores(body, one);
+          answered.fetch_add(1);
+        }
+      }
+    });
+  }
+  for (uint64_t version = 2; version < 22; ++version) {
+    service->SetModels(ModelsOf(version));
+    service->SetReady(version % 2 == 0, "odd");
+    Peer peer(port);
+    int status;
+    std::string body;
+    CHECK(peer.Send("GET /readyz HTTP/1.1\r\n\r\n" + Get("/metrics")) && peer.Receive(&status, &body));
+    CHECK(status == (version % 2 == 0 ? 200 : 503));
+    CHECK(peer.Receive(&status, &body) && status == 200);
+    CHECK(body.find("variant=\"live\",version=\"" + std::to_string(version) + "\"") != std::string::npos);
+  }
+  while (answered.load() < 300) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  stop = true;
+  for (std::thread& thread : threads) thread.join();
+}
+
+void TestPieces(uint16_t port) {
+  Peer peer(port);
+  std::vector<double> sums;
+  std::string sent = Ask(5, 3, &sums);
+  std::string chunked =
+      "POST /v1/models/m/versions/21:predict HTTP/1.1\r\nauthorization: Bearer a secret\r\nTransfer-Encoding: "
+      "chunked\r\nX-Request-Id: mine\r\n\r\n";
+  const std::string body_in_chunks =
+      "{\"user\": {\"user\": 5}, \"candidates\": [{\"item\": 0}, {\"item\": 1}, {\"item\": 2}]}";
+  for (size_t at = 0; at < body_in_chunks.size(); at += 10) {
+    std::string chunk = body_in_chunks.substr(at, 10);
+    chunked += "0123456789a"[chunk.size()] + ("\r\n" + chunk + "\r\n");
+  }
+  chunked += "0\r\n\r\n";
+  sent += chunked;
+  for (char c : sent) CHECK(peer.Send({&c, 1}));
+  int status;
+  std::string body;
+  CHECK(peer.Receive(&status, &body) && status == 200);
+  CheckScores(body, sums);
+  CHECK(peer.Receive(&status, &body) && status == 200);
+  CheckScores(body, sums);
+  CHECK(json::parse(body).as_object()["id"] == "mine");
+}
+
+void TestRefusals(uint16_t port) {
+  const std::string good = "{\"samples\": [{\"user\": 1}]}";
+  auto status_of = [&](const std::string& sent) {
+    Peer peer(port);
+    int status = 0;
+    std::string body;
+    peer.Send(sent);
+    CHECK(peer.Receive(&status, &body));
+    if (status != 200) CHECK(json::parse(body).as_object().contains("error"));
+    return status;
+  };
+  CHECK(status_of(Post("/v1/models/m:predict", good)) == 200);
+  CHECK(status_of("POST /v1/models/m:predict HTTP/1.1\r\nContent-Length: 5\r\n\r\n") == 401);
+  CHECK(status_of("POST /v1/models/m:predict HTTP/1.1\r\nAuthorization: Bearer a secreu\r\n\r\n") == 401);
+  CHECK(status_of("GET /healthz HTTP/1.1\r\n\r\n") == 200 && status_of("GET /metrics HTTP/1.1\r\n\r\n") == 401);
+  CHECK(status_of(Post("/v1/models/n:predict", good)) == 404);
+  CHECK(status_of(Post("/v1/models/m/versions/9999:predict", good)) == 404);
+  CHECK(status_of(Post("/v1/models/m:predict", "{")) == 400);
+  CHECK(status_of(Post("/v1/models/%zz:predict", good)) == 400);
+  CHECK(status_of(Post("/v1/models/m:predict", good, "Content-Encoding: br\r\n")) == 415);
+  CHECK(status_of(Post("/v1/models/m:predict", good, "Content-Encoding: gzip\r\nContent-Encoding: gzip\r\n")) == 415);
+  CHECK(status_of(Post("/v1/models/m:predict", good, "Content-Encoding: gzip\r\n")) == 400);
+  CHECK(status_of(Post("/v1/models/m:predict", good, "X-Timeout-Ms: soon\r\n")) == 400);
+  CHECK(status_of(Get("/v1/models/m:predict")) == 405);
+  // Refused by the head alone: the body never comes.
+  CHECK(status_of("POST /v1/models/m:predict HTTP/1.1\r\nAuthorization: Bearer a secret\r\nContent-Length: "
+                  "2000000\r\n\r\n") == 413);
+  CHECK(status_of("POST /v1/status HTTP/1.1\r\nAuthorization: Bearer a secret\r\nContent-Length: 1100000\r\n\r\n") ==
+        413);
+  CHECK(status_of("GET /" + std::string(20'000, 'a') + " HTTP/1.1\r\n\r\n") == 431);
+  std::vector<double> sums;
+  CHECK(status_of(Ask(1, 101, &sums)) == 413);
+}
+
+// Plays Python: answers with what was asked.
+void AnswerControl(Service* service, std::atomic<bool>* stop) {
+  ControlRequest request;
+  while (!stop->load()) {
+    if (!service->control().Next(0.05, &request)) continue;
+    if (request.path == "/late") continue;
+    service->control().Answer(request.id, 200, "text/plain", request.method + " " + request.path + request.body, "");
+  }
+}
+
+void TestControl(uint16_t port) {
+  Peer peer(port);
+  int status;
+  std::string body;
+  CHECK(peer.Send(Get("/v1/status") + Post("/v1/models/m:activate", "{}") + Get("/late")));
+  CHECK(peer.Receive(&status, &body) && status == 200 && body == "GET /v1/status");
+  CHECK(peer.Receive(&status, &body) && status == 200 && body == "POST /v1/models/m:activate{}");
+  CHECK(peer.Receive(&status, &body) && status == 504 && body.find("DeadlineExceeded") != std::string::npos);
+  // Two may wait, the third is told so.
+  Peer first(port), second(port), third(port);
+  CHECK(first.Send(Get("/late")) && second.Send(Get("/late")));
+  std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  CHECK(third.Send(Get("/late")) && third.Receive(&status, &body) && status == 503);
+  CHECK(first.Receive(&status, &body) && status == 504 && second.Receive(&status, &body) && status == 504);
+}
+
+void TestMutatedStreams(uint16_t port) {
+  std::mt19937_64 random(7);
+  std::vector<double> sums;
+  const std::string streams[] = {
+      Ask(3, 4, &sums) + Get("/metrics"),
+      Post("/v1/models/m:predict", "{\"lines\": [\"click:1 user:5 item:6\"], \"format\": \"slot\"}") + Get("/v1/x"),
+      "POST /v1/models/m:predict HTTP/1.1\r\nAuthorization: Bearer a secret\r\nExpect: 100-continue\r\n"
+      "Transfer-Encoding: chunked\r\n\r\nd\r\n{\"samples\": [\r\n4\r\n{}]}\r\n0\r\n\r\n",
+      Post("/v2/models/m/infer",
+           "{\"inputs\": [{\"name\": \"user\", \"shape\": [1, 1], \"datatype\": \"UINT64\", \"data\": [1]}]}"),
+      Post("/rec/prediction", "{\"key\": [\"user\"], \"value\": [\"1\"]}"),
+      std::string("PRPC\0\0\0\x10\0\0\0\x08", 12) + std::string(16, '\x0a'),
+      std::string("\x16\x03\x01\x02\0\x01\0\x01\xfc\x03\x03", 11) + std::string(64, 'x'),
+  };
+  for (int i = 0; i < 1400; ++i) {
+    std::string bytes = streams[i % std::size(streams)];
+    for (uint64_t k = random() % 5; k > 0 && !bytes.empty(); --k) {
+      size_t at = random() % bytes.size();
+      switch (random() % 3) {
+        case 0: bytes[at] = static_cast<char>(random()); break;
+        case 1: bytes.erase(at, random() % 8); break;
+        default: bytes.insert(at, bytes.substr(random() % bytes.size(), random() % 40)); break;
+      }
+    }
+    Peer peer(port);
+    size_t cut = random() % (bytes.size() + 1);
+    if (peer.Send(std::string_view(bytes).substr(0, cut))) peer.Send(std::string_view(bytes).substr(cut));
+    peer.EndSending();
+    peer.ReceiveAll();
+  }
+  Peer peer(port);
+  int status;
+  std::string body;
+  sums.clear();
+  CHECK(peer.Send(Ask(3, 4, &sums)) && peer.Receive(&status, &body) && status == 200);
+  CheckScores(body, sums);
+}
+
+void TestSlowClients(uint16_t port) {
+  Peer half(port), silent(port), idle(port);
+  CHECK(half.Send(
+      "POST /v1/models/m:predict HTTP/1.1\r\nAuthorization: Bearer a secret\r\nContent-Length: 100\r\n\r\n{"));
+  int status;
+  std::string body;
+  CHECK(idle.Send(Get("/healthz")) && idle.Receive(&status, &body));
+  CHECK(half.ReceiveAll().empty());  // cut after a second or two; the idle one is not
+  CHECK(idle.Send(Get("/healthz")) && idle.Receive(&status, &body) && status == 200);
+}
+
+// Requests that arrived are answered, and every answer says that the connection ends.
+void TestEnd(Service* service, uint16_t port) {
+  std::atomic<uint64_t> failed{0}, answered{0};
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 3; ++i) {
+    threads.emplace_back([&] {
+      while (true) {
+        Peer peer(port);
+        while (true) {
+          std::vector<double> sums;
+          int status;
+          std::string body;
+          if (!peer.Send(Ask(1, 20, &sums)) || !peer.Receive(&status, &body) || status != 200) {
+            failed.fetch_add(1);
+            return;
+          }
+          answered.fetch_add(1);
+          if (peer.head().find("Connection: close") != std::string::npos) return;
+        }
+      }
+    });
+  }
+  while (answered.load() < 50) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  // Requests that came in one go are answered to the last, which ends the connection.
+  Peer row(port);
+  std::vector<std::vector<double>> sums(300);
+  std::string sent;
+  for (auto& one : sums) sent += Ask(2, 20, &one);
+  CHECK(row.Send(sent));
+  threads.emplace_back([&] {
+    int status;
+    std::string body;
+    for (const auto& one : sums) {
+      CHECK(row.Receive(&status, &body) && status == 200);
+      CheckScores(body, one);
+    }
+    CHECK(row.head().find("Connection: close") != std::string::npos);
+  });
+  service->Stop(5);
+  for (std::thread& thread : threads) thread.join();
+  CHECK(failed.load() == 0);
+}
+
+}  // namespace
+
+int main() {
+  std::filesystem::path log =
+      std::filesystem::temp_directory_path() / ("serve_service_test_" + std::to_string(::getpid()));
+  {
+    ServiceOptions options;
+    options.net.ports = {0};
+    options.net.threads = 2;
+    options.net.limits.request_timeout_s = 1;
+    options.engine.workers = 2;
+    options.engine.timeout_ms = 20'000;
+    options.engine.queue_ms = 20'000;
+    options.engine.limits.body_bytes = 1'500'000;
+    options.engine.limits.samples = 100;
+    options.control.requests = 2;
+    options.control.timeout_s = 0.5;
+    options.token = kToken;
+    options.access_log.path = log.string();
+    options.access_log.max_bytes = 20'000;
+    options.access_log.keep = 2;
+    Service service(options);
+    service.SetModels(ModelsOf(1));
+    service.Start();
+    uint16_t port = service.ports()[0];
+    std::atomic<bool> stop{false};
+    std::thread python([&] { AnswerControl(&service, &stop); });
+    TestSwapsUnderLoad(&service, port);
+    TestPieces(port);
+    TestRefusals(port);
+    TestControl(port);
+    TestMutatedStreams(port);
+    TestSlowClients(port);
+    TestEnd(&service, port);
+    stop = true;
+    python.join();
+  }
+  std::ifstream lines(log);
+  for (std::string line; std::getline(lines, line);) CHECK(json::parse(line).as_object().contains("time"));
+  CHECK(std::filesystem::exists(log.string() + ".2") && !std::filesystem::exists(log.string() + ".3"));
+  for (const char* suffix : {"", ".1", ".2"}) std::filesystem::remove(log.string() + suffix);
+  return 0;
+}

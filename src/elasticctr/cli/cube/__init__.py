@@ -1,0 +1,1 @@
+"""`elasticctr cube`: one file per command."""

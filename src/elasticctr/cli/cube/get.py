@@ -1,0 +1,89 @@
+"""`elasticctr cube get`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import numpy as np
+import typer
+from numpy.typing import NDArray
+
+from elasticctr.cli.options.cube_servers import (
+    AtOption,
+    ConfOption,
+    ModelOption,
+    TimeoutOption,
+    TokenOption,
+    open_client,
+)
+from elasticctr.cli.options.tls import CaOption, KeyOption, ShownCertOption, read_tls
+from elasticctr.cli.output import JsonOption, print_json, print_table
+from elasticctr.cube.keys import parse_feasign, read_feasigns
+from elasticctr.cube.local import LocalCube
+from elasticctr.cube.lookup import Lookup
+from elasticctr.errors import ConfigError
+
+MOST_SHOWN = 8
+
+
+def get(
+    table: Annotated[str, typer.Argument(help="Table: MODEL/TABLE, or TABLE with --model.")],
+    feasigns: Annotated[
+        list[str] | None, typer.Argument(metavar="[KEY]...", help="Feasigns: whole numbers, decimal or 0x hexadecimal.")
+    ] = None,
+    conf: ConfOption = None,
+    at: AtOption = None,
+    local: Annotated[Path | None, typer.Option(help="Read index files of this directory, without a server.")] = None,
+    keys: Annotated[Path | None, typer.Option(help="File with a feasign per line.")] = None,
+    version: Annotated[int | None, typer.Option(help="This version, not the active one.", min=1)] = None,
+    model: ModelOption = None,
+    token_file: TokenOption = None,
+    tls_ca: CaOption = None,
+    tls_cert: ShownCertOption = None,
+    tls_key: KeyOption = None,
+    timeout: TimeoutOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Look up rows, from servers or from files.
+
+    Example: `elasticctr cube get ctr/embedding 17 0x2a --at 10.0.0.1:8000,10.0.0.2:8000;10.0.0.3:8000`
+    """
+    wanted = np.array([parse_feasign(text) for text in feasigns or []], dtype=np.uint64)
+    if keys is not None:
+        wanted = np.concatenate([wanted, read_feasigns(keys)])
+    if wanted.size == 0:
+        raise ConfigError("name at least one feasign, or a file of them with --keys")
+    if local is not None:
+        if conf is not None or at is not None:
+            raise ConfigError("--local reads files; it goes with neither --conf nor --at")
+        name = table if "/" in table or model is None else f"{model}/{table}"
+        lookup = LocalCube(local, name.split("/")[0] if "/" in name else None).get(name, wanted, version)
+    else:
+        with open_client(conf, at, model, token_file, tls=read_tls(tls_cert, tls_key, ca=tls_ca)) as client:
+            lookup = client.get(table, wanted, version, timeout)
+    if as_json:
+        print_json(_to_json(table, wanted, lookup))
+        return
+    shown = [
+        [str(k), "yes" if f else "no", _show(row)] for k, f, row in zip(wanted, lookup.found, lookup.rows, strict=True)
+    ]
+    print_table(f"{table}, version {lookup.version}", ["#feasign", "found", "row"], shown)
+    if lookup.degraded:
+        typer.echo(f"shards {', '.join(map(str, lookup.degraded))} did not answer: their rows are unknown", err=True)
+
+
+def _to_json(table: str, wanted: NDArray[np.uint64], lookup: Lookup) -> dict[str, object]:
+    is_raw = lookup.rows.dtype == np.uint8
+    rows = [
+        {"feasign": int(key), "found": bool(found), "row": row.tobytes().hex() if is_raw else [float(v) for v in row]}
+        for key, found, row in zip(wanted, lookup.found, lookup.rows, strict=True)
+    ]
+    return {"table": table, "version": lookup.version, "degraded": list(lookup.degraded), "rows": rows}
+
+
+def _show(row: NDArray[np.float32] | NDArray[np.uint8]) -> str:
+    if row.dtype == np.uint8:
+        return row.tobytes().hex()
+    more = f" … ({row.size})" if row.size > MOST_SHOWN else ""
+    return " ".join(f"{value:.6g}" for value in row[:MOST_SHOWN]) + more

@@ -1,0 +1,1 @@
+"""`elasticctr data`: one file per command."""

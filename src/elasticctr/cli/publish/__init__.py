@@ -1,0 +1,1 @@
+"""`elasticctr publish`, `versions`, `verify`, `rollback` and `fsck`."""

@@ -1,0 +1,1 @@
+"""`elasticctr serve`, `call`, `variants` and `feedback`."""

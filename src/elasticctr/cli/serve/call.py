@@ -1,0 +1,279 @@
+"""`elasticctr call`."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from elasticctr.cli.data.inspect import read_schema
+from elasticctr.cli.options.tls import KeyOption, ShownCertOption
+from elasticctr.cli.output import JsonOption, print_error, print_json, print_pairs
+from elasticctr.data.schema import Format
+from elasticctr.errors import ConfigError, DataError
+from elasticctr.obs import console
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from elasticctr.serve.client import Client, ClientSettings, EndpointSettings
+    from elasticctr.serve.client.load import Load
+
+SHOWN_SCORES = 20
+
+
+def call(
+    files: Annotated[
+        list[str] | None, typer.Argument(metavar="FILE…", help="Samples: files, directories, globs or URLs.")
+    ] = None,
+    endpoint: Annotated[
+        list[str] | None,
+        typer.Option(help="Server, as http://host:8500; several, or one with a weight after a blank: 'URL 2'."),
+    ] = None,
+    model: Annotated[str | None, typer.Option(help="Model to ask for.")] = None,
+    sample: Annotated[
+        list[str] | None, typer.Option(help='Instead of files: a sample as JSON, {"C1": "a"}; may be repeated.')
+    ] = None,
+    user: Annotated[
+        str | None, typer.Option(help="What the samples of --sample share, as JSON: they are its candidates.")
+    ] = None,
+    format: Annotated[
+        Format | None, typer.Option(help="Of the files; default: by their names, else the model's own.")
+    ] = None,
+    schema: Annotated[
+        Path | None, typer.Option(help="schema.yaml for CSV and Parquet files; feasigns are sent then.")
+    ] = None,
+    batch: Annotated[int, typer.Option(help="Samples per request.", min=1, max=100_000)] = 100,
+    concurrency: Annotated[int, typer.Option(help="Requests under way at a time.", min=1, max=1024)] = 4,
+    rate: Annotated[
+        float | None, typer.Option(help="Requests per second, sent on time; default: as answers come.", min=0.001)
+    ] = None,
+    repeat: Annotated[int, typer.Option(help="Send everything so many times.", min=1)] = 1,
+    out: Annotated[Path | None, typer.Option(help="File for the scores: .parquet, or text otherwise.")] = None,
+    timeout: Annotated[float, typer.Option(help="Seconds for one request, retries and all.", min=0.001)] = 5.0,
+    retries: Annotated[int, typer.Option(help="Further attempts of a request.", min=0, max=63)] = 2,
+    hedge_ms: Annotated[
+        float, typer.Option(help="Ask a second endpoint when the first is silent so long; 0: never.", min=0)
+    ] = 0.0,
+    predictors: Annotated[
+        Path | None,
+        typer.Option(help="Instead of --endpoint: variants, clusters and timeouts of a predictors.prototxt, as it is."),
+    ] = None,
+    predictor: Annotated[str | None, typer.Option(help="Which predictor of --predictors.")] = None,
+    sticky: Annotated[
+        str | None, typer.Option(help="With variants: what decides which one answers, for example a user id.")
+    ] = None,
+    token_file: Annotated[Path | None, typer.Option(help="File with the servers' secret.")] = None,
+    tls_ca: Annotated[
+        Path | None, typer.Option("--tls-ca", "--ca-file", help="Authorities (PEM) to trust for https.")
+    ] = None,
+    tls_cert: ShownCertOption = None,
+    tls_key: KeyOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Send samples to prediction servers: scores, percentiles, errors, versions and variants seen, coverage.
+
+    Lines of text formats are sent as they are. Where a request fails, its samples have the score nan, the rest goes
+    on, and the exit status tells of the first error.
+
+    Example: `elasticctr call today.txt --endpoint http://127.0.0.1:8500 --model ctr --format criteo --out scores.txt`
+    """
+    if bool(files) == bool(sample):
+        raise ConfigError('say what to send: FILE…, or --sample \'{"C1": "a"}\', one of them')
+    if user is not None and not sample:
+        raise ConfigError("--user goes with --sample")
+    if schema is not None and not files:
+        raise ConfigError("--schema goes with files")
+    own: dict[str, object] = {"timeout_ms": timeout * 1000, "retries": retries, "hedge_ms": hedge_ms}
+    settings = _read_settings(endpoint, (predictors, predictor), model, own, token_file, (tls_ca, tls_cert, tls_key))
+    from elasticctr.serve.client import Client
+
+    with Client(settings) as client:
+        if sample:
+            _call_once(client, [_parse(text, "--sample") for text in sample], user, sticky, as_json)
+            return
+        load = _send(client, list(files or []), format, schema, batch, repeat, rate, concurrency, sticky, as_json)
+    first = len(load.counts) // repeat
+    if out is not None:
+        from elasticctr.serve.client.scores import write_scores
+
+        write_scores(out, load.counts[:first], load.scores, load.tally.labels)
+    _report(load, first, out, as_json)
+    if load.tally.first_error is not None:
+        if not as_json:
+            print_error(load.tally.first_error, as_json=False)
+        raise typer.Exit(load.tally.first_error.exit_status)
+
+
+def _read_settings(
+    endpoint: list[str] | None,
+    predictors: tuple[Path | None, str | None],
+    model: str | None,
+    patience: dict[str, object],
+    token_file: Path | None,
+    tls: tuple[Path | None, Path | None, Path | None],
+) -> ClientSettings:
+    """`patience` is for endpoints; predictors have their own."""
+    from elasticctr.net.access import read_token
+    from elasticctr.serve.client.settings import make_settings
+
+    path, name = predictors
+    if bool(endpoint) == (path is not None):
+        raise ConfigError("say whom to ask: --endpoint http://host:8500 or --predictors FILE, one of them")
+    own: dict[str, object] = {
+        "model": model,
+        "token": None if token_file is None else read_token(token_file),
+    }
+    own |= dict(
+        zip(("ca_file", "cert_file", "key_file"), (None if one is None else str(one) for one in tls), strict=True)
+    )
+    if path is None:
+        return make_settings([_parse_endpoint(text) for text in endpoint or []], (), own | patience)
+    from elasticctr.compat.paddle_serving import read_predictors
+
+    settings, notes = read_predictors(path, name)
+    for note in notes:
+        console.warn(note)
+    return make_settings(settings, (), own)
+
+
+def _parse_endpoint(text: str) -> EndpointSettings:
+    from elasticctr.serve.client import EndpointSettings
+
+    url, _, weight = text.strip().partition(" ")
+    try:
+        return EndpointSettings(url, float(weight or 1))
+    except ValueError:
+        raise ConfigError(f"--endpoint {text!r}: {weight!r} is not a weight") from None
+
+
+def _parse(text: str, option: str) -> dict[str, Any]:
+    try:
+        value = json.loads(text)
+    except ValueError as e:
+        raise DataError(f"{option}: not JSON: {e}") from None
+    if not isinstance(value, dict):
+        raise DataError(f"{option}: expected an object of slots and values")
+    return value
+
+
+def _call_once(
+    client: Client, samples: list[dict[str, Any]], user: str | None, sticky: str | None, as_json: bool
+) -> None:
+    if user is None:
+        got = client.predict(samples, key=sticky)
+    else:
+        got = client.predict(user=_parse(user, "--user"), candidates=samples, key=sticky)
+    coverage = got.coverage
+    result = {
+        "scores": got.scores.tolist(),
+        "model": got.model,
+        "version": got.version,
+        "variant": got.variant,
+        "id": got.id,
+        "coverage": {"asked": coverage.asked, "found": coverage.found, "degraded": coverage.is_degraded},
+        "latency_ms": got.latency_s * 1000,
+        "endpoint": got.endpoint,
+    }
+    if as_json:
+        print_json(result)
+        return
+    print_pairs(
+        [
+            ("scores", _join(got.scores)),
+            ("version", f"{got.version} of {got.model}, variant {got.variant}"),
+            ("coverage", f"{coverage.found} of {coverage.asked} rows" + (", degraded" if coverage.is_degraded else "")),
+            ("latency", f"{got.latency_s * 1000:.2f} ms"),
+        ]
+    )
+
+
+def _send(
+    client: Client,
+    files: list[str],
+    format: Format | None,
+    schema: Path | None,
+    batch: int,
+    repeat: int,
+    rate: float | None,
+    concurrency: int,
+    sticky: str | None,
+    quiet: bool,
+) -> Load:
+    from rich.console import Console
+
+    from elasticctr.obs.progress import Progress
+    from elasticctr.serve.client.files import read_requests, repeat_requests
+    from elasticctr.serve.client.load import Load
+
+    requests = repeat_requests(read_requests(files, batch, format, read_schema(schema)), repeat)
+    with Progress("call", unit="requests", console=Console(quiet=True) if quiet else None) as progress:
+        load = Load(
+            client, requests, key=sticky, rate=rate, advance=lambda done: progress.advance(done - progress.done)
+        )
+        load.run(concurrency)
+    if not load.counts:
+        raise DataError("no samples in the files")
+    return load
+
+
+def _report(load: Load, first: int, out: Path | None, as_json: bool) -> None:
+    tally = load.tally
+    result: dict[str, Any] = {
+        "requests": tally.requests,
+        "samples": tally.samples,
+        "seconds": load.seconds,
+        "requests_s": tally.requests / max(load.seconds, 1e-9),
+        "samples_s": tally.samples / max(load.seconds, 1e-9),
+        **tally.percentiles(),
+        "errors": dict(tally.errors),
+        "first_error": None if tally.first_error is None else str(tally.first_error),
+        "versions": dict(tally.versions),
+        "variants": dict(tally.variants),
+        "endpoints": dict(tally.endpoints),
+        "retries": tally.retried,
+        "coverage": {"asked": tally.asked, "found": tally.found, "degraded": tally.degraded},
+        "reasons": dict(tally.reasons.most_common(20)),
+        "out": None if out is None else str(out),
+    }
+    if as_json:
+        print_json(result)
+        return
+    shown = [load.scores[number] for number in range(first) if load.scores.get(number) is not None]
+    pairs = [] if out is not None or not shown else [("scores", _join(shown[0]))]
+    pairs += [
+        (
+            "requests",
+            f"{tally.requests:,} of {tally.samples:,} samples in {load.seconds:.1f} s: "
+            f"{result['requests_s']:,.0f}/s, {result['samples_s']:,.0f} samples/s",
+        ),
+        *(
+            (name.removesuffix("_ms").replace("_", "."), f"{value:.2f} ms")
+            for name, value in tally.percentiles().items()
+        ),
+        ("errors", _counts(tally.errors)),
+        ("versions", _counts(tally.versions)),
+        ("variants", _counts(tally.variants)),
+        ("retries", f"{tally.retried:,}"),
+        ("coverage", f"{tally.found:,} of {tally.asked:,} rows; {tally.degraded:,} requests degraded"),
+    ]
+    if tally.reasons:
+        pairs.append(("reasons", _counts(tally.reasons)))
+    if out is not None:
+        pairs.append(("written", str(out)))
+    print_pairs(pairs)
+
+
+def _counts(counts: Counter[str]) -> str:
+    return ", ".join(f"{name} ({count:,})" for name, count in counts.most_common(10)) or "none"
+
+
+def _join(scores: NDArray[np.float32] | None) -> str:
+    if scores is None:
+        return "none"
+    shown = ", ".join(str(score) for score in scores[:SHOWN_SCORES].tolist())
+    return shown + (f", … ({len(scores):,} in all)" if len(scores) > SHOWN_SCORES else "")

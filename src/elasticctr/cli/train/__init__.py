@@ -1,0 +1,1 @@
+"""`elasticctr train`, `eval`, `predict`, `explain`, `tune` and `report`."""

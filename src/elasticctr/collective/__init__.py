@@ -1,0 +1,1 @@
+"""Training without servers: ranks that torchrun starts compute in step and hold the tables together."""

@@ -1,0 +1,184 @@
+"""Who reads what in a collective run, and how far everyone is.
+
+The chunks of an epoch that are not done are dealt to the ranks in turn, date after date. Every rank computes the same
+deal from the same ledger, so nobody has to be asked; after a restart with another number of ranks the rest is dealt
+anew, and a chunk that was begun goes on at the batch after the last one a checkpoint holds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import groupby
+from typing import Any
+
+from elasticctr.data.batch import Batch
+from elasticctr.data.chunks import Chunk, read_chunk
+from elasticctr.data.pipeline import Stats
+from elasticctr.data.schema import Schema
+from elasticctr.data.settings import ReadOptions
+from elasticctr.errors import Corruption, DataError, FailedPrecondition
+from elasticctr.table import Lookup
+from elasticctr.train.chunk_plan import digest_of
+from elasticctr.train.reading import Item, ahead
+
+_HANDED_OVER = 4096  # samples at a time
+_EXAMPLES = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A batch of a chunk with its lookups; None where the chunk had not one (more)."""
+
+    chunk: Chunk
+    number: int  # of the batch within the chunk
+    item: Item | None
+    is_last: bool
+    stats: Stats  # of the chunk; complete with its last piece
+
+    @property
+    def samples(self) -> int:
+        return 0 if self.item is None else len(self.item.batch)
+
+
+@dataclass(slots=True)
+class ChunkNote:
+    """How far a chunk is."""
+
+    batches: int = 0
+    samples: int = 0
+    is_done: bool = False
+    lines: int = 0
+    bad: int = 0
+
+
+@dataclass(slots=True)
+class EpochLedger:
+    """What is done of one epoch: of all ranks when it comes from a checkpoint, of one rank while it runs."""
+
+    epoch: int = 0
+    notes: dict[int, ChunkNote] = field(default_factory=dict)  # by number of the chunk
+    examples: tuple[str, ...] = ()  # of bad lines
+
+    def take(self, piece: Piece) -> None:
+        note = self.notes.setdefault(piece.chunk.number, ChunkNote(batches=piece.number))
+        if piece.item is not None:
+            note.batches = piece.number + 1
+            note.samples += piece.samples
+        if piece.is_last:
+            note.is_done, note.lines, note.bad = True, piece.stats.lines, piece.stats.bad
+            self.examples = (self.examples + piece.stats.examples)[:_EXAMPLES]
+
+    def join(self, others: Sequence[EpochLedger]) -> EpochLedger:
+        """Everyone's notes together. A chunk is one rank's at a time, so the one that is further is right."""
+        notes = dict(self.notes)
+        examples = self.examples
+        for other in others:
+            examples += tuple(text for text in other.examples if text not in examples)
+            for number, note in other.notes.items():
+                if number not in notes or (note.is_done, note.batches) > (notes[number].is_done, notes[number].batches):
+                    notes[number] = note
+        return EpochLedger(self.epoch, notes, examples[:_EXAMPLES])
+
+    @property
+    def stats(self) -> Stats:
+        notes = self.notes.values()
+        return Stats(
+            lines=sum(note.lines for note in notes),
+            samples=sum(note.samples for note in notes),
+            bad=sum(note.bad for note in notes),
+            examples=self.examples,
+        )
+
+    def as_dict(self) -> dict[str, Any]:
+        notes = [[number, n.batches, n.samples, n.is_done, n.lines, n.bad] for number, n in self.notes.items()]
+        return {"epoch": self.epoch, "notes": notes, "examples": list(self.examples)}
+
+    @staticmethod
+    def from_dict(value: Mapping[str, Any]) -> EpochLedger:
+        """As another rank said it. Raises DataError."""
+        try:
+            notes = {
+                int(number): ChunkNote(int(batches), int(samples), bool(is_done), int(lines), int(bad))
+                for number, batches, samples, is_done, lines, bad in value["notes"]
+            }
+            return EpochLedger(int(value["epoch"]), notes, tuple(str(text) for text in value["examples"]))
+        except (KeyError, TypeError, ValueError) as e:
+            raise DataError(f"another rank's ledger cannot be read: {type(e).__name__}: {e}") from None
+
+    def state(self, chunks: Sequence[Chunk]) -> dict[str, Any]:
+        """For ledger.json, as the coordinator writes it (docs/formats/checkpoint.md)."""
+        notes = sorted(self.notes.items())
+        done = [[number, n.batches, n.samples, n.lines, n.bad] for number, n in notes if n.is_done]
+        begun = [[number, n.batches, n.samples] for number, n in notes if not n.is_done and n.batches]
+        return {
+            "format": 1,
+            "plan": digest_of(chunks),
+            "epoch": self.epoch,
+            "chunks": len(chunks),
+            "done": done,
+            "begun": begun,
+            "examples": list(self.examples),
+        }
+
+    @staticmethod
+    def restore(state: Mapping[str, Any], chunks: Sequence[Chunk]) -> EpochLedger:
+        """Raises Corruption, and FailedPrecondition if the data was cut into other chunks then."""
+        try:
+            if state["plan"] != digest_of(chunks):
+                raise FailedPrecondition(
+                    "the checkpoint is in the middle of an epoch of other data or other chunks; restore the files and "
+                    "cluster.chunk_mib it was made with, or start a new run"
+                )
+            notes = {int(number): ChunkNote(int(batches), int(samples)) for number, batches, samples in state["begun"]}
+            for number, batches, samples, lines, bad in state["done"]:
+                notes[int(number)] = ChunkNote(int(batches), int(samples), True, int(lines), int(bad))
+            return EpochLedger(int(state["epoch"]), notes, tuple(str(text) for text in state.get("examples", ())))
+        except (KeyError, TypeError, ValueError, AttributeError) as e:
+            raise Corruption(f"the ledger of a checkpoint cannot be read ({type(e).__name__}: {e})") from None
+
+
+def deal(chunks: Sequence[Chunk], ledger: EpochLedger, rank: int, ranks: int) -> list[list[tuple[Chunk, int]]]:
+    """By date: the chunks rank `rank` reads, each with the batch to begin at."""
+    rounds = []
+    for _, same in groupby(chunks, key=lambda chunk: chunk.date):
+        left = [chunk for chunk in same if not (note := ledger.notes.get(chunk.number)) or not note.is_done]
+        mine = left[rank::ranks]
+        if left:
+            rounds.append([(c, note.batches if (note := ledger.notes.get(c.number)) else 0) for c in mine])
+    return rounds
+
+
+def read_pieces(
+    work: Sequence[tuple[Chunk, int]],
+    schema: Schema,
+    options: ReadOptions,
+    batch_size: int,
+    look_up: Callable[[Batch], tuple[Lookup, ...]],
+) -> Generator[Piece, None, None]:
+    """The batches of some chunks, made ahead on a thread."""
+
+    def make() -> Iterator[Piece]:
+        for chunk, first in work:
+            yield from _pieces_of(chunk, first, schema, options, batch_size, look_up)
+
+    return ahead(make, _HANDED_OVER // batch_size)
+
+
+def _pieces_of(
+    chunk: Chunk,
+    first: int,
+    schema: Schema,
+    options: ReadOptions,
+    batch_size: int,
+    look_up: Callable[[Batch], tuple[Lookup, ...]],
+) -> Iterator[Piece]:
+    """Each piece waits for the next batch, to know whether it is the last."""
+    with read_chunk(chunk, schema, options, batch_size, first_batch=first) as batches:
+        waiting: Item | None = None
+        number = first - 1
+        for batch in batches:
+            if waiting is not None:
+                yield Piece(chunk, number, waiting, False, batches.stats)
+            waiting, number = Item(batch, look_up(batch), {}), number + 1
+        yield Piece(chunk, max(number, first), waiting, True, batches.stats)

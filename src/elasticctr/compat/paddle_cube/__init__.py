@@ -1,0 +1,1 @@
+"""Cube installations of Paddle Serving: their configuration files, donefiles and HTTP paths."""

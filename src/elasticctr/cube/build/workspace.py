@@ -1,0 +1,82 @@
+"""Where a version is built: a directory beside its place that appears there complete or not at all.
+
+A killed build leaves a `.writing-*` directory; the next build in the same place removes it. Builds at the same time do
+not touch each other's: whoever builds holds a lock on the directory, and a lock ends with its process.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import secrets
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from elasticctr.storage.atomic import explain_write, sync_directory
+from elasticctr.errors import AlreadyExists
+
+PREFIX = ".writing-"
+
+
+@contextmanager
+def building(place: Path) -> Iterator[Path]:
+    """A directory to write into, which becomes `place` when the block ends well."""
+    if place.exists():
+        raise AlreadyExists(f"{place}: is there already; versions never change, so remove it or build another number")
+    try:
+        place.parent.mkdir(parents=True, exist_ok=True)
+        directory, lock = _make(place)
+    except OSError as e:
+        raise explain_write(e, place) from None
+    try:
+        yield directory
+        _put(directory, place)
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)
+        os.close(lock)
+
+
+def _make(place: Path) -> tuple[Path, int]:
+    parent = os.open(place.parent, os.O_RDONLY)
+    try:
+        # Nobody cleans up between this directory's making and its locking.
+        fcntl.flock(parent, fcntl.LOCK_EX)
+        _remove_abandoned(place.parent)
+        directory = place.parent / f"{PREFIX}{place.name}-{os.getpid()}-{secrets.token_hex(4)}"
+        directory.mkdir()
+        lock = os.open(directory, os.O_RDONLY)
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        return directory, lock
+    finally:
+        os.close(parent)
+
+
+def _remove_abandoned(parent: Path) -> None:
+    for found in parent.glob(f"{PREFIX}*"):
+        try:
+            lock = os.open(found, os.O_RDONLY | os.O_DIRECTORY)
+        except OSError:
+            continue
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            shutil.rmtree(found, ignore_errors=True)
+        except BlockingIOError:
+            pass
+        finally:
+            os.close(lock)
+
+
+def _put(directory: Path, place: Path) -> None:
+    try:
+        for below in [*(entry for entry in directory.iterdir() if entry.is_dir()), directory]:
+            sync_directory(below)
+        directory.rename(place)
+        sync_directory(place.parent)
+    except FileExistsError:
+        raise AlreadyExists(f"{place}: another build put it there meanwhile") from None
+    except OSError as e:
+        if place.exists():
+            raise AlreadyExists(f"{place}: another build put it there meanwhile") from None
+        raise explain_write(e, place) from None

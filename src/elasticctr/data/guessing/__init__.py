@@ -1,0 +1,1 @@
+"""The format and schema of an unknown log, guessed from a sample."""

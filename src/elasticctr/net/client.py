@@ -1,0 +1,175 @@
+"""Asking another process over HTTP: JSON in, JSON or one error of the tree out. Every call has a deadline."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import TracebackType
+from typing import Any
+
+import httpx
+
+from elasticctr.config.tls import TlsSettings, called
+from elasticctr.errors import (
+    AlreadyExists,
+    ConfigError,
+    Corruption,
+    DataError,
+    DeadlineExceeded,
+    ElasticCTRError,
+    FailedPrecondition,
+    InternalError,
+    NotFound,
+    Unauthorized,
+    Unavailable,
+)
+from elasticctr.net.tls import client_tls
+
+_BY_NAME: dict[str, type[ElasticCTRError]] = {
+    cls.__name__: cls
+    for cls in (
+        ConfigError,
+        DataError,
+        NotFound,
+        AlreadyExists,
+        Corruption,
+        FailedPrecondition,
+        Unauthorized,
+        Unavailable,
+        DeadlineExceeded,
+        InternalError,
+    )
+}
+_BY_STATUS: dict[int, type[ElasticCTRError]] = {
+    400: DataError,
+    401: Unauthorized,
+    403: Unauthorized,
+    404: NotFound,
+    409: AlreadyExists,
+    412: FailedPrecondition,
+    503: Unavailable,
+    504: DeadlineExceeded,
+}
+
+
+class Peer:
+    """One other process. Safe to use from several threads."""
+
+    def __init__(
+        self, url: str, token: str | None = None, *, timeout_s: float = 5.0, tls: TlsSettings | None = None
+    ) -> None:
+        self.url = check_url(url)
+        self._client = make_client(token, timeout_s=timeout_s, tls=tls)
+
+    def get(self, path: str, *, timeout_s: float | None = None) -> dict[str, Any]:
+        return self._call("GET", path, None, timeout_s)
+
+    def post(self, path: str, body: Mapping[str, Any], *, timeout_s: float | None = None) -> dict[str, Any]:
+        return self._call("POST", path, body, timeout_s)
+
+    def close(self) -> None:
+        self._client.close()
+
+    def __enter__(self) -> Peer:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        self.close()
+
+    def _call(self, method: str, path: str, body: Mapping[str, Any] | None, timeout_s: float | None) -> dict[str, Any]:
+        where = self.url + path
+        timeout = httpx.USE_CLIENT_DEFAULT if timeout_s is None else httpx.Timeout(timeout_s)
+        try:
+            answer = self._client.request(method, where, json=body, timeout=timeout)
+        except httpx.HTTPError as e:
+            raise explain_failure(e, where) from None
+        if answer.status_code >= 400:
+            raise explain_answer(answer, where)
+        try:
+            value = answer.json() if answer.content else {}
+        except ValueError:
+            raise DataError(f"{where} answered something that is not JSON; is it the right address?") from None
+        if not isinstance(value, dict):
+            raise DataError(f"{where} answered a {type(value).__name__} where an object belongs")
+        return value
+
+
+def check_url(url: str) -> str:
+    """`url` without a slash at its end. Raises ConfigError if it is no http(s) address."""
+    try:
+        parsed = httpx.URL(url)
+    except (httpx.InvalidURL, TypeError) as e:
+        raise ConfigError(f"{url!r} is not a URL: {e}") from None
+    if parsed.scheme not in ("http", "https") or not parsed.host or not 0 < (parsed.port or 80) < 65536:
+        raise ConfigError(f"{url!r}: expected an address such as http://127.0.0.1:8001")
+    return url.rstrip("/")
+
+
+def make_client(token: str | None, *, timeout_s: float, tls: TlsSettings | None = None) -> httpx.Client:
+    """A client that keeps its secret to itself: no redirects, no proxies of the environment."""
+    own = client_tls(called(tls))
+    return httpx.Client(
+        headers={"Authorization": f"Bearer {token}"} if token else {},
+        timeout=httpx.Timeout(timeout_s),
+        verify=own.context,
+        event_hooks={"request": [lambda _: own.renew()]},
+        follow_redirects=False,
+        trust_env=False,
+    )
+
+
+def explain_failure(error: httpx.HTTPError, where: str) -> ElasticCTRError:
+    if isinstance(error, httpx.TimeoutException):
+        return DeadlineExceeded(f"{where}: no answer in time")
+    if isinstance(error, httpx.UnsupportedProtocol):
+        return ConfigError(f"{where}: {error}")
+    return Unavailable(f"{where}: not reachable: {error or type(error).__name__}{_hint(error, where)}")
+
+
+def _hint(error: httpx.HTTPError, where: str) -> str:
+    """What to do about TLS that only one side speaks, or that one side refuses."""
+    text = str(error)
+    if where.startswith("http://"):
+        is_cut = isinstance(error, (httpx.RemoteProtocolError, httpx.ReadError))
+        return "; if that port speaks TLS, call it with https:// and give its authority (tls ca)" if is_cut else ""
+    if "WRONG_VERSION_NUMBER" in text or "RECORD_LAYER_FAILURE" in text:
+        return "; that port does not speak TLS: call it with http://, or start it with --tls-cert"
+    if "CERTIFICATE_VERIFY_FAILED" in text:
+        return "; give the authority that signed its certificate (tls ca), and call it by a name that is in it"
+    if "CERTIFICATE_REQUIRED" in text or "HANDSHAKE_FAILURE" in text:
+        return "; it wants to see a certificate of its client authority (tls cert and key)"
+    if "UNKNOWN_CA" in text:
+        return "; it does not trust our certificate: it is of another authority than its tls client_ca"
+    return ""
+
+
+def explain_answer(answer: httpx.Response, where: str) -> ElasticCTRError:
+    """The error another process answered with, as it was raised there."""
+    name, message = "", f"status {answer.status_code}"
+    try:
+        error = answer.json()["error"]
+        name, message = str(error["code"]), str(error["message"])
+    except (ValueError, KeyError, TypeError, httpx.HTTPError):
+        pass
+    cls = _BY_NAME.get(name) or _BY_STATUS.get(answer.status_code, InternalError)
+    text = f"{where}: {message}"
+    if cls is Unavailable:
+        return Unavailable(text, _seconds(answer.headers.get("Retry-After")))
+    return cls(text)
+
+
+def _seconds(text: str | None) -> float | None:
+    try:
+        return min(max(float(text), 0.0), 3600.0) if text else None
+    except ValueError:
+        return None
+
+
+def error_named(text: str, where: str) -> ElasticCTRError:
+    """The error whose text starts with its name, as in 'Corruption: …'; without one, an InternalError."""
+    name, _, message = text.partition(": ")
+    cls = _BY_NAME.get(name)
+    return (
+        cls(f"{where}: {message}")
+        if cls is not None
+        else InternalError(f"{where}: {text or 'failed without a reason'}")
+    )

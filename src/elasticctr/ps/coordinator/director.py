@@ -1,0 +1,431 @@
+"""The course of a run with pservers, from the first that joins to the last report: one thread that waits and decides.
+
+Everything it waits for passes through `_tick`, which keeps the house meanwhile: members that fell silent, standbys to
+promote, the group, checkpoints that are due. A pserver lost without a standby ends whatever was going on; the run goes
+on from the newest good checkpoint once the shard is served again. It answers no calls, and how a split is evaluated, a
+checkpoint is written or a member given up is told by the modules it calls.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from elasticctr.data.pipeline import Judge, Stats
+from elasticctr.errors import (
+    ConfigError,
+    Corruption,
+    DataError,
+    ElasticCTRError,
+    FailedPrecondition,
+    InternalError,
+    NotFound,
+    Unauthorized,
+    Unavailable,
+)
+from elasticctr.ps.coordinator.claim import Claim
+from elasticctr.ps.coordinator.compaction import compact
+from elasticctr.ps.coordinator.coordinator import Coordinator
+from elasticctr.ps.coordinator.course import Course
+from elasticctr.ps.coordinator.dense_start import convert, has_parts
+from elasticctr.ps.coordinator.evaluator import Evaluator
+from elasticctr.ps.coordinator.fleet import Fleet
+from elasticctr.ps.coordinator.job_checkpoint import find_good
+from elasticctr.ps.coordinator.keeping import LEDGER_DIRECTORY, Keeping
+from elasticctr.ps.coordinator.ledger import Ledger
+from elasticctr.ps.coordinator.membership import Member
+from elasticctr.ps.coordinator.saving import Saving
+from elasticctr.ps.coordinator.upkeep import ServerLost, Upkeep
+from elasticctr.storage.atomic import DiskFull
+from elasticctr.train.checkpoint import note_best
+from elasticctr.train.chunk_plan import Plan, digest_of
+from elasticctr.train.run_directory import RunDirectory
+
+_TICK_S = 0.05
+_LEAVING_S = 10.0
+_GONE_S = 3.0  # roles beat every second or so
+_MOST_ATTEMPTS = 20
+_LONG_JOURNAL = 8 << 20  # bytes
+# What a pserver that cannot load says: the files are bad; this job cannot have them; anything else is its own trouble.
+_DAMAGED = (Corruption, NotFound, DataError)
+_FATAL = (ConfigError, FailedPrecondition, Unauthorized)
+
+
+class _Stop(Exception):
+    """Somebody asked for an orderly end."""
+
+
+class _Short(Exception):
+    """A pserver is about to run out of memory."""
+
+
+class Director:
+    def __init__(
+        self,
+        coordinator: Coordinator,
+        fleet: Fleet,
+        plan: Plan,
+        run: RunDirectory,
+        claim: Claim,
+        identity: dict[str, Any],
+        *,
+        is_resumed: bool,
+    ) -> None:
+        self._at = coordinator
+        self._fleet = fleet
+        self._plan = plan
+        self._run = run
+        self._claim = claim
+        self._job = coordinator.job
+        self._cluster = coordinator.cluster
+        self._upkeep = Upkeep(coordinator, fleet)
+        self._keeping = Keeping(coordinator, run, is_resumed=is_resumed)
+        self._saving = Saving(coordinator, fleet, run, identity, self._keeping)
+        self._evaluator = Evaluator(coordinator, fleet, plan, run, self._keeping)
+        self._refused: set[Path] = set()
+        self._began_s = time.monotonic()
+        self._is_stop_heard = True
+        self._is_finished = False
+        self._warnings: list[str] = []
+        self._was_served = False  # by this coordinator's doing
+        self._is_resumed = not any(member.is_alive for member in coordinator.members.everyone())
+        self._last_id = max((member.id for member in coordinator.members.everyone()), default=0)
+
+    def run(self) -> bool:
+        """Returns whether the run is finished; False: it was stopped, and can be resumed."""
+        try:
+            while True:
+                try:
+                    self._bring_up()
+                    self._go_through()
+                    self._finish("early stopping" if self._at.course.schedule.should_stop else "finished")
+                    self._is_finished = True
+                    return True
+                except ServerLost as e:
+                    with self._at.lock:
+                        self._at.evaluating = None
+                        self._at.is_leasing = False
+                        self._at.note("server_lost", {"shard": e.shard, "reason": str(e)})
+                except _Stop:
+                    return self._stop()
+                except _Short:
+                    with suppress(ServerLost, ElasticCTRError):
+                        self._stop()
+                    raise FailedPrecondition(
+                        f"a pserver is nearly out of memory. {self._at.shortage}. The run was stopped before it dies; "
+                        "go on from its newest checkpoint by --resume with more pservers (--pservers) or a higher "
+                        "limit; sparse.admission keeps rare feasigns from getting rows"
+                    ) from None
+        finally:
+            self._dismiss()
+            self._saving.close(is_finished=self._is_finished)
+            self._keeping.run()
+            self._keeping.close()
+
+    # Bringing pservers up: at the start, on resuming, and after one was lost
+
+    def _bring_up(self) -> None:
+        at = self._at
+        attempts = 0
+        while True:
+            self._phase("waiting for pservers")
+            self._await_servers()
+            with at.lock:
+                primaries = at.members.primaries()
+                if all(member.era == at.era for member in primaries):
+                    self._was_served = True
+                    return  # all have what they had: a coordinator or a slow pserver is back
+            self._phase("loading")
+            self._saving.settle()
+            target = self._go_back()
+            failed = self._fleet.load(primaries, target, at.era)
+            with at.lock:
+                for member in primaries:
+                    if member.id not in failed:
+                        member.era, member.phase = at.era, "ready"
+                    elif not isinstance(failed[member.id], (*_DAMAGED, *_FATAL)):
+                        at.drop(member, str(failed[member.id]), "lost")
+                at.generation += 1
+            about = {"era": at.era, "ids": [m.id for m in primaries if m.id not in failed]}
+            self._surely(partial(at.journal.append, "loaded", about), is_serving=False)
+            fatal = next((e for e in failed.values() if isinstance(e, _FATAL)), None)
+            bad = next((e for e in failed.values() if isinstance(e, _DAMAGED)), None)
+            if not failed:
+                self._evaluator.is_best_loaded = False
+                for text in self._warnings:
+                    self._keeping.event("warning", {"text": text})
+                self._warnings = []
+                self._was_served = True
+                return
+            attempts += 1
+            if fatal is not None or attempts > _MOST_ATTEMPTS or (bad is not None and target is None):
+                raise fatal or bad or next(iter(failed.values()))
+            if bad is not None:
+                self._refused.add(Path(str(target)))
+                self._tell(f"{Path(str(target)).name} cannot be loaded, the one before is tried: {bad}")
+                with at.lock:
+                    for member in primaries:
+                        member.era = -1
+
+    def _await_servers(self) -> None:
+        at = self._at
+        began_s = time.monotonic()
+        wait_s = self._cluster.coordinator_wait_s
+        # One that was only slow is back by then, or one that died was started again; at the start all are on their way.
+        is_start = not self._was_served and self._is_resumed
+        grace_s = wait_s / 2 if is_start else self._cluster.pserver_wait_s
+        while True:
+            with at.lock:
+                missing = [s for s in range(at.members.shards) if at.members.primary(s) is None]
+            if not missing:
+                return
+            waited_s = time.monotonic() - began_s
+            if waited_s > wait_s:
+                raise Unavailable(
+                    f"no pserver for shard {missing[0]} of {at.members.shards} within {wait_s:g} s "
+                    "(cluster.coordinator_wait_s); see its log"
+                )
+            if waited_s > grace_s:
+                self._upkeep.fill(missing)
+            self._tick(is_serving=False)
+
+    def _go_back(self) -> str | None:
+        """The state of the newest good checkpoint, or of the start, becomes the run's; returns what to load."""
+        at = self._at
+        found = find_good(self._run.checkpoints, self._plan, self._job.train.batch_size, self._refused, self._tell)
+        before = at.course.samples
+        is_start = before == 0 or (not self._was_served and self._is_resumed)
+        path = None if found is None else str(found.path.absolute())
+
+        def turn_back() -> None:
+            if found is None:
+                at.course = Course(self._job)
+            else:
+                at.course.restore(found.checkpoint.trainer, found.ledger, found.metrics)
+            about = {"era": at.era + 1, "path": path, "state": self._keeping.keep_state()}
+            at.journal.append("start" if is_start else "rollback", about)
+            at.era += 1
+            for member in at.members.everyone():
+                # Trainers that joined this coordinator before have nothing to reload.
+                if member.role == "trainer" and member.id > self._last_id and not self._was_served:
+                    member.era = at.era
+                # Who was in the group goes on pushing, empty as its pushes may be; pservers that are new are told.
+                member.is_asking |= member.is_counted
+                member.is_counted = False
+                if member.role == "standby" and member.is_alive:
+                    member.phase = "joined"
+
+        self._surely(turn_back, is_serving=False)
+        self._shorten_journal()
+        if before or found is not None:
+            lost = max(before - at.course.samples, 0)
+            at.rollbacks += not is_start
+            values = {"path": f"checkpoints/{found.path.name}" if found else None, "samples_again": lost}
+            self._keeping.go_back(at.course.step)
+            self._keeping.event("resume" if is_start else "rollback", values)
+        self._saving.note_loaded(found.checkpoint.step if found else None, found.path if found else None)
+        if found is None or has_parts(found.path):
+            return path
+        target = self._run.path.absolute() / LEDGER_DIRECTORY / "start"
+        convert(self._job, found.path, target)
+        return str(target)
+
+    # The course
+
+    def _go_through(self) -> None:
+        course = self._at.course
+        self._await_trainers()
+        while not course.is_trained:
+            self._train_epoch()
+            self._end_epoch()
+        if self._job.data.valid is not None and "valid" not in course.evaluations:
+            self._evaluate_valid()
+        self._saving.save_surely(self._tick)
+        self._saving.publish_owed()
+        self._saving.publish_best()
+        if self._job.data.test is not None:
+            self._evaluator.run_test(self._wait)
+        # Before the journal says that the run is over: the next coordinator sees to it if this one dies meanwhile.
+        if not self._saving.is_published():
+            self._phase("publishing")
+            self._wait(self._saving.is_published)
+
+    def _await_trainers(self) -> None:
+        wanted = self._cluster.min_trainers or self._cluster.trainers
+        self._phase("waiting for trainers")
+        if self._at.course.samples == 0:
+            self._wait(lambda: len(self._at.members.trainers()) >= wanted)
+        with self._at.lock:
+            self._upkeep.count_all_in()
+
+    def _train_epoch(self) -> None:
+        at, course = self._at, self._at.course
+        if course.ledger is None:
+
+            def begin() -> None:
+                chunks = self._plan.epoch(course.epoch)
+                at.journal.append("epoch", {"epoch": course.epoch, "chunks": len(chunks), "plan": digest_of(chunks)})
+                course.begin_epoch(Ledger(chunks))
+
+            self._surely(begin)
+        self._phase("training")
+        ledger = course.ledger
+        assert ledger is not None
+        with at.lock:
+            at.is_leasing, at.is_cut = True, False
+        every = self._job.train.eval_every
+        evaluated = course.step // every if every else 0
+        while not ledger.is_done and not course.is_over:
+            self._tick()
+            self._judge()
+            self._saving.save_if_due()
+            if every and course.step // every > evaluated and self._job.data.valid is not None:
+                self._pause()
+                self._evaluate_valid()
+                evaluated = course.step // every
+                self._phase("training")
+                with at.lock:
+                    at.is_leasing = True
+        with at.lock:
+            at.is_leasing = False
+            at.is_cut = not ledger.is_done
+        self._judge()
+        if ledger.is_done and ledger.totals().samples == 0:
+            raise DataError("no sample was trained on; check data.train and its format")
+
+    def _evaluate_valid(self) -> None:
+        if self._evaluator.run_valid(self._wait):
+            note_best(self._run.checkpoints, self._saving.save_surely(self._tick))
+
+    def _pause(self) -> None:
+        """Waits until no chunk is under way."""
+        with self._at.lock:
+            self._at.is_leasing = False
+        self._wait(lambda: self._at.course.ledger is None or not self._at.course.ledger.holders())
+
+    def _end_epoch(self) -> None:
+        at, course = self._at, self._at.course
+        known = self._plan.prepare()
+        stats = course.stats(known.known)
+        self._keeping.note_data("train", known.files, stats)
+        is_best = False
+        if self._job.data.valid is not None and not self._job.train.eval_every:
+            is_best = self._evaluator.run_valid(self._wait)
+        with at.lock:
+            if course.ledger is not None and course.ledger.is_done:
+                course.end_epoch()
+        self._surely(lambda: at.journal.append("course", {"state": self._keeping.keep_state()}))
+        self._shorten_journal()
+        path = self._saving.save_surely(self._tick)
+        if is_best:
+            note_best(self._run.checkpoints, path)
+        self._fleet.order(at.members.primaries(), {"op": "forget", "below": course.epoch << 32})
+        self._saving.publish()
+
+    def _shorten_journal(self) -> None:
+        """A state was kept whole: what happened to chunks before is of no more use."""
+        at = self._at
+        self._claim.check()
+        with at.lock, suppress(Unavailable, DiskFull):
+            if at.journal.size > _LONG_JOURNAL:
+                at.journal.shorten(compact)
+
+    def _judge(self) -> None:
+        """Raises DataError when too many of the lines read so far are bad."""
+        at = self._at
+        with at.lock:
+            stats = at.course.stats(self._plan.prepare().known)
+            stats = Stats(stats.lines, stats.samples, stats.bad, tuple(at.examples))
+        Judge(self._job.samples, self._job.data.train, stats).check()
+
+    # Waiting
+
+    def _phase(self, phase: str) -> None:
+        with self._at.lock:
+            self._at.phase = phase
+
+    def _tell(self, text: str) -> None:
+        """Said once pservers are up: going back cuts off the log."""
+        if text not in self._warnings:
+            self._warnings.append(text)
+
+    def _wait(self, is_so: Callable[[], bool]) -> None:
+        while True:
+            with self._at.lock:
+                if is_so():
+                    return
+            self._tick()
+
+    def _surely(self, write: Callable[[], None], *, is_serving: bool = True) -> None:
+        self._saving.write_surely(write, lambda: self._tick(is_serving=is_serving))
+
+    def _tick(self, *, is_serving: bool = True) -> None:
+        at = self._at
+        self._claim.check()
+        if at.failure is not None:
+            raise at.failure
+        if at.wants_stop.is_set() and self._is_stop_heard:
+            raise _Stop
+        if at.shortage is not None and self._is_stop_heard:
+            raise _Short
+        with suppress(Unavailable):  # the journal, while the disk is full: what it could not note is done again
+            self._upkeep.run(is_serving=is_serving)
+        self._keeping.run()
+        time.sleep(_TICK_S)
+
+    # The end
+
+    def _stop(self) -> bool:
+        self._phase("stopping")
+        self._is_stop_heard = False
+        at = self._at
+        with at.lock:
+            at.is_leasing, at.is_stopping, at.evaluating = False, True, None
+        deadline = time.monotonic() + min(self._cluster.lease_s, _LEAVING_S)
+        while at.members.trainers() and time.monotonic() < deadline:
+            self._tick(is_serving=False)
+        with at.lock:
+            is_served = all(member.era == at.era for member in at.members.primaries())
+            is_served = is_served and len(at.members.primaries()) == at.members.shards
+        if is_served and at.course.samples and not self._evaluator.is_best_loaded:
+            self._saving.save_surely(self._tick)
+        self._finish("interrupted")
+        return False
+
+    def _finish(self, reason: str) -> None:
+        at = self._at
+        self._phase("ended")
+        with at.lock:
+            at.is_leasing, at.is_stopping = False, True
+        self._keeping.finish(reason, time.monotonic() - self._began_s)
+        if reason != "interrupted" and at.course.samples == 0:
+            raise InternalError("no sample was trained on; check data.train")
+
+    def _dismiss(self) -> None:
+        """Trainers end first, pservers when nobody needs them. Whoever cannot be heard of is not waited for."""
+        at = self._at
+        with at.lock:
+            at.is_leasing, at.is_stopping = False, True
+        self._await_all(lambda: [m for m in at.members.trainers() if _is_heard(m)])
+        with at.lock:
+            at.is_over = True
+        self._await_all(lambda: [m for m in at.members.pservers() if _is_heard(m) and not m.was_told_end])
+
+    def _await_all(self, left: Callable[[], list[Member]]) -> None:
+        deadline = time.monotonic() + _LEAVING_S
+        while time.monotonic() < deadline:
+            with self._at.lock:
+                if not left():
+                    return
+            # A group that waits for one who left is told, so that the others can leave too.
+            with suppress(ServerLost, ElasticCTRError):
+                self._upkeep.run(is_serving=not self._at.is_over)
+            time.sleep(_TICK_S)
+
+
+def _is_heard(member: Member) -> bool:
+    return time.monotonic() - member.seen_s < _GONE_S

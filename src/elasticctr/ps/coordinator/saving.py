@@ -1,0 +1,197 @@
+"""When a run with pservers is saved, and what happens if that fails: training goes on, it is said, and tried again."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, TypeVar
+
+from elasticctr.errors import ElasticCTRError, InternalError, Unavailable
+from elasticctr.ps.coordinator.coordinator import Coordinator
+from elasticctr.ps.coordinator.fleet import Fleet
+from elasticctr.ps.coordinator.job_checkpoint import Moment, describe_ledger, write_job_checkpoint
+from elasticctr.ps.coordinator.keeping import Keeping
+from elasticctr.ps.coordinator.versions import Versions
+from elasticctr.storage.atomic import DiskFull
+from elasticctr.train.checkpoint import best_checkpoint
+from elasticctr.train.events import plain
+from elasticctr.train.run_directory import RunDirectory
+
+T = TypeVar("T")
+
+_AGAIN_S = 10.0
+_SOON_S = 1.0  # where nothing else can be done meanwhile
+
+
+class Saving:
+    def __init__(
+        self, coordinator: Coordinator, fleet: Fleet, run: RunDirectory, identity: dict[str, Any], keeping: Keeping
+    ) -> None:
+        self._at = coordinator
+        self._fleet = fleet
+        self._run = run
+        self._identity = identity
+        self._keeping = keeping
+        self._pool = ThreadPoolExecutor(1, thread_name_prefix="elasticctr-checkpoint")
+        self._future: Future[Path] | None = None
+        self._saving_step = -1
+        self._newest: tuple[int, Path] | None = None
+        self._saved_step = coordinator.course.step
+        self._saved_s = time.monotonic()
+        self._again_s = self._failed_s = 0.0
+        self._versions = Versions(coordinator, run)
+
+    def note_loaded(self, step: int | None, path: Path | None) -> None:
+        """The run stands where this checkpoint was written."""
+        self._newest = (step, path) if step is not None and path is not None else None
+        self._saved_step = self._at.course.step
+        self._saved_s, self._again_s = time.monotonic(), 0.0
+
+    def save_if_due(self) -> None:
+        """Begins a checkpoint, or sees to the one that was begun."""
+        if self._future is not None:
+            if self._future.done() and self._settle_one() and self._versions.is_due(self._saved_step):
+                self.publish()
+            return
+        self._versions.run()
+        at, now = self._at, time.monotonic()
+        every, every_s = at.job.train.checkpoint_every, at.cluster.checkpoint_s
+        step = at.course.step
+        is_due = at.wants_checkpoint.is_set()
+        is_due |= every is not None and step // every > self._saved_step // every
+        is_due |= every_s is not None and now - self._saved_s >= every_s
+        is_due |= self._versions.is_due(step)
+        if is_due and now >= self._again_s:
+            at.wants_checkpoint.clear()
+            if step != self._saved_step:
+                self._begin()
+
+    def save_surely(self, tick: Callable[[], None]) -> Path:
+        """A checkpoint of now. Tries for as long as a coordinator may be away; `tick` is called meanwhile."""
+        deadline = time.monotonic() + self._at.cluster.coordinator_wait_s
+        while True:
+            while self._future is not None:
+                tick()
+                if self._future.done():
+                    self._settle_one()
+            if self._newest is not None and self._newest[0] == self._at.course.step and self._is_same():
+                return self._newest[1]
+            if time.monotonic() > deadline:
+                raise InternalError(
+                    f"{self._run.checkpoints}: no checkpoint could be written for "
+                    f"{self._at.cluster.coordinator_wait_s:g} s; see the warnings in events.jsonl, make room and resume"
+                )
+            if time.monotonic() >= min(self._again_s, self._failed_s + _SOON_S):
+                self._begin()
+            else:
+                tick()
+
+    def write_surely(self, write: Callable[[], T], tick: Callable[[], None]) -> T:
+        """What `write` returns, called under the lock: lines and files without which the run must not go on.
+
+        While the disk is full it is said and tried again, for as long as a coordinator may be away.
+        """
+        deadline = time.monotonic() + self._at.cluster.coordinator_wait_s
+        while True:
+            try:
+                with self._at.lock:
+                    return write()
+            except (DiskFull, Unavailable) as e:  # Unavailable is the journal's
+                if time.monotonic() > deadline:
+                    raise
+                self._at.checkpoint = {**self._at.checkpoint, "failed": str(e)}
+            again_s = time.monotonic() + _SOON_S
+            while time.monotonic() < again_s:
+                tick()
+
+    def settle(self) -> None:
+        """Waits for a checkpoint under way, whatever becomes of it."""
+        if self._future is not None:
+            self._settle_one()
+
+    def publish(self) -> None:
+        """Publishes the newest checkpoint, if the job has versions published."""
+        if self._newest is not None:
+            self._versions.publish(*self._newest)
+
+    def publish_owed(self) -> None:
+        """Publishes the newest checkpoint if the coordinator that should have done so died before."""
+        if self._newest is not None and self._versions.is_owed(self._newest[0]):
+            self.publish()
+
+    def is_published(self) -> bool:
+        """Whether no version is under way. Begins the next that waits."""
+        self._versions.run()
+        return self._versions.is_out
+
+    def publish_best(self) -> None:
+        """Has the last version be the best state, where that is not the newest checkpoint."""
+        best = best_checkpoint(self._run.path)
+        if best is not None and self._newest is not None and best.step != self._newest[0]:
+            self._versions.publish(best.step, best.path)
+
+    def close(self, *, is_finished: bool) -> None:
+        """REQUIRES: nobody trains any longer. Waits for versions that are under way."""
+        self._versions.close(is_finished=is_finished)
+        self._pool.shutdown(wait=True, cancel_futures=True)
+
+    def _is_same(self) -> bool:
+        """Whether the newest checkpoint says what would be written now: the schedule may have moved on since."""
+        return self._newest_state == self._state()
+
+    def _state(self) -> dict[str, Any]:
+        with self._at.lock:
+            state = plain(self._at.course.state(self._identity))
+        assert isinstance(state, dict)
+        return state
+
+    def _begin(self) -> None:
+        at = self._at
+        with at.lock:
+            course, era = at.course, at.era
+            servers = at.members.primaries()
+            ledger = None if course.ledger is None else describe_ledger(course.ledger)
+            self._begun_state = self._state()
+            moment = Moment(course.step, self._begun_state, ledger, course.metrics.state())
+            self._saving_step = course.step
+
+        def save_parts(directory: str) -> None:
+            for answer in self._fleet.save(servers, directory).values():
+                if isinstance(answer, ElasticCTRError):
+                    raise answer
+
+        def is_current() -> bool:
+            with at.lock:
+                return at.era == era and len(servers) == at.members.shards
+
+        keep = at.job.train.keep_checkpoints
+        self._future = self._pool.submit(
+            write_job_checkpoint, self._run.checkpoints, moment, save_parts, is_current, keep, self._versions.spared
+        )
+
+    _newest_state: dict[str, Any] | None = None
+    _begun_state: dict[str, Any] | None = None
+
+    def _settle_one(self) -> bool:
+        """Sees to a checkpoint that is written, or failed: False."""
+        assert self._future is not None
+        future, self._future = self._future, None
+        try:
+            path = future.result()
+        except ElasticCTRError as e:
+            self._failed_s = time.monotonic()
+            self._again_s = self._failed_s + _AGAIN_S
+            self._at.checkpoint = {**self._at.checkpoint, "failed": str(e)}
+            self._keeping.event("checkpoint_failed", {"reason": str(e), "again_in_s": _AGAIN_S})
+            return False
+        self._newest, self._newest_state = (self._saving_step, path), self._begun_state
+        self._saved_step, self._saved_s, self._again_s = self._saving_step, time.monotonic(), 0.0
+        with self._at.lock:
+            self._at.checkpoint = {"step": self._saving_step, "path": str(path), "at": time.time()}
+            with suppress(Unavailable):  # nothing depends on the line, and a full disk stops no training
+                self._at.journal.append("checkpoint", {"step": self._saving_step, "path": path.name})
+        self._keeping.event("checkpoint", {"path": f"checkpoints/{path.name}"})
+        return True

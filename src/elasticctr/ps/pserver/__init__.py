@@ -1,0 +1,1 @@
+"""The pserver role: one shard of the tables and of the dense vector."""

@@ -1,0 +1,50 @@
+"""What a server remembers of a model across restarts: what it serves, and what people decided by hand.
+
+Written whole after every change. A file that cannot be read is as good as none: the donefile decides then.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from elasticctr.obs import console
+from elasticctr.serve.settings import ModelVariantSettings
+from elasticctr.storage.atomic import write_atomic
+
+STATE = "state.json"
+
+
+class Decisions(BaseModel):
+    """By people, over the API. None of `variants`: as the settings have it."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+    is_paused: bool = False
+    held: int | None = Field(None, ge=1)  # served whatever the donefile says
+    variants: tuple[ModelVariantSettings, ...] | None = None
+    sticky: str | None = None
+
+
+class State(BaseModel):
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+    history: tuple[int, ...] = ()  # versions served one after the other; the last is live
+    reload_stamp: str = ""  # of reload_meta when a version was last taken up
+    decisions: Decisions = Decisions()
+
+
+def read_state(directory: Path) -> State:
+    path = directory / STATE
+    try:
+        return State.model_validate_json(path.read_bytes())
+    except FileNotFoundError:
+        return State()
+    except (OSError, ValidationError) as e:
+        console.warn(f"{path}: cannot be read, so what was decided by hand is forgotten: {str(e).splitlines()[0]}")
+        return State()
+
+
+def write_state(directory: Path, state: State) -> None:
+    write_atomic(directory / STATE, state.model_dump_json().encode())

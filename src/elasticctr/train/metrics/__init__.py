@@ -1,0 +1,1 @@
+"""Metrics of predictions, their confidence, and of segments of the data."""

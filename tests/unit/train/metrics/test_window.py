@@ -1,0 +1,67 @@
+"""The window: what it keeps, forgets, saves and refuses."""
+
+from __future__ import annotations
+
+import struct
+
+import numpy as np
+import pytest
+
+from elasticctr import _native
+from elasticctr.errors import Corruption
+from elasticctr.train.metrics.window import Window
+
+
+def floats(*values):
+    return np.array(values, np.float32)
+
+
+def test_keeps_the_last_batches_as_copies():
+    window = Window(2)
+    buffer = floats(1, 2)
+    for value in (10, 20, 30):
+        buffer[:] = value
+        window.append(buffer, buffer + 1, None)
+    logits, labels, weights = window.samples()
+    assert logits.tolist() == [20, 20, 30, 30] and labels.tolist() == [21, 21, 31, 31] and weights is None
+
+
+def test_batches_without_weights_weigh_one():
+    window = Window(2)
+    window.append(floats(1), floats(0), floats(2.5))
+    window.append(floats(1), floats(0), None)
+    assert window.samples()[2].tolist() == [2.5, 1.0]
+
+
+def test_a_window_of_nothing():
+    window = Window(0)
+    window.append(floats(1), floats(1), None)
+    assert not window.is_kept and window.state() == b"" and len(window.samples()[0]) == 0
+    window.restore(b"")
+
+
+def test_saved_batches_come_back_with_empty_ones():
+    window, other = Window(3), Window(3)
+    window.append(floats(1, 2), floats(0, 1), floats(3, 4))
+    window.append(floats(), floats(), None)
+    window.append(floats(5), floats(1), None)
+    other.restore(window.state())
+    assert other.state() == window.state()
+    assert [part.tolist() for part in other.samples()] == [[1, 2, 5], [0, 1, 1], [3, 4, 1]]
+
+
+@pytest.mark.parametrize("head", [b"XXXX\x01\0\0\0\0\0\0\0", b"ECMW\x02\0\0\0\0\0\0\0"])
+def test_another_format_is_refused(head):
+    with pytest.raises(Corruption, match="unknown format"):
+        Window(1).restore(head + struct.pack("<I", _native.crc32c(head)))
+
+
+def test_damage_is_refused():
+    window = Window(1)
+    window.append(floats(1, 2), floats(0, 1), None)
+    state = window.state()
+    for i in range(len(state)):
+        damaged = bytearray(state)
+        damaged[i] ^= 1
+        with pytest.raises(Corruption):
+            Window(1).restore(bytes(damaged))
