@@ -48,7 +48,7 @@ def make_serve_app() -> typer.Typer:
 def make_role_app(name: str) -> typer.Typer:
     """The command tree with one role of a distributed job alone in it."""
     app = _make_root()
-    app.command(name)(getattr(importlib.import_module(f"elasticctr.cli.{name}"), name))
+    app.command(name)(getattr(importlib.import_module(f"elasticctr.cli.roles.{name}"), name))
     return app
 
 

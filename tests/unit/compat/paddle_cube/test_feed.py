@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from elasticctr import _native
-from elasticctr.compat.paddle_cube.feed import OlderBuilder, OlderFeed, list_page
+from elasticctr.compat.paddle_cube.feed import PaddleBuilder, PaddleFeed, list_page
 from elasticctr.cube.transfer.settings import BuildSettings
 from elasticctr.errors import NotFound
 from elasticctr.obs.watch import Watch
@@ -38,7 +38,7 @@ def older(tmp_path: Path) -> Path:
 
 
 def test_patches_stand_on_each_other_and_the_last_finished_one_is_wanted(older: Path) -> None:
-    feed = OlderFeed(str(older))
+    feed = PaddleFeed(str(older))
     wanted = feed.wanted("d")
     assert wanted is not None and wanted.version == 102
     links = feed.chain("d", 102)
@@ -49,12 +49,12 @@ def test_patches_stand_on_each_other_and_the_last_finished_one_is_wanted(older: 
 
 
 def test_base_only_looks_at_bases(older: Path) -> None:
-    wanted = OlderFeed(str(older), with_patches=False).wanted("d")
+    wanted = PaddleFeed(str(older), with_patches=False).wanted("d")
     assert wanted is not None and wanted.version == 100
 
 
 def test_a_new_base_starts_a_new_chain_and_late_patches_of_the_old_one_do_not_count(older: Path) -> None:
-    feed = OlderFeed(str(older))
+    feed = PaddleFeed(str(older))
     assert feed.wanted("d") is not None
     with (older / "base.txt").open("a") as file:
         file.write(line(200, 200, older / "base"))
@@ -68,13 +68,13 @@ def test_a_new_base_starts_a_new_chain_and_late_patches_of_the_old_one_do_not_co
 
 
 def test_nothing_announced_is_nothing(tmp_path: Path) -> None:
-    assert OlderFeed(str(tmp_path)).wanted("d") is None
+    assert PaddleFeed(str(tmp_path)).wanted("d") is None
 
 
 @pytest.mark.parametrize("compact", [False, True])
 def test_rows_are_the_files_rows_by_modulo(older: Path, tmp_path: Path, compact: bool) -> None:
-    feed = OlderFeed(str(older))
-    builder = OlderBuilder(feed, BuildSettings(sharding="modulo"), 2)
+    feed = PaddleFeed(str(older))
+    builder = PaddleBuilder(feed, BuildSettings(sharding="modulo"), 2)
     out = tmp_path / "out"
     links = feed.chain("d", 102)
     store = _native.CubeStore.make("memory", True)
@@ -100,11 +100,11 @@ def test_a_directory_over_http_is_read_from_its_page(tmp_path: Path) -> None:
     handler = partial(QuietHandler, directory=str(tmp_path))
     with ThreadingHTTPServer(("127.0.0.1", 0), handler) as host:
         threading.Thread(target=host.serve_forever, daemon=True).start()
-        feed = OlderFeed(f"http://127.0.0.1:{host.server_port}/donefile/")
+        feed = PaddleFeed(f"http://127.0.0.1:{host.server_port}/donefile/")
         wanted = feed.wanted("d")
         assert wanted is not None and wanted.version == 7
         [link] = feed.chain("d", 7)
-        OlderBuilder(feed, BuildSettings(), 1).build("d", link, tmp_path / "out", compact=False, watch=Watch(30))
+        PaddleBuilder(feed, BuildSettings(), 1).build("d", link, tmp_path / "out", compact=False, watch=Watch(30))
         host.shutdown()
     store = _native.CubeStore.make("memory", True)
     store.load("d", 7, 0, [("embedding", str(tmp_path / "out/d/7/shard-0000-of-0001/embedding.cube"))])
