@@ -1,11 +1,10 @@
-"""Stores that are not the local disk: S3, HDFS, and whatever else fsspec has a client for."""
+"""Stores that are not the local disk: S3 and HDFS; parted_store.py has what else fsspec has a client for."""
 
 from __future__ import annotations
 
 import contextlib
 import io
 import secrets
-import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -25,7 +24,6 @@ T = TypeVar("T")
 _BLOCK_BYTES = 8 << 20
 _WHOLE_BYTES = 1 << 31  # a condition holds for one request, so that what it guards goes in one
 _APPEND_TRIES = 12
-_MEMORY_LOCK = threading.RLock()  # for places that only this process sees
 _CONFLICTS = ("PreconditionFailed", "412", "ConditionalRequestConflict", "409")
 _HDFS_CONFLICTS = ("FileAlreadyExistsException", "AlreadyBeingCreatedException", "RecoveryInProgressException")
 # Where an object is not seen before it is closed; elsewhere files are written under another name and renamed.
@@ -33,7 +31,12 @@ _OBJECT_STORES = {"s3", "s3a", "gs", "gcs", "abfs", "az", "memory"}
 
 
 def open_remote_store(protocol: str, url: str) -> RemoteStore:
-    return RemoteStore(protocol, url, _open_client(protocol, url))
+    client = _open_client(protocol, url)
+    if protocol in ("s3", "s3a", "hdfs", "viewfs"):
+        return RemoteStore(protocol, url, client)
+    from elasticctr.storage.parted_store import PartedStore
+
+    return PartedStore(protocol, url, client)
 
 
 def _open_client(protocol: str, url: str) -> Any:
@@ -86,8 +89,7 @@ class RemoteStore:
         return True
 
     def append(self, name: str, data: bytes) -> None:
-        """S3: the object is written again on the condition that it is still the one that was read. HDFS: appended to.
-        Other places have neither: there, two that append at once may lose a line."""
+        """S3: the object is written again if it is still the one that was read. HDFS: appended to."""
         path, seen, failure = self._path(name), None, None
         for attempt in range(_APPEND_TRIES):
             before = self._call(path, lambda: self._read_tagged(path))
@@ -108,14 +110,13 @@ class RemoteStore:
 
     def replace(self, name: str, data: bytes, expected: bytes) -> bool:
         path = self._path(name)
-        with _MEMORY_LOCK:
-            found = self._call(path, lambda: self._read_tagged(path))
-            if not found.is_there or found.data != expected:
-                return False
-            if self._is_s3:
-                return self._call(path, lambda: self._put_if(path, data, found))
-            self.write_bytes(name, data)
-            return True
+        found = self._call(path, lambda: self._read_tagged(path))
+        if not found.is_there or found.data != expected:
+            return False
+        if self._is_s3:
+            return self._call(path, lambda: self._put_if(path, data, found))
+        self.write_bytes(name, data)
+        return True
 
     def list(self, name: str = "") -> list[str]:
         path = self._path(name) if name else self.url
@@ -235,24 +236,15 @@ class RemoteStore:
         """Adds to what was read; False if somebody else wrote meanwhile."""
         if self._is_s3:
             return self._put_if(path, before.data + data, before)
-        if self._is_hdfs and before.is_there:
-            try:
+        try:
+            if before.is_there:
                 _copy(io.BytesIO(data), self._client.open(path, "ab"))
-            except Exception as e:
-                if _is_taken(e):
-                    return False
-                raise
-            return True
-        if not before.is_there:
-            try:
-                self._create_new(path, before.data + data)
-            except _TakenError:
+            else:
+                self._create_new(path, data)
+        except Exception as e:
+            if isinstance(e, _TakenError) or _is_taken(e):
                 return False
-            return True
-        with _MEMORY_LOCK:
-            if bytes(self._client.cat_file(path)) != before.data:
-                return False
-            self.write_bytes(path.removeprefix(f"{self.url}/"), before.data + data)
+            raise
         return True
 
     def _put_if(self, path: str, data: bytes, before: _Tagged) -> bool:
