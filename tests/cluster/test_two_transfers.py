@@ -39,7 +39,7 @@ def test_the_second_stands_by_and_takes_over_when_the_first_is_killed(tmp_path: 
 
         first.kill()
         version = story.delta()
-        wait_until(lambda: cluster.ask(url, "/v1/status")["models"][0]["live"] == version, "taken over", 60)
+        wait_until(lambda: cluster.ask(url, "/v1/status")["models"][0]["live"] == version, "taken over", 180)
         story.check_everywhere(version)
 
         # The first returns to its own state and finds the agents taken.
@@ -63,9 +63,10 @@ def test_a_transfer_that_hung_is_fenced_off(tmp_path: Path) -> None:
         second = cluster.run("second", ["cube", "transfer", "--config", str(config), "--port", str(port)])
         wait_until(lambda: cluster.answers(second, url), "second transfer", START_S)
         version = story.base()
-        wait_until(lambda: cluster.ask(url, "/v1/status")["models"][0]["live"] == version, "taken over", 60)
+        wait_until(lambda: cluster.ask(url, "/v1/status")["models"][0]["live"] == version, "taken over", 180)
         cluster.transfer.resume()
-        time.sleep(5)
+        wait_until(lambda: not cluster.ask(cluster.transfer_url, "/v1/status")["leading"], "the first stands by")
+        time.sleep(2)  # in which it could do harm
         assert not cluster.ask(cluster.transfer_url, "/v1/status")["leading"]
         assert {one.active() for one in cluster.instances} == {version}
         story.end(version)

@@ -58,6 +58,22 @@ _VALUES: dict[str, Any] = {
     }
 }
 _FIELDS: dict[str, Any] = {"description": "any other key; variants can be sticky by it"}
+# Slots that are left out may have any value, whatever its type.
+_LENIENT: dict[str, Any] = {"ignore_unknown": {"const": True}}
+_LENIENT_SAMPLE: dict[str, Any] = {"type": "object", "description": "a Sample, with slots of others among its own"}
+
+
+def _samples_request(sample: dict[str, Any], options: dict[str, Any]) -> dict[str, Any]:
+    absent = dict.fromkeys(("candidates", "lines", "user", "format"), False)
+    properties = {"samples": _list(sample, 1), **absent, **_VALUES, **_OPTIONS, **options}
+    return _object(properties, ("samples", *options), _FIELDS)
+
+
+def _candidates_request(sample: dict[str, Any], options: dict[str, Any]) -> dict[str, Any]:
+    absent = dict.fromkeys(("samples", "lines", "format"), False)
+    properties = {"user": sample, "candidates": _list(sample, 1), **absent, **_VALUES, **_OPTIONS, **options}
+    return _object(properties, ("candidates", *options), _FIELDS)
+
 
 SCHEMAS: dict[str, Any] = {
     "Error": _object({"error": _object({"code": _TEXT, "message": _TEXT})}),
@@ -73,35 +89,19 @@ SCHEMAS: dict[str, Any] = {
         "additionalProperties": {"anyOf": [_VALUE, _list(_VALUE), {"type": "null"}]},
     },
     "PredictRequest": {
-        "oneOf": [_ref("SamplesRequest"), _ref("CandidatesRequest"), _ref("LinesRequest")],
+        "anyOf": [
+            _ref("SamplesRequest"),
+            _ref("CandidatesRequest"),
+            _ref("LinesRequest"),
+            _ref("LenientSamplesRequest"),
+            _ref("LenientCandidatesRequest"),
+        ],
         "example": {"user": {"C1": "68fd1e64"}, "candidates": [{"C2": "a"}, {"C2": ["b", "c"], "I1": 5}]},
     },
-    "SamplesRequest": _object(
-        {
-            "samples": _list(_ref("Sample"), 1),
-            "candidates": False,
-            "lines": False,
-            "user": False,
-            "format": False,
-            **_VALUES,
-            **_OPTIONS,
-        },
-        ("samples",),
-        _FIELDS,
-    ),
-    "CandidatesRequest": _object(
-        {
-            "user": _ref("Sample"),
-            "candidates": _list(_ref("Sample"), 1),
-            "samples": False,
-            "lines": False,
-            "format": False,
-            **_VALUES,
-            **_OPTIONS,
-        },
-        ("candidates",),
-        _FIELDS,
-    ),
+    "SamplesRequest": _samples_request(_ref("Sample"), {}),
+    "CandidatesRequest": _candidates_request(_ref("Sample"), {}),
+    "LenientSamplesRequest": _samples_request(_LENIENT_SAMPLE, _LENIENT),
+    "LenientCandidatesRequest": _candidates_request(_LENIENT_SAMPLE, _LENIENT),
     "LinesRequest": _object(
         {
             "lines": _list(_TEXT, 1),

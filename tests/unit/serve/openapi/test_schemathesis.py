@@ -49,12 +49,14 @@ def test_a_few_examples_find_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.story
 @pytest.mark.timeout(900)
 def test_every_phase_finds_nothing(tmp_path: Path) -> None:
-    run(tmp_path, REACHING, "--max-examples", "40", "--generation-database", "none")
+    run(tmp_path, REACHING, "--max-examples", "40", "--seed", "1", "--generation-database", "none")
 
 
 @pytest.mark.slow
+@pytest.mark.story
 @pytest.mark.timeout(900)
 def test_models_that_are_not_there_find_nothing(tmp_path: Path) -> None:
-    run(tmp_path, CONFIG, "--max-examples", "20", "--generation-database", "none")
+    run(tmp_path, CONFIG, "--max-examples", "20", "--seed", "1", "--generation-database", "none")
