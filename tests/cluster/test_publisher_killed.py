@@ -45,7 +45,7 @@ def check(repository: Repository) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("publishers", [1, 2])
-def test_publishers_killed_at_any_moment(tmp_path: Path, publishers: int):
+def test_publishers_killed_at_any_moment(tmp_path: Path, publishers: int) -> None:
     repository = Repository(str(tmp_path / "repo"))
     chance = random.Random(publishers)
     announced = 0

@@ -5,6 +5,8 @@ definition of the log, where scores are right; and each is checked against its f
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -55,7 +57,7 @@ CASES = [
 
 
 @pytest.mark.parametrize(("settings", "formula"), CASES)
-def test_loss_against_its_formula(settings, formula):
+def test_loss_against_its_formula(settings: dict[str, Any], formula: Callable[[float, float], float]) -> None:
     loss = Loss(LossSettings(**settings))
     assert not loss.is_plain
     logits = torch.tensor(LOGITS, dtype=torch.float64)
@@ -67,14 +69,14 @@ def test_loss_against_its_formula(settings, formula):
 @pytest.mark.parametrize(
     "settings", [{"negative_rate": 0.1}, {"delayed": "fnc"}, {"delayed": "fnc", "negative_rate": 0.5}]
 )
-def test_gradient(settings):
+def test_gradient(settings: dict[str, Any]) -> None:
     loss = Loss(LossSettings(**settings))
     labels = torch.tensor(LABELS).double()
     logits = torch.tensor(LOGITS, dtype=torch.float64, requires_grad=True)
     assert torch.autograd.gradcheck(lambda z: loss(z, labels), logits)
 
 
-def test_no_gradient_goes_through_the_weights_of_fnw():
+def test_no_gradient_goes_through_the_weights_of_fnw() -> None:
     logits = torch.tensor(LOGITS, dtype=torch.float64, requires_grad=True)
     Loss(LossSettings(delayed="fnw"))(logits, torch.tensor(LABELS)).backward()
     for z, y, slope in zip(LOGITS, LABELS, logits.grad.tolist(), strict=True):
@@ -87,7 +89,7 @@ def test_no_gradient_goes_through_the_weights_of_fnw():
 @pytest.mark.parametrize(("settings", "_"), CASES)
 @pytest.mark.parametrize("z", [-1e4, 1e4])
 @pytest.mark.parametrize("y", [0.0, 1.0])
-def test_huge_logits(settings, _, z, y):
+def test_huge_logits(settings: dict[str, Any], _: object, z: float, y: float) -> None:
     logits = torch.tensor([z], requires_grad=True)
     value = Loss(LossSettings(**settings))(logits, torch.tensor([y]))
     value.backward()
@@ -106,7 +108,9 @@ def test_huge_logits(settings, _, z, y):
         ({"delayed": "fnc", "negative_rate": 0.1}, lambda p: p, lambda p: 0.1),
     ],
 )
-def test_the_scores_learned_from_such_a_log_are_the_true_rates(settings, positives, negatives, p):
+def test_the_scores_learned_from_such_a_log_are_the_true_rates(
+    settings: dict[str, Any], positives: Callable[[float], float], negatives: Callable[[float], float], p: float
+) -> None:
     loss = Loss(LossSettings(**settings))
     weights = torch.tensor([positives(p), negatives(p)], dtype=torch.float64)
     low, high = -20.0, 20.0
@@ -117,7 +121,7 @@ def test_the_scores_learned_from_such_a_log_are_the_true_rates(settings, positiv
     assert torch.sigmoid(logit).item() == pytest.approx(p, rel=1e-6)
 
 
-def test_thinned_out_negatives_of_the_first_label_weigh_more_for_the_others():
+def test_thinned_out_negatives_of_the_first_label_weigh_more_for_the_others() -> None:
     logits, labels = torch.tensor([[0.5, -1.0], [1.0, 2.0]]), torch.tensor([[0.0, 0.0], [1.0, 0.0]])
     value = Loss(LossSettings(negative_rate=0.25), ("click", "buy"))(logits, labels)
     first = (math.log(1 + math.exp(0.5) * 4) + math.log(1 + math.exp(-1.0) / 4)) / 2
@@ -125,7 +129,7 @@ def test_thinned_out_negatives_of_the_first_label_weigh_more_for_the_others():
     assert value.item() == pytest.approx((first + second) / 2, rel=1e-6)
 
 
-def test_the_last_label_is_late_unless_another_is_named():
+def test_the_last_label_is_late_unless_another_is_named() -> None:
     logits, labels = torch.tensor([[0.5, -1.0], [1.0, 2.0]]), torch.tensor([[0.0, 0.0], [1.0, 1.0]])
     plain = [fnc, lambda z, y: -log_p(z if y else -z)]
     for name, formulas in (("click", plain), ("buy", plain[::-1]), (None, plain[::-1])):
@@ -142,6 +146,6 @@ def test_the_last_label_is_late_unless_another_is_named():
         ({"delayed": "fnc", "kind": "focal"}, "kind: bce"),
     ],
 )
-def test_bad_settings(bad, word):
+def test_bad_settings(bad: dict[str, Any], word: str) -> None:
     with pytest.raises(ConfigError, match=word):
         parse_settings(LossSettings, bad, "job.yaml")

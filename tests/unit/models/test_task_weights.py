@@ -18,7 +18,7 @@ def of_label(k: int) -> float:
     return Loss(LossSettings())(LOGITS[:, k], LABELS[:, k]).item()
 
 
-def test_fixed_weights():
+def test_fixed_weights() -> None:
     assert Loss(LossSettings(), NAMES)(LOGITS, LABELS).item() == pytest.approx((of_label(0) + of_label(1)) / 2)
     loss = Loss(LossSettings(task_weights={"buy": 0.2}), NAMES)
     assert loss(LOGITS, LABELS).item() == pytest.approx((of_label(0) + 0.2 * of_label(1)) / 2)
@@ -26,7 +26,7 @@ def test_fixed_weights():
     assert list(loss.parameters()) == []
 
 
-def test_weights_by_uncertainty():
+def test_weights_by_uncertainty() -> None:
     loss = Loss(LossSettings(task_weights="uncertainty"), NAMES).double()
     with torch.no_grad():
         loss.log_variances.copy_(torch.tensor([0.7, -1.2], dtype=torch.float64))
@@ -36,7 +36,7 @@ def test_weights_by_uncertainty():
     assert torch.autograd.gradcheck(lambda z, _: loss(z, LABELS), (logits, loss.log_variances))
 
 
-def test_the_variances_learned_are_twice_the_losses():
+def test_the_variances_learned_are_twice_the_losses() -> None:
     loss = Loss(LossSettings(task_weights="uncertainty"), NAMES).double()
     optimizer = torch.optim.SGD(loss.parameters(), lr=0.5)
     for _ in range(300):
@@ -48,7 +48,7 @@ def test_the_variances_learned_are_twice_the_losses():
 
 
 @pytest.mark.parametrize("z", [-1e4, 1e4])
-def test_huge_logits(z):
+def test_huge_logits(z: float) -> None:
     logits = torch.full((2, 2), z, requires_grad=True)
     loss = Loss(LossSettings(task_weights="uncertainty"), NAMES)
     loss(logits, torch.tensor([[0.0, 1.0], [1.0, 0.0]])).backward()
@@ -56,7 +56,7 @@ def test_huge_logits(z):
     assert loss.log_variances.grad.isfinite().all()
 
 
-def test_bad_settings():
+def test_bad_settings() -> None:
     with pytest.raises(ConfigError, match="task_weights"):
         parse_settings(LossSettings, {"task_weights": {"click": -1.0}}, "job.yaml")
     with pytest.raises(ConfigError, match="not all"):

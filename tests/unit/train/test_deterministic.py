@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,7 @@ CHOICES: dict[str, dict[str, Any]] = {
 
 
 @pytest.fixture(autouse=True)
-def _put_back():
+def _put_back() -> Iterator[None]:
     native, of_torch = _native.threads(), torch.get_num_threads()
     yield
     set_deterministic(False)

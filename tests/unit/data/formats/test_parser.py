@@ -449,7 +449,7 @@ def test_random_bytes_are_bad_lines(format: str) -> None:
         ("feasign", b"1 1 x:item y:past x:past z:past x:past\n"),
     ],
 )
-def test_a_sequence_keeps_its_last_values_in_order_hashed_like_its_target(format: str, line: bytes):
+def test_a_sequence_keeps_its_last_values_in_order_hashed_like_its_target(format: str, line: bytes) -> None:
     item = SparseSlot(name="item", values="string")
     past = SparseSlot(name="past", values="string", pooling=Pooling.NONE, max_values=3, target="item")
     batch = parse(line, item, past, format=format).batch

@@ -7,7 +7,7 @@ from elasticctr.errors import ConfigError
 from elasticctr.models.layers.factorized import FactorizedBlock
 
 
-def test_one_layer_by_hand():
+def test_one_layer_by_hand() -> None:
     weight = torch.tensor([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0], [2.0, 0.0]])
     x = torch.tensor([[2.0, 3.0]])  # a = [2, 3], b = [5, 4]
     for residual, hidden, expected in (("concat", 4, [2.0, 3.0, 10.0, 12.0]), ("sum", 2, [12.0, 15.0])):
@@ -17,7 +17,7 @@ def test_one_layer_by_hand():
         assert block(x).tolist() == [expected]
 
 
-def test_degree_doubles_with_each_layer():
+def test_degree_doubles_with_each_layer() -> None:
     """Without biases, n layers are a polynomial of degree 2^n of a scaled input."""
     block = FactorizedBlock(3, (4, 2), "sum").double()
     x = torch.randn(1, 3, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
@@ -29,7 +29,7 @@ def test_degree_doubles_with_each_layer():
     assert differences[5].abs().max() < 1e-9 * values.abs().max()
 
 
-def test_norm_activation_and_dropout_follow_each_layer():
+def test_norm_activation_and_dropout_follow_each_layer() -> None:
     block = FactorizedBlock(3, (4, 2), "sum", dropout=0.5, batch_norm=True, activation="relu")
     x = torch.randn(64, 3, generator=torch.Generator().manual_seed(1))
     assert (block(x) >= 0).all()
@@ -39,6 +39,6 @@ def test_norm_activation_and_dropout_follow_each_layer():
     torch.testing.assert_close(block(x), block(x))
 
 
-def test_odd_widths_cannot_be_halved():
+def test_odd_widths_cannot_be_halved() -> None:
     with pytest.raises(ConfigError, match="even widths"):
         FactorizedBlock(3, (5,), "concat")

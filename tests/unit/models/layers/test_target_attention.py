@@ -24,7 +24,7 @@ def score_by_formula(unit: LocalActivation, query: np.ndarray, key: np.ndarray) 
 
 @pytest.mark.parametrize("hidden", [(), (7,), (6, 4)])
 @pytest.mark.parametrize("softmax", [False, True])
-def test_local_activation_is_a_loop_over_samples_and_values(hidden, softmax):
+def test_local_activation_is_a_loop_over_samples_and_values(hidden: tuple[int, ...], softmax: bool) -> None:
     torch.manual_seed(1)
     unit = LocalActivation(3, hidden, softmax=softmax).double()
     for layer in unit.linears:
@@ -43,7 +43,7 @@ def test_local_activation_is_a_loop_over_samples_and_values(hidden, softmax):
     assert (result[0] == 0).all()
 
 
-def test_local_activation_with_dice_ignores_padding_in_its_means():
+def test_local_activation_with_dice_ignores_padding_in_its_means() -> None:
     unit = LocalActivation(3, (4,), "dice").double()
     query, keys = draw(4, 3), draw(4, 5, 3, seed=1).masked_fill(~MASK.unsqueeze(2), 0.0)
     short = unit(query, keys, MASK)
@@ -54,7 +54,7 @@ def test_local_activation_with_dice_ignores_padding_in_its_means():
     torch.testing.assert_close(unit.activations[0].running_mean, kept)
 
 
-def test_target_attention_is_a_loop_over_heads_and_values():
+def test_target_attention_is_a_loop_over_heads_and_values() -> None:
     torch.manual_seed(2)
     layer = TargetAttention(3, 4, heads=2, head_dim=5).double()
     torch.nn.init.normal_(layer.value.bias)
@@ -69,7 +69,7 @@ def test_target_attention_is_a_loop_over_heads_and_values():
     np.testing.assert_allclose(layer(query, keys, MASK).detach().numpy(), expected, rtol=1e-10, atol=1e-12)
 
 
-def test_masked_softmax_of_nothing_is_zeros_with_zero_gradients():
+def test_masked_softmax_of_nothing_is_zeros_with_zero_gradients() -> None:
     scores = draw(2, 3).requires_grad_()
     weights = masked_softmax(scores, torch.tensor([[False, False, False], [True, False, True]]))
     assert weights[0].eq(0).all()
