@@ -27,7 +27,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport() -> Iterator[None]:
-    report: pytest.TestReport = yield  # type: ignore[misc, assignment]
+    report: pytest.TestReport = yield  # type: ignore[assignment]
     if report.skipped and not hasattr(report, "wasxfail"):
         _refuse_skip(report)
     return report  # type: ignore[return-value]
@@ -35,7 +35,7 @@ def pytest_runtest_makereport() -> Iterator[None]:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_make_collect_report() -> Iterator[None]:
-    report: pytest.CollectReport = yield  # type: ignore[misc, assignment]
+    report: pytest.CollectReport = yield  # type: ignore[assignment]
     if report.skipped:
         _refuse_skip(report)
     return report  # type: ignore[return-value]

@@ -52,7 +52,7 @@ def test_publishers_killed_at_any_moment(tmp_path: Path, publishers: int) -> Non
     for _ in range(8):
         processes = [start(tmp_path / "repo") for _ in range(publishers)]
         try:
-            seen = [int(process.stdout.readline()) for process in processes]
+            seen = [int(process.stdout.readline()) for process in processes if process.stdout is not None]
             time.sleep(chance.random() * 0.3)
         finally:
             for process in processes:

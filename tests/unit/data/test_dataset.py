@@ -8,6 +8,7 @@ import random
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -128,7 +129,12 @@ def test_a_resumed_stream_reads_no_block_before_its_own(logs: Path, monkeypatch:
         state = batches.state()
     parsed = []
     parse = data._reader.parse
-    monkeypatch.setattr(data._reader, "parse", lambda piece: parsed.append(piece) or parse(piece))
+
+    def note(piece: Any) -> Any:
+        parsed.append(piece)
+        return parse(piece)
+
+    monkeypatch.setattr(data._reader, "parse", note)
     assert users(next(data.iterate(50, start=state))) == list(range(950, 1000))
     assert len(parsed) <= 4
 
@@ -273,7 +279,12 @@ def test_memory_stays_bounded(tmp_path: Path) -> None:
     data = dataset(path, prefetch=2, workers=2, block_bytes=1024)
     reads = []
     parse = data._reader.parse
-    data._reader.parse = lambda piece: reads.append(1) or parse(piece)  # type: ignore[method-assign]
+
+    def note(piece: Any) -> Any:
+        reads.append(1)
+        return parse(piece)
+
+    data._reader.parse = note  # type: ignore[method-assign]
     with data.iterate(10) as batches:
         next(batches)
         time.sleep(0.5)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from typing import Any
 
 import pytest
 import torch
@@ -35,7 +36,7 @@ def test_gradients_of_every_selection(linear: int, pooled: int, width: int) -> N
                 flat = data.clone().requires_grad_()
                 parts = read(flat)
                 # Weights that differ by column show a gradient in the wrong place.
-                loss = sum((parts[n] ** 3 * torch.arange(1.0, parts[n].shape[1] + 1)).sum() for n in used)
+                loss: Any = sum((parts[n] ** 3 * torch.arange(1.0, parts[n].shape[1] + 1)).sum() for n in used)
                 loss.backward()
                 results.append(flat.grad)
             torch.testing.assert_close(*results, rtol=1e-14, atol=0)

@@ -154,7 +154,7 @@ def test_dense_floats_have_a_gradient_where_nothing_is_trained(kit: Kit, made: M
 
 def test_what_stands_past_the_end_of_a_sequence_has_no_influence(kit: Kit, made: Model) -> None:
     made.eval()
-    logits, gradients = [], []
+    logits, gradients = list[torch.Tensor](), list[dict[str, Any]]()
     for garbage in (0.0, 1e6):
         inputs = kit.random_inputs(made.spec, 33)  # the first sample has empty sequences
         for sequence in inputs.sequences.values():

@@ -60,7 +60,8 @@ def test_learns_xor(kit: Kit, settings: dict[str, Any]) -> None:
 
 def test_low_rank_is_smaller(kit: Kit) -> None:
     spec = kit.spec_for("dcnv2", slots=tuple("abcdefgh"))
-    full, low = (sum(p.numel() for p in create("dcnv2", spec, {"rank": r}).cross.parameters()) for r in (0, 8))
+    models: list[Any] = [create("dcnv2", spec, {"rank": rank}) for rank in (0, 8)]
+    full, low = (sum(p.numel() for p in model.cross.parameters()) for model in models)
     width = 8 * 9 + 2
     assert full == 3 * (width * width + width)
     assert low == 3 * (2 * 8 * width + width)

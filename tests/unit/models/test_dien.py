@@ -62,7 +62,7 @@ def test_forward_equals_explicit_loops(kit: Kit, kind: str) -> None:
 
 def test_training_has_an_auxiliary_loss_of_each_sample(kit: Kit) -> None:
     settings = {"dim": 3, "hidden": [5], "attention": ATTENTION, "auxiliary": 0.5}
-    model = create("dien", kit.spec_for("dien", settings, sequences=True), settings, seed=1).double()
+    model: Any = create("dien", kit.spec_for("dien", settings, sequences=True), settings, seed=1).double()
     inputs = kit.random_inputs(model.spec, 8, dtype=torch.float64)
     logits, losses = model.training_forward(inputs)
     assert torch.equal(logits, model(inputs))

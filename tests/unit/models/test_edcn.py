@@ -57,6 +57,6 @@ def test_forward_equals_explicit_loops(kit: Kit, kind: str) -> None:
 
 def test_batch_norm_stands_before_both_streams_of_every_layer(kit: Kit) -> None:
     settings = {"layers": 2, "batch_norm": True}
-    model = create("edcn", kit.spec_for("edcn", settings), settings)
+    model: Any = create("edcn", kit.spec_for("edcn", settings), settings)
     model(kit.random_inputs(model.spec, 16))
     assert [int(norm.num_batches_tracked) for norm in model.norms] == [1, 1, 1, 1]

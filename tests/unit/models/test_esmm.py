@@ -37,6 +37,7 @@ def test_the_product_of_probabilities_is_exact_and_finite_for_any_logits(a: floa
     assert logit.item() == pytest.approx(float(odds.ln()), rel=1e-6, abs=1e-6)
     logit.backward()
     # Of the logits' size in float32.
+    assert x.grad is not None and y.grad is not None
     assert 0 <= x.grad.item() <= 1.001
     assert 0 <= y.grad.item() <= 1.001
 

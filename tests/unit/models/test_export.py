@@ -37,7 +37,7 @@ class Attention(Model):
         return (read * inputs.pooled[:, 0]).sum(dim=1) + inputs.linear.sum(dim=1) + inputs.dense.sum(dim=1)
 
 
-CASES = {
+CASES: dict[str, tuple[Any, dict[str, Any], dict[str, Any]]] = {
     "lr": ("lr", {}, {}),
     "fm": ("fm", {"dim": 4}, {"sequences": True}),
     "dnn": ("dnn", TOWER | {"batch_norm": True, "dropout": 0.3}, {"dims": (2, 3, 4), "sequences": True}),

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
@@ -22,7 +24,7 @@ def test_forward_is_the_sum_over_all_pairs(kit: Kit, dense_fields: bool, dense_d
     model = kit.randomize(create("ffm", spec, settings))
     inputs = kit.random_inputs(spec, dtype=torch.float64)
     means = [kit.numpy_mean(s) for s in inputs.sequences.values()]
-    vectors = None if model.pairs.dense_vectors is None else model.pairs.dense_vectors.detach().numpy()
+    vectors: Any = None if model.pairs.dense_vectors is None else model.pairs.dense_vectors.detach().numpy()
 
     def vector_for(sample: int, i: int, j: int) -> np.ndarray:
         """Of feature i for field j, times its value."""

@@ -61,7 +61,7 @@ def test_without_gates_and_with_gates_that_are_open_it_is_the_same(kit: Kit) -> 
 
 def test_batch_norm_and_dropout_are_each_streams_own(kit: Kit) -> None:
     settings = SMALL | {"mlp1_batch_norm": True, "mlp2_dropout": 0.5, "mlp2_activation": "tanh"}
-    model = create("finalmlp", kit.spec_for("finalmlp", settings), settings)
+    model: Any = create("finalmlp", kit.spec_for("finalmlp", settings), settings)
     assert model.mlp1.norms is not None
     assert model.mlp1.dropout is None
     assert model.mlp2.norms is None

@@ -49,6 +49,7 @@ def test_loss_and_gradient(
     expected = sum(s * value for s, (value, _) in zip(scale, pairs, strict=True))
     assert loss.item() == pytest.approx(expected, rel=tolerance)
     gradients = [s * slope for s, (_, slope) in zip(scale, pairs, strict=True)]
+    assert logits.grad is not None
     np.testing.assert_allclose(logits.grad.numpy(), gradients, rtol=4 * tolerance, atol=tolerance)
 
 
@@ -61,6 +62,7 @@ def test_huge_logits(kind: str, z: float, y: float) -> None:
     loss.backward()
     is_wrong = (z > 0) != (y > 0)
     assert loss.item() == pytest.approx(abs(z) if is_wrong else 0.0, rel=1e-6, abs=1e-30)
+    assert logits.grad is not None
     assert logits.grad.item() == pytest.approx(math.copysign(1.0, z) if is_wrong else 0.0, abs=1e-30)
 
 
@@ -92,8 +94,10 @@ def test_embedding_l2() -> None:
     history = Sequence(torch.ones(2, 3, 2), torch.tensor([3, 3]))
     penalty = Loss(LossSettings(embedding_l2=0.5)).penalty(Inputs(spec, flat, {"h": history}))
     squares = sum(v * v for v in (2, 3, 4, 5, 9, 10, 11, 12)) + 12
+    assert penalty is not None
     assert penalty.item() == pytest.approx(0.5 * squares / 2)
     penalty.backward()
+    assert flat.grad is not None
     assert flat.grad[0].tolist() == [0, 0, 1.0, 1.5, 2.0, 2.5, 0]
     assert Loss(LossSettings()).penalty(Inputs(spec, flat, {"h": history})) is None
 
@@ -141,7 +145,9 @@ def test_auxiliary_losses_count_as_their_samples_and_labels_do(settings: dict[st
         for k in range(2):
             kept = settings.get("negative_rate", 1.0) if k == 1 and labels[i, 0] == 0 else 1.0
             expected = 2 * float(w[i, k]) * factors[k] * float(weights[i]) / kept / 6
+            assert w.grad is not None
             assert float(w.grad[i, k]) == pytest.approx(expected, rel=1e-6)
+    assert logits.grad is not None
     gradient = logits.grad.clone()
     logits.grad = None
     loss.backward(logits, labels, weights)

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from typing import Any
 
 import numpy as np
 import pytest
@@ -64,7 +65,7 @@ def test_with_ftrl_it_is_the_papers(key: str) -> None:
     )
     learner = Learner(job)
     random = np.random.default_rng(5)
-    z, n, w = (defaultdict(float) for _ in range(3))
+    z, n, w = (defaultdict[int, float](float) for _ in range(3))
     samples = 64
     for _ in range(4):
         values = np.concatenate([1 + random.integers(0, 9, samples), 100 + random.integers(0, 40, samples)])
@@ -80,7 +81,8 @@ def test_with_ftrl_it_is_the_papers(key: str) -> None:
             shows=ones,
         )
         pairs = values.reshape(2, samples).T
-        bias = learner.model.first_order.bias.item()
+        model: Any = learner.model
+        bias = model.first_order.bias.item()
         learner.step(Item(batch, learner.look_up(batch), {}))
         gradients: dict[int, float] = defaultdict(float)
         for (ad, user), label in zip(pairs, labels[:, 0], strict=True):

@@ -79,6 +79,7 @@ def test_gradient(settings: dict[str, Any]) -> None:
 def test_no_gradient_goes_through_the_weights_of_fnw() -> None:
     logits = torch.tensor(LOGITS, dtype=torch.float64, requires_grad=True)
     Loss(LossSettings(delayed="fnw"))(logits, torch.tensor(LABELS)).backward()
+    assert logits.grad is not None
     for z, y, slope in zip(LOGITS, LABELS, logits.grad.tolist(), strict=True):
         p = 1 / (1 + math.exp(-z))
         # d(-log p)/dz = -(1 - p), d(-log(1 - p))/dz = p
@@ -94,7 +95,7 @@ def test_huge_logits(settings: dict[str, Any], _: object, z: float, y: float) ->
     value = Loss(LossSettings(**settings))(logits, torch.tensor([y]))
     value.backward()
     assert math.isfinite(value.item())
-    assert logits.grad.isfinite().all()
+    assert logits.grad is not None and logits.grad.isfinite().all()
 
 
 @pytest.mark.parametrize("p", [0.02, 0.3])
@@ -117,6 +118,7 @@ def test_the_scores_learned_from_such_a_log_are_the_true_rates(
     for _ in range(40):  # to where the gradient is 0
         logit = torch.tensor((low + high) / 2, dtype=torch.float64, requires_grad=True)
         loss(logit.expand(2), torch.tensor([1.0, 0.0]), weights).backward()
+        assert logit.grad is not None
         low, high = (logit.item(), high) if logit.grad < 0 else (low, logit.item())
     assert torch.sigmoid(logit).item() == pytest.approx(p, rel=1e-6)
 

@@ -90,6 +90,7 @@ def test_jrc_is_the_papers_sum_over_contexts() -> None:
     loss = Loss(settings, spec=SPEC).double()
     flat = torch.randn(8, 3, dtype=torch.float64)
     logits, labels, weights = tensors()
+    assert loss.base is not None
     weight, bias = (p.detach().numpy() for p in loss.base.parameters())
     base = [float(weight[0] @ flat[i].numpy() + bias[0]) for i in range(8)]
     pair = [(base[i], base[i] + LOGITS[i]) for i in range(8)]  # logits of not happening and of happening
@@ -117,7 +118,7 @@ def test_huge_logits(settings: dict[str, Any], z: float) -> None:
     value = loss(logits, torch.tensor([0.0, 1.0, 1.0, 0.0]), None, None, Inputs(SPEC, torch.ones(4, 3)))
     value.backward()
     assert math.isfinite(value.item())
-    assert logits.grad.isfinite().all()
+    assert logits.grad is not None and logits.grad.isfinite().all()
     assert all(p.grad is None or p.grad.isfinite().all() for p in loss.parameters())
 
 

@@ -122,7 +122,7 @@ def test_a_users_file(write: Callable[..., str], suffix: str) -> None:
     path = write(GOOD)
     cls = resolve(path + suffix)
     assert input_needs(cls, parse(cls, {"dim": 4})) == InputNeeds(4, False)
-    model = create(path + suffix, SPEC, {"scale": 2.0})
+    model: Any = create(path + suffix, SPEC, {"scale": 2.0})
     assert model.name == "Tiny"
     assert model.settings.scale == 2.0
     with pytest.raises(ConfigError, match="did you mean 'scale'"):
@@ -267,6 +267,6 @@ def test_the_trial_leaves_modes_alone() -> None:
         def forward(self, inputs: Inputs) -> torch.Tensor:
             return self.norm(inputs.flat).sum(dim=1)
 
-    model = create(Frozen, SPEC)
+    model: Any = create(Frozen, SPEC)
     assert model.training
     assert not model.norm.training

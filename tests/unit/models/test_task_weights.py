@@ -28,6 +28,7 @@ def test_fixed_weights() -> None:
 
 def test_weights_by_uncertainty() -> None:
     loss = Loss(LossSettings(task_weights="uncertainty"), NAMES).double()
+    assert loss.log_variances is not None
     with torch.no_grad():
         loss.log_variances.copy_(torch.tensor([0.7, -1.2], dtype=torch.float64))
     expected = (math.exp(-0.7) * of_label(0) + 0.35 + math.exp(1.2) * of_label(1) - 0.6) / 2
@@ -44,6 +45,7 @@ def test_the_variances_learned_are_twice_the_losses() -> None:
         loss(LOGITS, LABELS).backward()
         optimizer.step()
     expected = [math.log(2 * of_label(k)) for k in range(2)]
+    assert loss.log_variances is not None
     assert loss.log_variances.tolist() == pytest.approx(expected, abs=1e-6)
 
 
@@ -52,7 +54,8 @@ def test_huge_logits(z: float) -> None:
     logits = torch.full((2, 2), z, requires_grad=True)
     loss = Loss(LossSettings(task_weights="uncertainty"), NAMES)
     loss(logits, torch.tensor([[0.0, 1.0], [1.0, 0.0]])).backward()
-    assert logits.grad.isfinite().all()
+    assert logits.grad is not None and logits.grad.isfinite().all()
+    assert loss.log_variances is not None and loss.log_variances.grad is not None
     assert loss.log_variances.grad.isfinite().all()
 
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import pytest
@@ -56,7 +57,8 @@ def test_slots_for_the_wide_part_alone_have_rows_of_one_weight() -> None:
         tables = [table.settings for table in learner.plan.tables]
         assert [table.name for table in tables] == ["main.2", "main.0"]
         assert [sum(segment.dim for segment in table.segments) for table in tables] == widths
-        assert learner.model.deep.widths[0] == 2 * 2 + 1
+        model: Any = learner.model
+        assert model.deep.widths[0] == 2 * 2 + 1
         places = {plan.slot.name: plan.columns for plan in learner.plan.slots}
         assert places["ad_x_user"] == {"linear": 0 if wide == "dense" else 2}
 
@@ -79,7 +81,7 @@ def test_a_slot_without_embedding_needs_a_model_with_linear_weights() -> None:
 
 def test_the_tower_reads_its_input_in_place(kit: Kit) -> None:
     spec = kit.spec_for("wide_deep", SMALL)
-    model = create("wide_deep", spec, SMALL)
+    model: Any = create("wide_deep", spec, SMALL)
     inputs = kit.random_inputs(spec)
     seen = []
     model.deep.register_forward_pre_hook(lambda module, args: seen.append(args[0].data_ptr()))

@@ -29,7 +29,7 @@ def test_commit_of_the_directory(tmp_path: Path) -> None:
     git("add", "file")
     git("commit", "-m", "one")
     environment = capture_environment(tmp_path)
-    assert len(environment["git_commit"]) == 40 and environment["git_dirty"] is False
+    assert len(str(environment["git_commit"])) == 40 and environment["git_dirty"] is False
     (tmp_path / "file").write_text("2")
     assert capture_environment(tmp_path)["git_dirty"] is True
 

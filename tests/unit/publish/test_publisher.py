@@ -83,6 +83,7 @@ def read_chain(repository: Repository, chain: list[Manifest]) -> Rows:
                         rows.pop(feasign, None)
             for file in manifest.parts(name):
                 for feasigns, encoded in read_part(repository, manifest, file):
+                    assert encoded is not None
                     rows |= {f: row.tobytes() for f, row in zip(feasigns.tolist(), encoded, strict=True)}
     return found
 
@@ -120,7 +121,8 @@ def test_a_version_allows_what_float32_rounds(story: Story) -> None:
     story.learn()
     story.publish()
     story.learn(1)
-    hidden, last = story.learner.model.deep.linears[1:]
+    model: Any = story.learner.model
+    hidden, last = model.deep.linears[1:]
     with torch.no_grad():
         hidden.bias += 2.0**13
         last.weight.fill_(0.25)

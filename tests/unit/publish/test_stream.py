@@ -138,6 +138,7 @@ def test_a_repository_that_fails_later_does_not_end_training(
     job = make_job(tmp_path, publish={"to": str(tmp_path / "repo"), "every_steps": 1})
     learner = Learner(job)
     learn(learner, job, np.random.default_rng(0))
+    assert job.publish is not None
     hook = StreamPublisher(job, job.publish, quiet=True)
 
     def refuse(*_: object) -> None:

@@ -46,7 +46,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
         if path == "/broken" or (path == "/flaky" and gets < 3 and with_body):
             return self.send_error(503)
         if path == "/slow" and with_body:
-            return threading.Event().wait(2) or None
+            threading.Event().wait(2)
+            return None
         data = self.files.get(path.strip("/"), self.files["log"] if path[1:] in _SPECIAL else None)
         if data is None:
             return self.send_error(404)

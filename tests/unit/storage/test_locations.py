@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -20,7 +21,7 @@ def write(path: Path, text: str = "x\n") -> Path:
     return path
 
 
-def names(location: object, root: Path, options: ReadOptions | None = None) -> list[str]:
+def names(location: Any, root: Path, options: ReadOptions | None = None) -> list[str]:
     return [os.path.relpath(source.path, root) for source in resolve(location, options)]
 
 

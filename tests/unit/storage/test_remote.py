@@ -6,7 +6,7 @@ import gzip
 import io
 import sys
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, cast
 
 import hdfs_native
 import pytest
@@ -123,9 +123,10 @@ def test_a_file_of_the_hdfs_client_is_read_like_any_other() -> None:
 
     class Client:
         def open(self, path: str, mode: str) -> Any:
-            return hdfs_native.FileReader(HeldBytes(data))
+            return hdfs_native.FileReader(cast(Any, HeldBytes(data)))
 
-    with open_file(Client(), "hdfs", "hdfs://n/x") as file:
+    opened: Any = open_file(Client(), "hdfs", "hdfs://n/x")
+    with opened as file:
         assert file.read(3) == data[:3] and file.tell() == 3
         assert file.seek(-2, 2) == len(data) - 2 and file.read() == data[-2:]
         file.seek(0)

@@ -82,7 +82,7 @@ class Ftrl:
         self.w[i] = np.where(np.abs(self.z[i]) <= s.l1, 0.0, dense)
 
 
-CASES = [
+CASES: list[tuple[Any, type[Any]]] = [
     (SgdSettings(learning_rate=0.1, l2=0.02), Sgd),
     (AdagradSettings(learning_rate=0.1, l2=0.02, initial_accumulator=0.1), Adagrad),
     (AdagradSettings(learning_rate=0.05), Adagrad),
@@ -124,7 +124,7 @@ def run_steps(
         table.find(lookup, insert=True)
         table.push(lookup, layout, [gradient], rate_scale=scale)
         if on_step is not None:
-            sums = {}
+            sums: dict[int, np.ndarray] = {}
             for bag in range(16):
                 values = which[offsets[bag] : offsets[bag + 1]]
                 g = gradient[bag % 8, :dim] if bag < 8 else gradient[bag % 8, dim:] / max(len(values), 1)

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import xxhash
+from numpy.typing import ArrayLike
 
 from elasticctr import _native
 from elasticctr._native import Layout, Lookup
@@ -47,7 +48,7 @@ def make_batch(
     return rng.integers(0, vocabulary, size=offsets[-1]).astype(np.uint64), offsets, samples
 
 
-def insert(table: Table, feasigns: np.ndarray) -> tuple[Lookup, Layout]:
+def insert(table: Table, feasigns: ArrayLike) -> tuple[Lookup, Layout]:
     feasigns = np.asarray(feasigns, np.uint64)
     layout = table.layout([SlotTarget(0, {table.settings.segments[0].name: 0})])
     lookup = layout.lookup(feasigns, np.array([0, len(feasigns)], np.int32), 1)
@@ -85,7 +86,7 @@ def test_pull_pools_as_numpy_does(longest: int) -> None:
 
 
 @pytest.mark.parametrize("pooling", ["first", "last"])
-def test_sequences_are_padded_and_trained_value_by_value(pooling: str) -> None:
+def test_sequences_are_padded_and_trained_value_by_value(pooling: Any) -> None:
     table = make_table()
     layout = table.layout([SlotTarget(0, {"embedding": 1}, pooling=pooling, length=3)])
     values = np.arange(1, 8, dtype=np.uint64)

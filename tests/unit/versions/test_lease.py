@@ -74,6 +74,7 @@ def test_a_lock_of_another_machine_holds_until_its_time(tmp_path: Path) -> None:
     store.write_bytes(f"ctr/{LOCK}", json.dumps(held).encode())
     with pytest.raises(Unavailable, match="elsewhere") as caught, Lease(store, "ctr"):
         pass
+    assert caught.value.retry_after_s is not None
     assert 50 < caught.value.retry_after_s <= 100
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import pytest
@@ -156,6 +156,7 @@ def test_manifests_that_cannot_be(repository: Repository) -> None:
     publish(repository, "ctr", 1, [1])
     good = json.loads(Path(repository.url, "ctr", "1", "manifest.json").read_text())
     parse_manifest(json.dumps(good | {"new key": 1}).encode(), "x")
+    change: dict[str, Any]
     for change in ({"version": 0}, {"kind": "delta"}, {"parent": 1}, {"tables": 3}, {"files": [{}]}, {"chain": [1]}):
         with pytest.raises(Corruption, match="x: no manifest"):
             parse_manifest(json.dumps(good | change).encode(), "x")

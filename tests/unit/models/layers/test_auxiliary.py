@@ -20,6 +20,7 @@ def test_distillation_is_a_loop_over_samples_and_labels() -> None:
             for student in students:
                 q = 1 / (1 + math.exp(-float(student[i, k])))
                 expected -= p * math.log(q) + (1 - p) * math.log(1 - q)
+                assert student.grad is not None
                 assert abs(float(student.grad[i, k]) - (q - p)) < 1e-12
             assert abs(float(losses[i, k]) - expected) < 1e-12
     assert teacher.grad is None, "the teacher learns from its students"

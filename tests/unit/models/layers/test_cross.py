@@ -1,12 +1,14 @@
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 
 from elasticctr.models.layers.cross import Cross, MixtureCross, VectorCross
 
 
 def test_one_layer_by_hand() -> None:
-    cross = Cross(2, 1)
+    cross: Any = Cross(2, 1)
     with torch.no_grad():
         cross.full[0].weight.copy_(torch.tensor([[1.0, 2.0], [3.0, 4.0]]))
         cross.full[0].bias.copy_(torch.tensor([0.5, -0.5]))
@@ -15,6 +17,8 @@ def test_one_layer_by_hand() -> None:
 
 
 def test_full_rank_factors_equal_the_full_matrix() -> None:
+    full: Any
+    low: Any
     full, low = Cross(4, 3).double(), Cross(4, 3, rank=4).double()
     with torch.no_grad():
         for a, down, up in zip(full.full, low.down, low.up, strict=True):
@@ -48,6 +52,8 @@ def test_vector_crosses_equal_their_recursion() -> None:
 
 
 def test_a_mixture_of_equal_experts_is_one_expert() -> None:
+    one: Any
+    many: Any
     one, many = MixtureCross(4, 2, rank=3, experts=1).double(), MixtureCross(4, 2, rank=3, experts=5).double()
     with torch.no_grad():
         for layer in range(2):

@@ -31,7 +31,7 @@ def test_one_vector_is_no_batch() -> None:
 def test_a_tower_takes_it_as_its_activation() -> None:
     tower = MLP(4, (5, 3), 1, activation="dice").double()
     x = torch.randn(9, 4, dtype=torch.float64)
-    assert len(tower.dices) == 2
+    assert tower.dices is not None and len(tower.dices) == 2
     tower(x).sum().backward()
     assert all(dice.alpha.grad is not None for dice in tower.dices)
     first = tower.linears[0](x).detach()

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 
@@ -11,7 +13,7 @@ def test_one_layer_by_hand() -> None:
     weight = torch.tensor([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0], [2.0, 0.0]])
     x = torch.tensor([[2.0, 3.0]])  # a = [2, 3], b = [5, 4]
     for residual, hidden, expected in (("concat", 4, [2.0, 3.0, 10.0, 12.0]), ("sum", 2, [12.0, 15.0])):
-        block = FactorizedBlock(2, (hidden,), residual)
+        block: Any = FactorizedBlock(2, (hidden,), "sum" if residual == "sum" else "concat")
         with torch.no_grad():
             block.linears[0].weight.copy_(weight)
         assert block(x).tolist() == [expected]
@@ -30,7 +32,7 @@ def test_degree_doubles_with_each_layer() -> None:
 
 
 def test_norm_activation_and_dropout_follow_each_layer() -> None:
-    block = FactorizedBlock(3, (4, 2), "sum", dropout=0.5, batch_norm=True, activation="relu")
+    block: Any = FactorizedBlock(3, (4, 2), "sum", dropout=0.5, batch_norm=True, activation="relu")
     x = torch.randn(64, 3, generator=torch.Generator().manual_seed(1))
     assert (block(x) >= 0).all()
     assert (block(x) == 0).float().mean() > 0.5

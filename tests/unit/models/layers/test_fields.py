@@ -11,6 +11,7 @@ def test_slots_then_dense_floats_times_their_vectors() -> None:
     fields = Fields(spec, "test")
     assert (fields.count, fields.dim) == (4, 2)
     with torch.no_grad():
+        assert fields.dense_vectors is not None
         fields.dense_vectors.copy_(torch.tensor([[1.0, 2.0], [3.0, 4.0]]))
     flat = torch.tensor([[9.0, 9.0, 9.0, 1.0, 2.0, 3.0, 4.0, 10.0, 100.0]])
     assert fields(Inputs(spec, flat)).tolist() == [[[1, 2], [3, 4], [10, 20], [300, 400]]]

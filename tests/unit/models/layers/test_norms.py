@@ -15,6 +15,7 @@ def test_batch_norm_is_torchs_own() -> None:
 
 def test_a_batch_of_one_or_none_is_normalised_by_what_was_seen_before() -> None:
     norm = BatchNorm(2)
+    assert norm.running_mean is not None and norm.running_var is not None
     with torch.no_grad():
         norm.running_mean.copy_(torch.tensor([1.0, -1.0]))
         norm.running_var.copy_(torch.tensor([4.0, 9.0]))

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
@@ -14,7 +16,7 @@ def draw(*shape: int, seed: int = 0) -> torch.Tensor:
     return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
-def score_by_formula(unit: LocalActivation, query: np.ndarray, key: np.ndarray) -> float:
+def score_by_formula(unit: Any, query: np.ndarray, key: np.ndarray) -> float:
     x = np.concatenate([query, key, query - key, query * key])
     layers = [(layer.weight.detach().numpy(), layer.bias.detach().numpy()) for layer in unit.linears]
     for weight, bias in layers[:-1]:
@@ -26,7 +28,7 @@ def score_by_formula(unit: LocalActivation, query: np.ndarray, key: np.ndarray) 
 @pytest.mark.parametrize("softmax", [False, True])
 def test_local_activation_is_a_loop_over_samples_and_values(hidden: tuple[int, ...], softmax: bool) -> None:
     torch.manual_seed(1)
-    unit = LocalActivation(3, hidden, softmax=softmax).double()
+    unit: Any = LocalActivation(3, hidden, softmax=softmax).double()
     for layer in unit.linears:
         torch.nn.init.normal_(layer.bias)
     query, keys = draw(4, 3), draw(4, 5, 3, seed=1)
@@ -44,7 +46,7 @@ def test_local_activation_is_a_loop_over_samples_and_values(hidden: tuple[int, .
 
 
 def test_local_activation_with_dice_ignores_padding_in_its_means() -> None:
-    unit = LocalActivation(3, (4,), "dice").double()
+    unit: Any = LocalActivation(3, (4,), "dice").double()
     query, keys = draw(4, 3), draw(4, 5, 3, seed=1).masked_fill(~MASK.unsqueeze(2), 0.0)
     short = unit(query, keys, MASK)
     kept = unit.activations[0].running_mean.clone()

@@ -68,6 +68,7 @@ def test_gradients_are_those_of_float64_autograd(kit: Kit, name: str, batch_norm
 
     assert found == pytest.approx(loss.item(), rel=1e-5, abs=1e-6)
     torch.testing.assert_close(logits.double(), expected, rtol=1e-4, atol=1e-5)
+    assert inputs.flat.grad is not None
     torch.testing.assert_close(inputs.flat.grad.double(), flat.grad, rtol=1e-3, atol=1e-6)
     for (parameter, other), of in zip(
         zip(model.parameters(), reference.parameters(), strict=True), dict(model.named_parameters()), strict=True
@@ -77,7 +78,7 @@ def test_gradients_are_those_of_float64_autograd(kit: Kit, name: str, batch_norm
 
 @pytest.mark.parametrize("more", [{}, {"batch_norm": True, "dropout": 0.2}])
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
-def test_results_do_not_depend_on_the_number_of_threads(kit: Kit, precision: str, more: dict[str, Any]) -> None:
+def test_results_do_not_depend_on_the_number_of_threads(kit: Kit, precision: Any, more: dict[str, Any]) -> None:
     set_tower_precision(precision)
     spec = kit.spec_for("wide_deep", SMALL)
     model = kit.randomize(create("wide_deep", spec, SMALL | more)).float()
@@ -89,6 +90,7 @@ def test_results_do_not_depend_on_the_number_of_threads(kit: Kit, precision: str
         inputs = kit.random_inputs(spec, batch=1500)
         loss, logits = take_step(model, inputs, labels, weights)
         gradients = [p.grad.clone() for p in model.parameters()]
+        assert inputs.flat.grad is not None
         results.append((torch.tensor(loss), logits, inputs.flat.grad.clone(), *gradients))
     for other in results[1:]:
         assert all(torch.equal(a, b) for a, b in zip(results[0], other, strict=True))
@@ -117,7 +119,7 @@ def test_dropout_and_norms_are_those_of_autograd(kit: Kit) -> None:
 
 def test_what_only_autograd_can_do_is_left_to_it(kit: Kit) -> None:
     spec = kit.spec_for("wide_deep", SMALL)
-    model = create("wide_deep", spec, SMALL)
+    model: Any = create("wide_deep", spec, SMALL)
     step, inputs = TowerStep(model.tower_parts()), kit.random_inputs(spec)
     assert step.can_run(inputs)
     set_native_towers(False)
@@ -125,7 +127,7 @@ def test_what_only_autograd_can_do_is_left_to_it(kit: Kit) -> None:
     set_native_towers(True)
     model.wide.bias.requires_grad_(False)
     assert not step.can_run(inputs)
-    other = create("wide_deep", spec, SMALL | {"activation": "gelu"})
+    other: Any = create("wide_deep", spec, SMALL | {"activation": "gelu"})
     assert not TowerStep(other.tower_parts()).can_run(inputs)
 
 

@@ -14,7 +14,6 @@ from typing import Any
 import pytest
 from tests.unit.serve.feedback.writing import HOUR, write_requests
 
-from elasticctr import _native
 from elasticctr.data import Dataset, ReadOptions, Schema
 from elasticctr.errors import AlreadyExists, ConfigError, FailedPrecondition, Unavailable
 from elasticctr.serve.feedback import join as join_module
@@ -181,7 +180,7 @@ def test_half_a_line_waits_for_its_other_half(tmp_path: Path) -> None:
     clicks = tmp_path / "clicks.jsonl"
     clicks.write_text('{"id": "a", "ti')
     growing.write_bytes(whole[:-20])
-    more = {"state": tmp_path / "state", "now_s": HOUR + 60}
+    more: dict[str, Any] = {"state": tmp_path / "state", "now_s": HOUR + 60}
     given = JoinOptions(requests=(str(growing.parent),), clicks=(str(clicks),), out=tmp_path / "out", **more)
     assert join(given)["requests"] == 1
     growing.unlink()
@@ -256,6 +255,7 @@ def test_a_state_is_locked_and_keeps_its_options(tmp_path: Path) -> None:
 
 
 def test_models_and_dense_slots(tmp_path: Path) -> None:
+    from elasticctr import _native
 
     write_requests(tmp_path / "log", [(HOUR, "a", candidates(1))])
     log = _native.RequestLog(str(tmp_path / "log"))

@@ -119,11 +119,11 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Served:
     return Served(tmp_path_factory.mktemp("served"))
 
 
-def by_slot(user: bool = True) -> list[dict]:
+def by_slot(user: bool = True) -> list[dict[str, Any]]:
     return [({"user": u} if user else {}) | {"tags": t, "ad": a, "x": x, "y": y} for u, t, a, x, y in ROWS]
 
 
-def tensors() -> dict:
+def tensors() -> dict[str, Any]:
     tags = [t for _, row, *_ in ROWS for t in row]
     return {
         "inputs": [
@@ -137,7 +137,7 @@ def tensors() -> dict:
     }
 
 
-def final(served: Served) -> list[dict]:
+def final(served: Served) -> list[dict[str, Any]]:
     """Feasigns and floats after transforms."""
     return [
         {name: served._bag(n, i) for n, name in enumerate(served.slots)}
@@ -146,7 +146,7 @@ def final(served: Served) -> list[dict]:
     ]
 
 
-def bodies(served: Served) -> dict[str, tuple[str, dict]]:
+def bodies(served: Served) -> dict[str, tuple[str, dict[str, Any]]]:
     feeds = {name: [sample[name] for sample in final(served)] for name in served.slots}
     feeds["dense_input"] = [sample["x"] + sample["y"] for sample in final(served)]
     pairs = {"key": list(feeds), "value": [json.dumps(feed) for feed in feeds.values()]}
@@ -218,6 +218,7 @@ def test_differences_are_found(served: Served, tmp_path: Path) -> None:
     served.write(tmp_path / "values", "v", "json", body, values=[5])
     result = served.replay(tmp_path / "values")
     first = result.first_difference
+    assert first is not None
     assert (first.id, first.sample, first.slot, first.logged) == ("v", 1, "ad", [5])
     assert first.made == served._bag(2, 1)
     assert result.different_requests == 1

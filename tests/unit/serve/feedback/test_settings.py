@@ -1,5 +1,6 @@
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -34,7 +35,12 @@ def test_settings_make_a_log(tmp_path: Path) -> None:
 
 def test_bad_rows_and_settings_are_refused(tmp_path: Path) -> None:
     log = _native.RequestLog(str(tmp_path))
-    bad = [([], [], []), ([[(9, [1])]], [], []), ([[], []], [], []), ([[], []], [[1.0]] * 2, [[1.0]])]
+    bad: list[tuple[Any, Any, Any]] = [
+        ([], [], []),
+        ([[(9, [1])]], [], []),
+        ([[], []], [], []),
+        ([[], []], [[1.0]] * 2, [[1.0]]),
+    ]
     for rows, dense, scores in bad:
         with pytest.raises(DataError):
             log.add(1.0, "a", "m", 1, "v", "json", b"", ["s"], [("d", 1)], rows, dense, scores)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -19,7 +21,7 @@ def batch(seed: int, n: int = 200) -> tuple[np.ndarray, np.ndarray, np.ndarray, 
     return logits, labels, random.random(n).astype(np.float32), random.integers(0, 9, n).astype(np.uint64)
 
 
-def alone(column: int, *seeds: int) -> dict:
+def alone(column: int, *seeds: int) -> dict[str, Any]:
     metrics = Metrics()
     for seed in seeds:
         logits, labels, weights, groups = batch(seed)
@@ -108,7 +110,12 @@ def test_every_damaged_state_is_refused() -> None:
 
 
 def test_reports_for_people() -> None:
-    report = {"auc": 0.7, "logloss": 0.5, "roc": [], "labels": {"click": {"auc": 0.7, "logloss": 0.5, "roc": []}}}
+    report: dict[str, Any] = {
+        "auc": 0.7,
+        "logloss": 0.5,
+        "roc": [],
+        "labels": {"click": {"auc": 0.7, "logloss": 0.5, "roc": []}},
+    }
     report["labels"]["buy"] = {"auc": None, "logloss": None, "roc": []}
     values = values_of(report)
     assert values == {

@@ -58,7 +58,7 @@ def test_one_class_draws_what_is_defined(label: float) -> None:
 
 
 def test_progress_draws_the_values_it_was_given() -> None:
-    figure = plot_progress(list(make_events(10)), "loss", "logloss", "Loss", "logloss")
+    figure: Any = plot_progress(list(make_events(10)), "loss", "logloss", "Loss", "logloss")
     train, evaluated = figure.axes[0].get_lines()
     assert train.get_xdata().tolist() == [100.0 * k for k in range(1, 11)]
     assert train.get_ydata().tolist() == [1 / k for k in range(1, 11)]
@@ -67,7 +67,8 @@ def test_progress_draws_the_values_it_was_given() -> None:
 
 def test_long_runs_get_a_running_mean() -> None:
     events = [{"event": "train", "samples": i, "loss": float(i % 2)} for i in range(400)]
-    raw, mean = plot_progress(events, "loss", "logloss", "Loss", "logloss").axes[0].get_lines()
+    figure: Any = plot_progress(events, "loss", "logloss", "Loss", "logloss")
+    raw, mean = figure.axes[0].get_lines()
     assert len(raw.get_ydata()) == 400
     assert np.asarray(mean.get_ydata())[20:] == pytest.approx(0.5)
 
