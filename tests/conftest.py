@@ -1,8 +1,8 @@
 """What holds for every test: which ones are stories, what may be skipped in CI, and who failed.
 
-A story is a test of real processes: all of tests/cluster and tests/e2e, and what is marked so elsewhere. Only stories
-are tried a second time (tools/run_tests.sh), since a busy machine can hold processes up. With ELASTICCTR_CI set, a skip
-is a failure unless the machine lacks the hardware: CI installs everything else.
+A story is a test of real processes: all of tests/process, tests/cluster and tests/e2e, and what is marked so elsewhere.
+Only stories are tried a second time (tools/run_tests.sh), since a busy machine can hold processes up. With
+ELASTICCTR_CI set, a skip is a failure unless the machine lacks the hardware: CI installs everything else.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-STORIES = ("tests/cluster/", "tests/e2e/")
+STORIES = ("tests/process/", "tests/cluster/", "tests/e2e/")
 HARDWARE = ("GPU", "on this CPU")
 IS_CI = bool(os.environ.get("ELASTICCTR_CI"))
 

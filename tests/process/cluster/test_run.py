@@ -14,8 +14,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tests.unit.cluster.jobs import FAKE, make_job
-from tests.unit.cluster.processes import is_alive, read_pid, until
+from tests.process.cluster.jobs import FAKE, make_job
+from tests.process.cluster.processes import is_alive, read_pid, until
 
 from elasticctr.cluster.engine import RoleState
 from elasticctr.cluster.feed import ask_status

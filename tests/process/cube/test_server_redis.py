@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.unit.cube.serving import ServerProcess, feasigns_of, rows_of, write_version
+from tests.process.cube.serving import ServerProcess, feasigns_of, rows_of, write_version
 
 redis = pytest.importorskip("redis")
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.unit.cube.serving import (
+from tests.process.cube.serving import (
     DESCRIBE,
     HELLO,
     LOOKUP,

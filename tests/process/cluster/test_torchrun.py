@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 
 import pytest
-from tests.unit.cluster.processes import is_alive
+from tests.process.cluster.processes import is_alive
 
 from elasticctr.cluster.engine import RoleSpec
 from elasticctr.cluster.torchrun import TorchrunEngine
