@@ -165,7 +165,6 @@ main()
 
 
 @pytest.mark.slow
-@pytest.mark.story
 @needs_mpi
 def test_ranks_of_somebody_elses_mpirun(tmp_path: Path) -> None:
     run = tmp_path / "run"

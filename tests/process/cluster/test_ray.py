@@ -19,7 +19,7 @@ from elasticctr.cluster.run import run_job
 from elasticctr.errors import ConfigError, Unavailable
 
 ray = pytest.importorskip("ray", reason="no Ray: pip install 'elasticctr[ray]'")
-pytestmark = [pytest.mark.slow, pytest.mark.story, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
 
 
 @pytest.fixture(scope="module")

@@ -36,7 +36,6 @@ def is_done(engine: TorchrunEngine) -> bool:
 
 
 @pytest.mark.slow
-@pytest.mark.story
 def test_a_rank_that_dies_restarts_the_group(tmp_path: Path) -> None:
     engine = TorchrunEngine(tmp_path / "cluster", command=COMMAND)
     engine.start(roles("die"), log_dir=str(tmp_path / "logs"), max_restarts=2)
@@ -50,7 +49,6 @@ def test_a_rank_that_dies_restarts_the_group(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.story
 def test_an_interrupted_group_is_not_started_again(tmp_path: Path) -> None:
     engine = TorchrunEngine(tmp_path / "cluster", command=COMMAND)
     engine.start(roles("wait"), log_dir=str(tmp_path / "logs"), max_restarts=5)

@@ -26,7 +26,6 @@ SPARK_PYTHON = os.environ.get("ELASTICCTR_SPARK_PYTHON") or (
 )
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.story,
     pytest.mark.skipif(shutil.which("java") is None, reason="no java here: apt install default-jre-headless"),
     pytest.mark.skipif(SPARK_PYTHON is None, reason="no pyspark here; name its Python in ELASTICCTR_SPARK_PYTHON"),
 ]
