@@ -1,8 +1,8 @@
 """What holds for every test: which ones are stories, what may be skipped in CI, and who failed.
 
-A story is a test of real processes: all of tests/cluster and tests/e2e, and what is marked so elsewhere. Only stories
-are tried a second time (tools/run_tests.sh), since a busy machine can hold processes up. With ELASTICCTR_CI set, a skip
-is a failure unless the machine lacks the hardware: CI installs everything else.
+A story is a test of real processes: all of tests/process, tests/cluster and tests/e2e, and what is marked so elsewhere.
+Only stories are tried a second time (tools/run_tests.sh), since a busy machine can hold processes up. With
+ELASTICCTR_CI set, a skip is a failure unless the machine lacks the hardware: CI installs everything else.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-STORIES = ("tests/cluster/", "tests/e2e/")
+STORIES = ("tests/process/", "tests/cluster/", "tests/e2e/")
 HARDWARE = ("GPU", "on this CPU")
 IS_CI = bool(os.environ.get("ELASTICCTR_CI"))
 
@@ -27,7 +27,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport() -> Iterator[None]:
-    report: pytest.TestReport = yield  # type: ignore[misc, assignment]
+    report: pytest.TestReport = yield  # type: ignore[assignment]
     if report.skipped and not hasattr(report, "wasxfail"):
         _refuse_skip(report)
     return report  # type: ignore[return-value]
@@ -35,7 +35,7 @@ def pytest_runtest_makereport() -> Iterator[None]:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_make_collect_report() -> Iterator[None]:
-    report: pytest.CollectReport = yield  # type: ignore[misc, assignment]
+    report: pytest.CollectReport = yield  # type: ignore[assignment]
     if report.skipped:
         _refuse_skip(report)
     return report  # type: ignore[return-value]

@@ -22,7 +22,7 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 import yaml
 
@@ -51,7 +51,7 @@ def free_port() -> int:
             return port
 
 
-def wait_until(check: Callable[[], T], what: str, timeout_s: float = 60.0, every_s: float = 0.05) -> T:
+def wait_until(check: Callable[..., T], what: str, timeout_s: float = 60.0, every_s: float = 0.05) -> T:
     """The first true answer of `check`; errors of the tree count as not yet."""
     deadline = time.monotonic() + timeout_s
     last: object = None
@@ -59,7 +59,7 @@ def wait_until(check: Callable[[], T], what: str, timeout_s: float = 60.0, every
         try:
             last = check()
             if last:
-                return last  # type: ignore[return-value]
+                return last
         except ElasticCTRError as e:
             last = e
         time.sleep(every_s)
@@ -220,7 +220,7 @@ class Cluster:
         self._processes: list[Process] = []
         self._peers: dict[str, Peer] = {}
 
-    def __enter__(self) -> Cluster:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:

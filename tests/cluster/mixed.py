@@ -16,7 +16,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 
@@ -70,7 +70,7 @@ class Mixed:
         """Good and bad requests on many connections at the same moment, so that they share micro-batches."""
         pick = random.Random(0)
         sockets = [socket.create_connection(("127.0.0.1", self._port), timeout=30) for _ in range(connections)]
-        files = [one.makefile("rb") for one in sockets]
+        files: list[BinaryIO] = [one.makefile("rb") for one in sockets]
         try:
             for _ in range(rounds):
                 exchanges = pick.choices(self._http, k=connections)
@@ -80,8 +80,10 @@ class Mixed:
                     _, status, body = _read_http(file)
                     exchange.judge(status, body)
         finally:
-            for closing in (*files, *sockets):
-                closing.close()
+            for file in files:
+                file.close()
+            for one in sockets:
+                one.close()
 
     # What is sent
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from elasticctr.cube.lookup import Lookup
 from tests.cluster.truth import MODEL, TABLE, Places, Truth
-from tests.unit.cube.serving import ServerProcess, Wire
+from tests.process.cube.serving import ServerProcess, Wire
 
 
 def check_rows(wire: Wire, truth: Truth, places: Places) -> int:

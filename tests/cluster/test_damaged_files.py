@@ -19,7 +19,7 @@ from elasticctr.versions.repository import Repository
 from tests.cluster.single import check_not_loadable, check_version
 from tests.cluster.story import Story
 from tests.cluster.truth import MODEL, TABLE, Truth, publish
-from tests.unit.cube.serving import ServerProcess
+from tests.process.cube.serving import ServerProcess
 
 FILE = f"{TABLE}.cube"
 

@@ -13,7 +13,7 @@ from elasticctr.versions.repository import Repository
 from tests.cluster.single import check_not_loadable, check_version
 from tests.cluster.story import Story
 from tests.cluster.truth import MODEL, Truth, announce, publish
-from tests.unit.cube.serving import ServerProcess
+from tests.process.cube.serving import ServerProcess
 
 
 @pytest.fixture

@@ -20,7 +20,7 @@ from elasticctr.cube.build.builds import build_version
 from elasticctr.versions.repository import Repository
 from tests.cluster.single import check_rows
 from tests.cluster.truth import MODEL, TABLE, Truth, publish
-from tests.unit.cube.serving import HEADER, HELLO, LOOKUP, MAGIC, PING, ServerProcess, Wire
+from tests.process.cube.serving import HEADER, HELLO, LOOKUP, MAGIC, PING, ServerProcess, Wire
 
 TOKEN = "the one right token"
 

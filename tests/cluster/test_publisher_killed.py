@@ -45,14 +45,14 @@ def check(repository: Repository) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("publishers", [1, 2])
-def test_publishers_killed_at_any_moment(tmp_path: Path, publishers: int):
+def test_publishers_killed_at_any_moment(tmp_path: Path, publishers: int) -> None:
     repository = Repository(str(tmp_path / "repo"))
     chance = random.Random(publishers)
     announced = 0
     for _ in range(8):
         processes = [start(tmp_path / "repo") for _ in range(publishers)]
         try:
-            seen = [int(process.stdout.readline()) for process in processes]
+            seen = [int(process.stdout.readline()) for process in processes if process.stdout is not None]
             time.sleep(chance.random() * 0.3)
         finally:
             for process in processes:

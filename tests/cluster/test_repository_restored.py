@@ -8,6 +8,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -47,7 +48,7 @@ def _wait_right(story: Story, version: int) -> None:
 def _reading(story: Story, *truths: Truth) -> Iterator[None]:
     """Somebody reads all rows all the time: each answer is wholly of one history, or a refusal."""
     places = np.arange(len(story.truth.feasigns))
-    over, mixed, whole = threading.Event(), [], []
+    over, mixed, whole = threading.Event(), list[Any](), list[Any]()
 
     def read() -> None:
         with story.client() as client:

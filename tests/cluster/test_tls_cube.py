@@ -8,6 +8,7 @@ import ssl
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import httpx
 import numpy as np
@@ -100,7 +101,7 @@ def _start_serve(cluster: Cluster, tmp_path: Path) -> int:
 def _check_predictions(scored: Scored, port: int, tls: TlsSettings) -> None:
     samples = scored.draw(np.random.default_rng(1), 3)
     url, ca, cert, key = f"https://127.0.0.1:{port}", str(tls.ca), str(tls.cert), str(tls.key)
-    body = {"samples": [sample.json() for sample in samples], "values": "feasigns"}
+    body: dict[str, Any] = {"samples": [sample.json() for sample in samples], "values": "feasigns"}
     context = ssl.create_default_context(cafile=ca)
     context.load_cert_chain(cert, key)
     answer = httpx.post(f"{url}/v1/models/ctr:predict", json=body, verify=context, timeout=60)

@@ -78,7 +78,7 @@ def _check_refusals(training: Training, url: str, address: str, tls: TlsSettings
         _ask(training, url, TlsSettings(ca=tls.ca), "/v1/status")
     with pytest.raises(Unavailable, match="https"):
         _ask(training, url.replace("https", "http"), None, "/v1/status")
-    asked = {"job": job_identity(training.job).number, "incarnation": 0, "attach": "{}"}
+    asked: dict[str, Any] = {"job": job_identity(training.job).number, "incarnation": 0, "attach": "{}"}
     with pytest.raises(FailedPrecondition, match="this port speaks TLS"):
         ControlClient(**asked).control(address, {"op": "stats"}, timeout_s=30)
     with pytest.raises(Unavailable, match="TLS failed"):

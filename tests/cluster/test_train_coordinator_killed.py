@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -29,7 +30,7 @@ def test_the_coordinator_is_killed(training_log: Log, tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("strategy", ["async", "sync"])
 def test_the_coordinator_is_killed_again_and_again(strategy: str, training_log: Log, tmp_path: Path) -> None:
-    settings = {"strategy": strategy, "lease_s": 20.0, "pserver_wait_s": 20.0, "epochs": 3}
+    settings: dict[str, Any] = {"strategy": strategy, "lease_s": 20.0, "pserver_wait_s": 20.0, "epochs": 3}
     with Training(tmp_path, training_log, seed=22, **settings) as training:
         training.start()
         for part in (0.1, 0.35, 0.6, 0.8):

@@ -1,4 +1,4 @@
-"""Two coordinators of one run: the second is refused. (One that slept: tests/unit/ps/coordinator/test_replay.py.)"""
+"""Two coordinators of one run: the second is refused. (One that slept: tests/process/ps/coordinator/test_replay.py.)"""
 
 from __future__ import annotations
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.cluster.harness import START_S, free_port, wait_until
 from tests.cluster.story import Story
 
-LEASE = {"patience": {"lease_s": 4.0, "check_s": 0.5, "call_s": 3.0}}
+LEASE: dict[str, Any] = {"patience": {"lease_s": 4.0, "check_s": 0.5, "call_s": 3.0}}
 
 
 @pytest.mark.slow

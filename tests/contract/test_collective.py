@@ -115,7 +115,7 @@ def assert_every_sample_once(job: Job) -> None:
 
 def wait_for_checkpoints(run_dir: Path, count: int) -> None:
     folder = run_dir / "checkpoints"
-    steps = set()
+    steps = set[str]()
 
     def seen() -> bool:
         steps.update(path.parent.name for path in folder.glob("step-*/manifest.json"))

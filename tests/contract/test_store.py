@@ -50,7 +50,7 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
             return open_store(f"{request.getfixturevalue('bucket')}/{uuid.uuid4().hex}")
 
 
-def test_files_are_written_read_listed_and_removed(store: Store):
+def test_files_are_written_read_listed_and_removed(store: Store) -> None:
     assert store.list() == [] and not store.exists("a/b") and store.list("a") == []
     store.write_bytes("a/b", b"one")
     store.write_bytes("a/b", b"three")
@@ -68,13 +68,13 @@ def test_files_are_written_read_listed_and_removed(store: Store):
     assert store.list("a") == [] and not store.exists("a/c/d")
 
 
-def test_a_missing_file_is_not_found(store: Store):
+def test_a_missing_file_is_not_found(store: Store) -> None:
     for ask in (store.read_bytes, store.size, store.open):
         with pytest.raises(NotFound):
             ask("no/such")
 
 
-def test_created_files_appear_whole_or_not_at_all(store: Store):
+def test_created_files_appear_whole_or_not_at_all(store: Store) -> None:
     with store.create("a/b") as file:
         file.write(b"first ")
         file.write(b"second")
@@ -86,19 +86,19 @@ def test_created_files_appear_whole_or_not_at_all(store: Store):
     assert store.read_bytes("a/b") == b"first second" and store.list("a") == ["b"]
 
 
-def test_a_new_file_is_made_once(store: Store):
+def test_a_new_file_is_made_once(store: Store) -> None:
     assert store.write_new("lock", b"me")
     assert not store.write_new("lock", b"you")
     assert store.read_bytes("lock") == b"me" and store.list() == ["lock"]
 
 
-def test_appending_adds_to_the_end(store: Store):
+def test_appending_adds_to_the_end(store: Store) -> None:
     store.append("log", b"one\n")
     store.append("log", b"two\n")
     assert store.read_bytes("log") == b"one\ntwo\n"
 
 
-def test_appending_from_several_threads_loses_nothing(store: Store):
+def test_appending_from_several_threads_loses_nothing(store: Store) -> None:
     lines = [f"{writer} {number}\n".encode() for writer in range(3) for number in range(4)]
 
     def write(writer: int) -> None:
@@ -113,7 +113,7 @@ def test_appending_from_several_threads_loses_nothing(store: Store):
     assert sorted(store.read_bytes("log").splitlines(keepends=True)) == sorted(lines)
 
 
-def test_replacing_only_what_is_expected(store: Store):
+def test_replacing_only_what_is_expected(store: Store) -> None:
     assert not store.replace("a/lock", b"me", b"") and not store.exists("a/lock")
     store.write_bytes("a/lock", b"you")
     assert not store.replace("a/lock", b"me", b"she")
@@ -121,7 +121,7 @@ def test_replacing_only_what_is_expected(store: Store):
     assert store.list("a") == ["lock"]
 
 
-def test_when_something_was_written(store: Store):
+def test_when_something_was_written(store: Store) -> None:
     with pytest.raises(NotFound):
         store.modified("a")
     store.write_bytes("a/b/c", b"x")
@@ -134,7 +134,7 @@ def test_when_something_was_written(store: Store):
     "the disk fills while a donefile line is written", "the line is taken back, and the next one starts clean"
 )
 @pytest.mark.parametrize("written", [0, 3, 9])
-def test_a_line_that_does_not_fit_is_taken_back(tmp_path: Path, written: int, monkeypatch: pytest.MonkeyPatch):
+def test_a_line_that_does_not_fit_is_taken_back(tmp_path: Path, written: int, monkeypatch: pytest.MonkeyPatch) -> None:
     store = open_store(str(tmp_path))
     store.append("log", b"one\n")
     write, left = os.write, written
@@ -155,7 +155,7 @@ def test_a_line_that_does_not_fit_is_taken_back(tmp_path: Path, written: int, mo
     assert store.read_bytes("log") == b"one\ntwo\n"
 
 
-def test_a_short_write_is_finished(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_a_short_write_is_finished(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write = os.write
     monkeypatch.setattr("elasticctr.storage.store.os.write", lambda file, data: write(file, data[:2]))
     open_store(str(tmp_path)).append("log", b"a whole line\n")
@@ -163,25 +163,25 @@ def test_a_short_write_is_finished(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 
 @pytest.mark.parametrize("name", ["", "/etc/passwd", "../x", "a/../../x", "a//b", "a/.", "a\\b", "a\0b"])
-def test_names_stay_below_the_store(store: Store, name: str):
+def test_names_stay_below_the_store(store: Store, name: str) -> None:
     with pytest.raises(ConfigError):
         store.write_bytes(name, b"")
 
 
 @pytest.mark.parametrize("url", ["", " ", "http://host/x", "nosuch://x"])
-def test_places_that_cannot_be_written(url: str):
+def test_places_that_cannot_be_written(url: str) -> None:
     with pytest.raises(ConfigError):
         open_store(url)
 
 
-def test_sweeping_spares_files(store: Store):
+def test_sweeping_spares_files(store: Store) -> None:
     store.write_bytes("a/b", b"stays")
     store.sweep("a")
     store.sweep("nothing")
     assert store.list("a") == ["b"]
 
 
-def test_only_old_leftovers_are_swept(tmp_path: Path):
+def test_only_old_leftovers_are_swept(tmp_path: Path) -> None:
     store = open_store(str(tmp_path))
     store.write_bytes("a/b", b"stays")
     old, young = tmp_path / "a" / ".writing-x", tmp_path / "a" / ".writing-y"

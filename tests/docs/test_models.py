@@ -34,18 +34,18 @@ def shown(value: object) -> str:
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_every_knob_is_on_the_models_page(name):
+def test_every_knob_is_on_the_models_page(name: str) -> None:
     settings = parse(MODELS[name], {}).model_dump(mode="json")
     assert rows(read(f"docs/models/{name}.md")) == {key: shown(value) for key, value in settings.items()}
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_every_model_is_in_the_index(name):
+def test_every_model_is_in_the_index(name: str) -> None:
     assert f"[{name}]({name}.md)" in read("docs/models/index.md")
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_every_page_has_its_parts(name):
+def test_every_page_has_its_parts(name: str) -> None:
     """What it computes, the idea, when to use it, knobs, the bar with its source, and a configuration that is there."""
     page = read(f"docs/models/{name}.md")
     parts = [part.strip() for part in page.split("\n\n")]
@@ -68,7 +68,7 @@ def test_every_page_has_its_parts(name):
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_every_configuration_makes_its_model(name, monkeypatch):
+def test_every_configuration_makes_its_model(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(ROOT / "examples" / "zoo")
     job = load_job(Path(f"{name}.yaml"))
     assert (job.model.name, Path(job.run_dir).name) == (name, name)
@@ -79,7 +79,7 @@ def test_every_configuration_makes_its_model(name, monkeypatch):
 
 
 @pytest.mark.parametrize("shape", ["history", "conversions"])
-def test_schemas_of_made_up_logs_are_those_that_are_written(shape, tmp_path):
+def test_schemas_of_made_up_logs_are_those_that_are_written(shape: str, tmp_path: Path) -> None:
     spec = {"history": history_spec, "conversions": conversions_spec}[shape](Format.SLOT)
     write_log(spec, tmp_path, 1)
     configured = yaml.safe_load(read(f"examples/zoo/{shape}.yaml"))
@@ -89,20 +89,20 @@ def test_schemas_of_made_up_logs_are_those_that_are_written(shape, tmp_path):
     assert yaml.safe_load((tmp_path / "schema.yaml").read_text()) == configured
 
 
-def test_every_knob_of_the_loss_is_on_its_page():
+def test_every_knob_of_the_loss_is_on_its_page() -> None:
     defaults = LossSettings().model_dump(mode="json")
     assert rows(read("docs/losses.md")) == {key: shown(value) for key, value in defaults.items()}
 
 
 @pytest.mark.parametrize("page", ["docs/models/index.md", "docs/custom-model.md"])
-def test_the_python_on_the_page_runs(page):
+def test_the_python_on_the_page_runs(page: str) -> None:
     scope: dict[str, object] = {"__name__": "docs"}
     for block in re.findall(r"```python\n(.*?)```", read(page), flags=re.DOTALL):
         exec(block, scope)
     assert isinstance(scope["model"], torch.nn.Module)
 
 
-def test_the_python_of_the_example_runs(tmp_path, monkeypatch):
+def test_the_python_of_the_example_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "examples").symlink_to(ROOT / "examples")
     monkeypatch.chdir(tmp_path)
     block = re.search(r"```python\n(.*?)```", read("examples/03-own-model/README.md"), flags=re.DOTALL)
@@ -111,7 +111,7 @@ def test_the_python_of_the_example_runs(tmp_path, monkeypatch):
     assert (tmp_path / "model.onnx").stat().st_size > 0
 
 
-def test_the_parameter_counts_of_dnn():
+def test_the_parameter_counts_of_dnn() -> None:
     slots = tuple(f"C{i}" for i in range(26))
     for line in re.findall(r"^model: .*", read("docs/models/dnn.md"), flags=re.MULTILINE):
         settings = yaml.safe_load(line.split("#")[0])["model"]
@@ -120,7 +120,7 @@ def test_the_parameter_counts_of_dnn():
         assert f"{count:.2f} M parameters" in line
 
 
-def test_the_example_of_an_own_model():
+def test_the_example_of_an_own_model() -> None:
     block = re.search(r"```yaml\n(model:.*?)```", read("examples/03-own-model/README.md"), flags=re.DOTALL)
     assert block is not None
     settings = yaml.safe_load(block.group(1))["model"]

@@ -35,7 +35,7 @@ DENSE = [
     {"kind": "dense", "name": "x", "dim": 2, "transform": "scale", "min": [-1.0, 0.5], "diff": [2.0, 3.0]},
     {"kind": "dense", "name": "y", "transform": "log1p", "diff": [3.0]},
 ]
-SPARSE = [
+SPARSE: list[dict[str, Any]] = [
     {"name": "user"},
     {"name": "tags", "pooling": "mean", "max_values": 3, "separator": "|"},
     {"name": "history", "pooling": "none", "max_values": 4, "separator": "|"},

@@ -290,7 +290,7 @@ def varint_field(number: int, value: int) -> bytes:
 
 def fields_of(data: bytes) -> list[tuple[int, Any]]:
     """(number, value) of a protobuf message's fields: ints, floats of 32 bits, or bytes."""
-    at, found = 0, []
+    at, found = 0, list[tuple[int, Any]]()
 
     def read() -> int:
         nonlocal at

@@ -35,7 +35,7 @@ def write_job(folder: Path, model: dict[str, Any], format: str = "slot") -> Path
     is_csv = format == "csv"
     for name, rows, seed in (("train", 12_000, 1), ("valid", 2_000, 2)):
         write_log(folder / f"{name}.{format}", rows, seed, is_csv=is_csv)
-    history = {"name": "history", "pooling": "none", "max_values": LONGEST, "target": "item"}
+    history: dict[str, Any] = {"name": "history", "pooling": "none", "max_values": LONGEST, "target": "item"}
     slots = [{"name": "user"}, {"name": "item"}, history | ({"separator": "|"} if is_csv else {})]
     job = {
         "run_dir": str(folder / "run"),
@@ -78,7 +78,7 @@ def test_offline_is_served(invoke: Run, tmp_path: Path, model: dict[str, Any], f
     assert any(len(sample.get("history", [])) > LONGEST for sample in samples)
     with serve(tmp_path, repo, ["m"]) as servers:
         got = servers.post("/v1/models/m:predict", {"samples": samples})
-        close = {"atol": 1e-6, "rtol": 2e-6}  # two libraries, float32, attention and layer norm
+        close: dict[str, Any] = {"atol": 1e-6, "rtol": 2e-6}  # two libraries, float32, attention and layer norm
         np.testing.assert_allclose(np.array(got["scores"]).reshape(-1), offline, **close)
         one_by_one = [
             servers.post("/v1/models/m:predict", {"samples": [sample]})["scores"][0] for sample in samples[:20]

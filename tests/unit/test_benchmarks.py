@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -12,8 +13,7 @@ import pytest
 @pytest.fixture
 def ps_runs(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     monkeypatch.syspath_prepend(str(Path(__file__).parents[2] / "benchmarks"))
-    import ps_runs
-
+    ps_runs = importlib.import_module("ps_runs")
     monkeypatch.delitem(sys.modules, "ps_runs")
     return ps_runs
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from elasticctr import _native
 from elasticctr.cli.app import app
 from elasticctr.obs import machine
 
@@ -45,16 +46,16 @@ def test_a_missing_package_names_its_install_command(monkeypatch: pytest.MonkeyP
 
 def test_hidden_amx_leaf_is_explained(monkeypatch: pytest.MonkeyPatch) -> None:
     features = {"avx2": True, "amx_bf16": True, "onednn_amx_broken": True}
-    monkeypatch.setattr(machine._native, "cpu_features", lambda: features)
+    monkeypatch.setattr(_native, "cpu_features", lambda: features)
     _, checks = _doctor()
     assert checks["amx"]["status"] == "warning" and "0x1D" in checks["amx"]["found"]
     assert "ONEDNN_MAX_CPU_ISA" in checks["amx"]["advice"]
-    monkeypatch.setattr(machine._native, "cpu_features", lambda: {"avx2": False, "onednn_amx_broken": False})
+    monkeypatch.setattr(_native, "cpu_features", lambda: {"avx2": False, "onednn_amx_broken": False})
     assert "amx" not in _doctor()[1]
 
 
 def test_a_debug_build_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(machine._native, "is_debug_build", True)
+    monkeypatch.setattr(_native, "is_debug_build", True)
     assert _doctor()[1]["native module"]["status"] == "warning"
 
 

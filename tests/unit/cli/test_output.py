@@ -10,14 +10,13 @@ import pytest
 from rich.console import Console
 
 from elasticctr.cli.output import print_json, print_table
-from elasticctr.obs import progress as module
 from elasticctr.obs.progress import Progress
 
 
 class Clock:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now_s = 100.0
-        monkeypatch.setattr(module.time, "monotonic", lambda: self.now_s)
+        monkeypatch.setattr("elasticctr.obs.progress.time.monotonic", lambda: self.now_s)
 
 
 @pytest.fixture

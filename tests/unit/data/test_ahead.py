@@ -19,14 +19,14 @@ def count(to: int, made: list[int], closed: list[bool]) -> Generator[int, None, 
         closed.append(True)
 
 
-def test_items_in_order_and_the_generator_closed():
+def test_items_in_order_and_the_generator_closed() -> None:
     made: list[int] = []
     closed: list[bool] = []
     assert list(Ahead(count(100, made, closed), 3)) == list(range(100))
     assert closed == [True]
 
 
-def test_no_more_than_the_depth_is_made_ahead():
+def test_no_more_than_the_depth_is_made_ahead() -> None:
     made: list[int] = []
     ahead = Ahead(count(1000, made, []), 4)
     assert next(ahead) == 0
@@ -36,7 +36,7 @@ def test_no_more_than_the_depth_is_made_ahead():
     ahead.close()
 
 
-def test_an_error_comes_after_the_items_before_it():
+def test_an_error_comes_after_the_items_before_it() -> None:
     def fail() -> Generator[int, None, None]:
         yield 1
         raise ValueError("broken")
@@ -50,7 +50,7 @@ def test_an_error_comes_after_the_items_before_it():
 
 
 @pytest.mark.parametrize("way", ["close", "drop"])
-def test_leaving_early_ends_the_thread(way: str):
+def test_leaving_early_ends_the_thread(way: str) -> None:
     closed: list[bool] = []
     ahead = Ahead(count(10**9, [], closed), 2)
     thread = ahead._thread
@@ -65,7 +65,7 @@ def test_leaving_early_ends_the_thread(way: str):
     assert closed == [True]
 
 
-def test_a_thread_that_hangs_is_left_behind(monkeypatch: pytest.MonkeyPatch):
+def test_a_thread_that_hangs_is_left_behind(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("elasticctr.data.ahead._PATIENCE_S", 0.1)
     release = threading.Event()
 

@@ -241,9 +241,9 @@ def test_rubbish_is_no_chunk() -> None:
     for key, value in [("id", "7"), ("source", None), ("epoch", -1), ("number", 1 << 32), ("seed", "x"), ("date", 4)]:
         with pytest.raises(DataError):
             Chunk.from_dict({**good, key: value})
-    for key, value in [("unit", "lines"), ("start", 10), ("path", 5)]:
+    for key, wrong in [("unit", "lines"), ("start", 10), ("path", 5)]:
         with pytest.raises(DataError):
-            Chunk.from_dict({**good, "source": {**good["source"], key: value}})
+            Chunk.from_dict({**good, "source": {**good["source"], key: wrong}})
 
 
 @pytest.fixture

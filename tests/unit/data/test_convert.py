@@ -21,7 +21,10 @@ SUFFIXES = {Format.CSV: ".csv.gz", Format.PARQUET: ".parquet"}
 
 
 def _schema(format: Format, dense: bool) -> Schema:
-    slots = (SparseSlot(name="a", values="id", separator="|"), SparseSlot(name="b", values="id", separator="|"))
+    slots: tuple[SparseSlot, ...] = (
+        SparseSlot(name="a", values="id", separator="|"),
+        SparseSlot(name="b", values="id", separator="|"),
+    )
     if format is Format.LIBSVM:
         slots = slots[:1]
     return Schema(format=format, slots=(*((DenseSlot(name="d", dim=2), DenseSlot(name="e")) if dense else ()), *slots))

@@ -8,6 +8,7 @@ import random
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -61,7 +62,7 @@ def dataset(location: object, **options: object) -> Dataset:
 
 
 @pytest.mark.parametrize("prefetch", [0, 3])
-def test_every_sample_once_in_order(logs: Path, prefetch: int):
+def test_every_sample_once_in_order(logs: Path, prefetch: int) -> None:
     batches = list(dataset(logs, prefetch=prefetch).iterate(64))
     assert [len(b) for b in batches] == [64] * 15 + [40]
     assert [u for b in batches for u in users(b)] == list(range(1000))
@@ -73,7 +74,7 @@ def test_every_sample_once_in_order(logs: Path, prefetch: int):
     assert values.tolist() == [i * 10 + k for i in range(1000) for k in range(i % 4)]
 
 
-def test_batches_made_on_demand_are_those_made_ahead(logs: Path):
+def test_batches_made_on_demand_are_those_made_ahead(logs: Path) -> None:
     data = dataset(logs, shuffle_rows=300, prefetch=3)
     before = set(threading.enumerate())
     with data.iterate(64, is_ahead=False) as batches:
@@ -85,11 +86,11 @@ def test_batches_made_on_demand_are_those_made_ahead(logs: Path):
     assert [state for _, state in on_demand] == [state for _, state in ahead]
 
 
-def test_the_last_small_batch_can_be_dropped(logs: Path):
+def test_the_last_small_batch_can_be_dropped(logs: Path) -> None:
     assert [len(b) for b in dataset(logs).iterate(300, drop_last=True)] == [300, 300, 300]
 
 
-def test_shuffling_is_a_permutation_that_differs_by_epoch_and_seed(logs: Path):
+def test_shuffling_is_a_permutation_that_differs_by_epoch_and_seed(logs: Path) -> None:
     def order(epoch: int, **options: object) -> list[int]:
         return [u for b in dataset(logs, shuffle_rows=300, **options).iterate(64, epoch=epoch) for u in users(b)]
 
@@ -107,7 +108,7 @@ def test_shuffling_is_a_permutation_that_differs_by_epoch_and_seed(logs: Path):
 
 @pytest.mark.parametrize("shuffle_rows", [0, 1, 150, 5000])
 @pytest.mark.parametrize("prefetch", [0, 2])
-def test_a_resumed_stream_is_the_uninterrupted_one(logs: Path, shuffle_rows: int, prefetch: int):
+def test_a_resumed_stream_is_the_uninterrupted_one(logs: Path, shuffle_rows: int, prefetch: int) -> None:
     data = dataset(logs, shuffle_rows=shuffle_rows, prefetch=prefetch)
     whole = list(data.iterate(37, epoch=2))
     rng = random.Random(shuffle_rows)
@@ -120,7 +121,7 @@ def test_a_resumed_stream_is_the_uninterrupted_one(logs: Path, shuffle_rows: int
         assert state["samples"] == sum(len(b) for b in head)
 
 
-def test_a_resumed_stream_reads_no_block_before_its_own(logs: Path, monkeypatch: pytest.MonkeyPatch):
+def test_a_resumed_stream_reads_no_block_before_its_own(logs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     data = dataset(logs, prefetch=0)
     with data.iterate(50) as batches:
         for _ in range(19):
@@ -128,12 +129,17 @@ def test_a_resumed_stream_reads_no_block_before_its_own(logs: Path, monkeypatch:
         state = batches.state()
     parsed = []
     parse = data._reader.parse
-    monkeypatch.setattr(data._reader, "parse", lambda piece: parsed.append(piece) or parse(piece))
+
+    def note(piece: Any) -> Any:
+        parsed.append(piece)
+        return parse(piece)
+
+    monkeypatch.setattr(data._reader, "parse", note)
     assert users(next(data.iterate(50, start=state))) == list(range(950, 1000))
     assert len(parsed) <= 4
 
 
-def test_another_batch_size_may_continue(logs: Path):
+def test_another_batch_size_may_continue(logs: Path) -> None:
     data = dataset(logs, shuffle_rows=100)
     with data.iterate(100) as batches:
         first = users(next(batches))
@@ -141,7 +147,7 @@ def test_another_batch_size_may_continue(logs: Path):
     assert first + rest == [u for b in data.iterate(1000) for u in users(b)]
 
 
-def test_a_position_in_other_data_is_refused(logs: Path):
+def test_a_position_in_other_data_is_refused(logs: Path) -> None:
     with dataset(logs).iterate(10) as batches:
         next(batches)
         state = batches.state()
@@ -154,7 +160,7 @@ def test_a_position_in_other_data_is_refused(logs: Path):
         dataset(logs).iterate(10, start={"file": 1})
 
 
-def test_fractions_part_the_samples(logs: Path):
+def test_fractions_part_the_samples(logs: Path) -> None:
     def kept(*fraction: float, seed: int = 0) -> set[int]:
         return {u for b in dataset(logs, fraction=fraction, split_seed=seed).iterate(100) for u in users(b)}
 
@@ -165,7 +171,7 @@ def test_fractions_part_the_samples(logs: Path):
     assert kept(0.8, 1, seed=1) != valid
 
 
-def test_bad_lines_are_counted_and_shown(tmp_path: Path):
+def test_bad_lines_are_counted_and_shown(tmp_path: Path) -> None:
     lines = [make_line(i) for i in range(2000)]
     lines[99] = "click:2 user:1"
     lines[500] = "x" * 5000
@@ -182,7 +188,7 @@ def test_bad_lines_are_counted_and_shown(tmp_path: Path):
     assert (caught.value.path, caught.value.line) == (str(path), 100)
 
 
-def test_too_many_bad_lines_mean_a_wrong_format(tmp_path: Path):
+def test_too_many_bad_lines_mean_a_wrong_format(tmp_path: Path) -> None:
     path = tmp_path / "log"
     path.write_text("".join(make_line(i) + "\n" if i % 20 else "click:0 user:x\n" for i in range(3000)))
     with pytest.raises(DataError, match=rf"max_bad_fraction 0.01 .* is the format really 'slot'\? {path}:1: "):
@@ -190,21 +196,21 @@ def test_too_many_bad_lines_mean_a_wrong_format(tmp_path: Path):
     assert sum(len(b) for b in dataset(path, max_bad_fraction=0.1).iterate(100)) == 2850
 
 
-def test_only_bad_lines_are_an_error_however_few(tmp_path: Path):
+def test_only_bad_lines_are_an_error_however_few(tmp_path: Path) -> None:
     path = tmp_path / "log"
     path.write_text("a,b,c\n1,2,3\n")
     with pytest.raises(DataError, match="all 2 lines are bad; is the format really 'slot'"):
         list(dataset(path, max_bad_fraction=1.0).iterate(100))
 
 
-def test_binary_garbage(tmp_path: Path):
+def test_binary_garbage(tmp_path: Path) -> None:
     path = tmp_path / "log"
     path.write_bytes(random.Random(1).randbytes(1 << 20))
     with pytest.raises(DataError, match="bad"):
         list(dataset(path).iterate(100))
 
 
-def test_no_sample_at_all(tmp_path: Path):
+def test_no_sample_at_all(tmp_path: Path) -> None:
     path = tmp_path / "log"
     path.write_text("")
     with pytest.raises(DataError, match=r"no samples.*empty"):
@@ -223,7 +229,7 @@ def _keeps(path: Path, fraction: tuple[float, float]) -> bool:
 
 
 @pytest.mark.parametrize("prefetch", [0, 2])
-def test_an_error_comes_after_the_samples_before_it(logs: Path, prefetch: int):
+def test_an_error_comes_after_the_samples_before_it(logs: Path, prefetch: int) -> None:
     (logs / "b.gz").write_bytes((logs / "b.gz").read_bytes()[:-9])
     batches = dataset(logs, prefetch=prefetch).iterate(100)
     assert [u for _ in range(4) for u in users(next(batches))] == list(range(400))
@@ -234,7 +240,7 @@ def test_an_error_comes_after_the_samples_before_it(logs: Path, prefetch: int):
     assert list(batches) == []
 
 
-def test_no_thread_outlives_its_iterator(logs: Path):
+def test_no_thread_outlives_its_iterator(logs: Path) -> None:
     before = set(threading.enumerate())
 
     def threads() -> int:
@@ -261,26 +267,31 @@ def test_no_thread_outlives_its_iterator(logs: Path):
     assert threads() == 0
 
 
-def test_a_batch_size_of_nothing(logs: Path):
+def test_a_batch_size_of_nothing(logs: Path) -> None:
     with pytest.raises(ConfigError, match="batch_size"):
         dataset(logs).iterate(0)
 
 
-def test_memory_stays_bounded(tmp_path: Path):
+def test_memory_stays_bounded(tmp_path: Path) -> None:
     """Reading ahead stops at the queue: a slow consumer does not make the whole file come into memory."""
     path = tmp_path / "log"
     path.write_text("".join(make_line(i) + "\n" for i in range(50_000)))
     data = dataset(path, prefetch=2, workers=2, block_bytes=1024)
     reads = []
     parse = data._reader.parse
-    data._reader.parse = lambda piece: reads.append(1) or parse(piece)  # type: ignore[method-assign]
+
+    def note(piece: Any) -> Any:
+        reads.append(1)
+        return parse(piece)
+
+    data._reader.parse = note  # type: ignore[method-assign]
     with data.iterate(10) as batches:
         next(batches)
         time.sleep(0.5)
         assert 0 < len(reads) < path.stat().st_size / 1024 / 10
 
 
-def test_the_rows_of_an_epoch_are_judged_from_what_is_read(tmp_path: Path):
+def test_the_rows_of_an_epoch_are_judged_from_what_is_read(tmp_path: Path) -> None:
     for number in range(4):
         (tmp_path / f"part-{number}").write_text("".join(make_line(i) + "\n" for i in range(1000)))
     batches = dataset(tmp_path / "part-*", block_bytes=4096).iterate(500)

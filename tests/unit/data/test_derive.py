@@ -63,13 +63,13 @@ def parse(schema: Schema, text: bytes) -> Batch:
         (42, (1, 7), 6139511522264578801),
     ],
 )
-def test_crosses_are_the_documented_hash(seed: int, parts: tuple[int, int], feasign: int):
+def test_crosses_are_the_documented_hash(seed: int, parts: tuple[int, int], feasign: int) -> None:
     schema = make(hash_seed=seed)
     batch = parse(schema, f"click:1 ad:{parts[0]} user:{parts[1]}\n".encode())
     assert values_of(schema, batch, "ad_x_user") == [[feasign]]
 
 
-def test_buckets_are_the_documented_hash():
+def test_buckets_are_the_documented_hash() -> None:
     schema = make()
     batch = parse(schema, b"click:1 price:0\nclick:1 price:7\nclick:1 price:14.9\nclick:0 ad:4\n")
     golden = {0: 2166178773787623070, 3: 17623289947152905188, MISSING: 1898477908879958983}
@@ -77,7 +77,7 @@ def test_buckets_are_the_documented_hash():
     assert values_of(schema, batch, "ad_x_price")[3] == [hash_parts("ad_x_price", 4, golden[MISSING])]
 
 
-def test_all_combinations_up_to_the_bound_and_none_without_a_part():
+def test_all_combinations_up_to_the_bound_and_none_without_a_part() -> None:
     schema = make()
     batch = parse(schema, b"click:1 ad:1 ad:2 user:7 user:8\nclick:0 ad:5\nclick:0 ad:9 user:9\n")
     pairs = [hash_parts("ad_x_user", a, u) for a in (1, 2) for u in (7, 8)]
@@ -88,7 +88,7 @@ def test_all_combinations_up_to_the_bound_and_none_without_a_part():
     assert values_of(schema, batch, "user") == [[7, 8], [], [9]] and len(batch.offsets) == 2 * 3 + 1
 
 
-def test_missing_numbers_are_told_from_zeros_in_every_format(tmp_path: Path):
+def test_missing_numbers_are_told_from_zeros_in_every_format(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("click,ad,user,price\n1,1,2,\n0,1,2,0\n0,1,2,-0\n0,1,2,3\n")
     expected = [[hash_parts("price_bucket", bucket)] for bucket in (MISSING, 0, MISSING, 2)]
     csv = make(format="csv")
@@ -108,7 +108,7 @@ def test_missing_numbers_are_told_from_zeros_in_every_format(tmp_path: Path):
     assert values_of(criteo, parse(criteo, text), "price_bucket") == expected
 
 
-def test_dense_slots_without_buckets_keep_their_bits():
+def test_dense_slots_without_buckets_keep_their_bits() -> None:
     schema = make(SLOTS[:3])
     batch = parse(schema, b"click:1 ad:1\n")
     assert not np.signbit(batch.dense).any()
@@ -116,7 +116,7 @@ def test_dense_slots_without_buckets_keep_their_bits():
     assert values is batch.values and offsets is batch.offsets
 
 
-def test_joined_files_make_the_same_buckets_of_transformed_floats():
+def test_joined_files_make_the_same_buckets_of_transformed_floats() -> None:
     schema = make()
     raw = parse(schema, b"click:1 ad:1 price:6.9\nclick:1 ad:1 price:7\nclick:0 ad:1\n")
     text = b"".join(
@@ -126,7 +126,7 @@ def test_joined_files_make_the_same_buckets_of_transformed_floats():
     assert values_of(schema, joined, "price_bucket") == values_of(schema, raw, "price_bucket")
 
 
-def test_fingerprints_of_plain_schemas_never_change():
+def test_fingerprints_of_plain_schemas_never_change() -> None:
     schema = make(SLOTS[:3])
     assert schema.fingerprint() == "c88396c35dc30983"
     assert make().fingerprint() != schema.fingerprint()
@@ -146,18 +146,18 @@ def test_fingerprints_of_plain_schemas_never_change():
         ({"kind": "bucket", "name": "b", "of": "price", "by": "log2", "edges": [1]}, "leave them out"),
     ],
 )
-def test_slots_that_do_not_fit_are_refused(slot: dict[str, Any], message: str):
+def test_slots_that_do_not_fit_are_refused(slot: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         make([*SLOTS, slot])
 
 
-def test_quantiles_without_edges_are_refused():
+def test_quantiles_without_edges_are_refused() -> None:
     schema = make([*SLOTS, {"kind": "bucket", "name": "b", "of": "price", "by": "quantile"}])
     with pytest.raises(ConfigError, match="elasticctr data buckets"):
         Deriver(schema)
 
 
-def test_a_cached_set_has_the_same_crosses_and_buckets(tmp_path: Path):
+def test_a_cached_set_has_the_same_crosses_and_buckets(tmp_path: Path) -> None:
     (tmp_path / "log").write_bytes(b"click:1 ad:1 user:7 price:6.9\nclick:0 ad:2 user:7 price:0\nclick:0 ad:1\n")
     schema, options = make(), ReadOptions()
     build_cache(tmp_path / "set", resolve(str(tmp_path / "log"), options), schema, options)
@@ -168,7 +168,7 @@ def test_a_cached_set_has_the_same_crosses_and_buckets(tmp_path: Path):
     assert first != second != missing != first
 
 
-def test_joined_requests_have_the_crosses_and_buckets_they_were_served_with(tmp_path: Path):
+def test_joined_requests_have_the_crosses_and_buckets_they_were_served_with(tmp_path: Path) -> None:
     """Also where a number was missing, which a request's log has as -0.0."""
     schema = make()
     served = parse(schema, b"click:1 ad:1 user:7 price:6.9\nclick:0 ad:2 user:7 price:0\nclick:0 ad:1 user:9\n")

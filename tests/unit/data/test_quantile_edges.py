@@ -16,7 +16,7 @@ from elasticctr.data.quantile_edges import NumberSample
 from elasticctr.data.schema import BucketSlot, Schema
 
 
-def test_edges_cut_numbers_into_parts_of_one_size():
+def test_edges_cut_numbers_into_parts_of_one_size() -> None:
     sample = NumberSample()
     numbers = np.random.default_rng(0).permutation(1000).astype(np.float32)
     for block in np.split(numbers, 10):
@@ -28,7 +28,7 @@ def test_edges_cut_numbers_into_parts_of_one_size():
     assert repeated.edges(8) == (5.0,)
 
 
-def test_beyond_its_room_a_sample_stays_near_the_rank():
+def test_beyond_its_room_a_sample_stays_near_the_rank() -> None:
     sample = NumberSample(room=4096)
     numbers = np.random.default_rng(1).normal(size=100_000).astype(np.float32)
     for block in np.split(numbers, 20):
@@ -38,7 +38,7 @@ def test_beyond_its_room_a_sample_stays_near_the_rank():
     assert np.abs(ranks - np.arange(1, 16) / 16).max() < 0.042
 
 
-def test_the_command_fills_the_schema_from_raw_numbers(tmp_path: Path):
+def test_the_command_fills_the_schema_from_raw_numbers(tmp_path: Path) -> None:
     slots = [
         {"name": "ad"},
         {"kind": "dense", "name": "price", "transform": "log1p"},

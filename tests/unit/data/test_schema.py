@@ -26,7 +26,7 @@ PAST: dict[str, Any] = {"name": "past", "pooling": "none", "target": "item"}
         ([ITEM, {**PAST, "dim": 4}], "need the same table and dim"),
     ],
 )
-def test_a_target_must_fit(slots: list[dict[str, Any]], message: str):
+def test_a_target_must_fit(slots: list[dict[str, Any]], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         parse_settings(Schema, {"slots": slots}, "schema")
 
@@ -44,26 +44,26 @@ def test_a_target_must_fit(slots: list[dict[str, Any]], message: str):
         ({"transform": "scale", "min": [0, float("inf")], "diff": [1, 1]}, "finite number"),
     ],
 )
-def test_a_transform_must_fit(transform: dict[str, Any], message: str):
+def test_a_transform_must_fit(transform: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         parse_settings(Schema, {"slots": [ITEM, {"kind": "dense", "name": "x", "dim": 2, **transform}]}, "schema")
 
 
-def test_buckets_need_a_positive_diff():
+def test_buckets_need_a_positive_diff() -> None:
     price = {"kind": "dense", "name": "price", "transform": "log1p", "diff": [-1]}
     bucket = {"kind": "bucket", "name": "price_bucket", "of": "price", "by": "log2"}
     with pytest.raises(ConfigError, match="positive diff in 'price'"):
         parse_settings(Schema, {"slots": [price, bucket]}, "schema")
 
 
-def test_a_target_changes_the_fingerprint():
+def test_a_target_changes_the_fingerprint() -> None:
     plain = {**PAST, "target": None}
     assert Schema.model_validate({"slots": [ITEM, PAST]}).fingerprint() != (
         Schema.model_validate({"slots": [ITEM, plain]}).fingerprint()
     )
 
 
-def test_columns_of_a_sequence_are_hashed_like_its_target(tmp_path: Path):
+def test_columns_of_a_sequence_are_hashed_like_its_target(tmp_path: Path) -> None:
     (tmp_path / "log.csv").write_text("click,item,past\n1,x,y|x|z|x\n0,y,\n")
     past = {**PAST, "separator": "|", "max_values": 3}
     schema = Schema.model_validate({"format": "csv", "slots": [ITEM, past]})

@@ -24,17 +24,17 @@ GUIDE = Path(__file__).parents[3] / "docs" / "data.md"
         ({"path": "x", "prefetch": -1}, "prefetch"),
     ],
 )
-def test_mistakes(settings: dict[str, object], message: str):
+def test_mistakes(settings: dict[str, object], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         parse_settings(DataSettings, settings, "job.yaml")
 
 
-def test_one_path_or_several():
+def test_one_path_or_several() -> None:
     assert DataSettings(path="a").path == "a"
     assert DataSettings.model_validate({"path": ["a", "b"]}).path == ("a", "b")
 
 
-def test_every_key_is_documented_with_its_default():
+def test_every_key_is_documented_with_its_default() -> None:
     rows = dict(re.findall(r"^\| (`[^|]+`) \| *([^|]*?) *\|", GUIDE.read_text(), re.MULTILINE))
     documented = {name for keys in rows for name in re.findall(r"`(\w+)`", keys)}
     for name, field in DataSettings.model_fields.items():

@@ -11,6 +11,7 @@ import pytest
 from sklearn.metrics import log_loss, roc_auc_score
 
 from elasticctr.config import load_yaml, parse_settings
+from elasticctr.data.batch import Batch
 from elasticctr.data.formats.parser import Parser
 from elasticctr.data.schema import DenseSlot, Format, Pooling, Schema, SparseSlot
 from elasticctr.data.synth import (
@@ -41,7 +42,7 @@ def _read(folder: Path) -> bytes:
     return b"".join(path.read_bytes() for path in sorted(folder.rglob("part-*")))
 
 
-def _parse(folder: Path, data: bytes | None = None):
+def _parse(folder: Path, data: bytes | None = None) -> Batch:
     schema = parse_settings(Schema, load_yaml(folder / "schema.yaml"), "schema.yaml")
     parsed = Parser(schema, threads=1).parse(_read(folder) if data is None else data, 1)
     assert parsed.bad_count == 0, parsed.bad

@@ -43,7 +43,7 @@ def samples(seed: int, count: int = 200) -> Batch:
     return make_batch(SCHEMA, slots, [[] for _ in range(count)])
 
 
-def test_counts_are_exact_and_by_table():
+def test_counts_are_exact_and_by_table() -> None:
     batches = [samples(seed) for seed in range(3)]
     made = count_vocabulary(SCHEMA, batches, 7)
     counts = {"ads": Counter[int](), "main": Counter[int]()}
@@ -57,7 +57,7 @@ def test_counts_are_exact_and_by_table():
         assert 0 < len(made.tables[table]) < made.distinct[table] == len(counter)
 
 
-def test_values_outside_become_their_slots_own():
+def test_values_outside_become_their_slots_own() -> None:
     made = count_vocabulary(SCHEMA, [samples(1)], 5)
     batch = samples(9)
     deriver = Deriver(SCHEMA)
@@ -77,7 +77,7 @@ def test_values_outside_become_their_slots_own():
         Replacer(SCHEMA, Vocabulary({"ads": made.tables["ads"]}, 5, 1, {"ads": 1}))
 
 
-def test_files_read_back_and_damaged_ones_are_refused(tmp_path: Path):
+def test_files_read_back_and_damaged_ones_are_refused(tmp_path: Path) -> None:
     made = count_vocabulary(SCHEMA, [samples(1)], 5)
     path = tmp_path / "a.vocabulary"
     made.save(path)
@@ -100,7 +100,7 @@ def test_files_read_back_and_damaged_ones_are_refused(tmp_path: Path):
         Vocabulary.load(tmp_path / "none")
 
 
-def test_the_command_counts_a_log(tmp_path: Path):
+def test_the_command_counts_a_log(tmp_path: Path) -> None:
     schema = Schema.model_validate({"slots": [{"name": "ad"}, {"name": "user", "table": "users"}]})
     save_schema(schema, tmp_path / "schema.yaml")
     (tmp_path / "log.txt").write_text("click:1 ad:1 user:4\nclick:0 ad:1 user:5\nclick:0 ad:2 user:5\n")

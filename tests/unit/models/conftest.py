@@ -51,8 +51,8 @@ def random_inputs(spec: InputSpec, batch: int = 5, seed: int = 0, dtype: torch.d
     return Inputs(spec, flat, sequences)
 
 
-def randomize(model: Model, seed: int = 7) -> Model:
-    """Parameters away from their initial zeros, in float64."""
+def randomize(model: Model, seed: int = 7) -> Any:
+    """Parameters away from their initial zeros, in float64. Any, since a submodule is `Tensor | Module` to mypy."""
     generator = torch.Generator().manual_seed(seed)
     model.double()
     with torch.no_grad():

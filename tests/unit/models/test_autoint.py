@@ -1,13 +1,16 @@
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
+from tests.unit.models.conftest import Kit
 
 from elasticctr.models import create
 
 
-def attend_by_loops(layer: torch.nn.Module, fields: np.ndarray, scale: bool) -> np.ndarray:
+def attend_by_loops(layer: Any, fields: np.ndarray, scale: bool) -> np.ndarray:
     """One sample's [fields, in] → [fields, heads * head_dim]."""
     heads, dim = layer.heads, layer.head_dim
     query, key, value, residual = layer.projection.weight.detach().numpy().reshape(4, heads, dim, -1)
@@ -23,7 +26,9 @@ def attend_by_loops(layer: torch.nn.Module, fields: np.ndarray, scale: bool) -> 
 
 @pytest.mark.parametrize(("hidden", "wide", "dense_fields"), [([5], False, True), ([], True, True), ([], False, False)])
 @pytest.mark.parametrize("scale", [True, False])
-def test_forward_equals_explicit_loops(kit, hidden, wide, dense_fields, scale):
+def test_forward_equals_explicit_loops(
+    kit: Kit, hidden: list[int], wide: bool, dense_fields: bool, scale: bool
+) -> None:
     settings = {"dim": 2, "hidden": hidden, "attention_layers": 2, "heads": 2, "head_dim": 3}
     settings |= {"scale": scale, "wide": wide, "dense_fields": dense_fields}
     spec = kit.spec_for("autoint", settings, sequences=True)
@@ -53,5 +58,5 @@ def test_forward_equals_explicit_loops(kit, hidden, wide, dense_fields, scale):
     assert kit.check_gradients(model, inputs)
 
 
-def test_learns_xor_by_attention_alone(kit):
+def test_learns_xor_by_attention_alone(kit: Kit) -> None:
     assert kit.learn_xor("autoint", {"dim": 4, "hidden": [], "attention_layers": 2, "head_dim": 4}).all()

@@ -1,8 +1,11 @@
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
+from tests.unit.models.conftest import Kit
 
 from elasticctr.models import create
 
@@ -12,8 +15,8 @@ def normalise(x: np.ndarray, norm: torch.nn.LayerNorm) -> np.ndarray:
     return x * norm.weight.detach().numpy() + norm.bias.detach().numpy()
 
 
-def layer_by_numpy(layer, x: np.ndarray) -> np.ndarray:
-    def linear(x, part):
+def layer_by_numpy(layer: Any, x: np.ndarray) -> np.ndarray:
+    def linear(x: np.ndarray, part: torch.nn.Linear) -> np.ndarray:
         return x @ part.weight.detach().numpy().T + part.bias.detach().numpy()
 
     heads = []
@@ -28,7 +31,7 @@ def layer_by_numpy(layer, x: np.ndarray) -> np.ndarray:
 
 
 @pytest.mark.parametrize("readout", ["mean", "target", "concat"])
-def test_forward_equals_explicit_loops(kit, readout):
+def test_forward_equals_explicit_loops(kit: Kit, readout: str) -> None:
     settings = {"dim": 3, "hidden": [5], "layers": 2, "heads": 2, "head_dim": 2, "feed_forward": 4, "readout": readout}
     settings["attention"] = [{"sequence": "history", "target": "ad"}]
     spec = kit.spec_for("bst", settings, sequences=True)

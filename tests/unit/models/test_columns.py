@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from typing import Any
 
 import pytest
 import torch
@@ -25,7 +26,7 @@ def slices(flat: torch.Tensor, linear: int, pooled: int) -> dict[str, torch.Tens
 @pytest.mark.parametrize(
     ("linear", "pooled", "width"), [(2, 6, 9), (0, 4, 7), (0, 4, 4), (3, 3, 5), (2, 6, 6), (0, 0, 3)]
 )
-def test_gradients_of_every_selection(linear, pooled, width):
+def test_gradients_of_every_selection(linear: int, pooled: int, width: int) -> None:
     generator = torch.Generator().manual_seed(0)
     data = torch.randn(3, width, generator=generator, dtype=torch.float64)
     for count in range(1, 5):
@@ -35,20 +36,20 @@ def test_gradients_of_every_selection(linear, pooled, width):
                 flat = data.clone().requires_grad_()
                 parts = read(flat)
                 # Weights that differ by column show a gradient in the wrong place.
-                loss = sum((parts[n] ** 3 * torch.arange(1.0, parts[n].shape[1] + 1)).sum() for n in used)
+                loss: Any = sum((parts[n] ** 3 * torch.arange(1.0, parts[n].shape[1] + 1)).sum() for n in used)
                 loss.backward()
                 results.append(flat.grad)
             torch.testing.assert_close(*results, rtol=1e-14, atol=0)
 
 
-def test_nothing_is_copied():
+def test_nothing_is_copied() -> None:
     flat = torch.zeros(2, 9, requires_grad=True)
     for columns in (read_columns(flat, 2, 6), read_columns(flat.detach(), 2, 6)):
         assert [c.data_ptr() - flat.data_ptr() for c in columns] == [0, 8, 24, 8]
         assert [c.shape[1] for c in columns] == [2, 4, 3, 7]
 
 
-def test_a_part_used_twice():
+def test_a_part_used_twice() -> None:
     flat = torch.ones(1, 4, requires_grad=True)
     columns = read_columns(flat, 1, 3)
     (columns.embeddings.sum() + 2 * columns.embeddings.sum() + columns.deep.sum()).backward()
@@ -56,13 +57,13 @@ def test_a_part_used_twice():
     assert flat.grad.tolist() == [[0, 4, 4, 1]]
 
 
-def test_without_gradients_nothing_is_recorded():
+def test_without_gradients_nothing_is_recorded() -> None:
     flat = torch.ones(1, 4, requires_grad=True)
     with torch.no_grad():
         assert read_columns(flat, 1, 3).deep.grad_fn is None
 
 
-def test_inputs_read_without_gradients_still_learn_later():
+def test_inputs_read_without_gradients_still_learn_later() -> None:
     spec = InputSpec(("a",), (2,), dense_dim=1, linear=True)
     inputs = Inputs(spec, torch.ones(2, 4))
     inputs.deep.sum()

@@ -17,6 +17,7 @@ import onnxruntime
 import pytest
 import torch
 from numpy.typing import NDArray
+from tests.unit.models.conftest import Kit
 
 from elasticctr.data.batch import Batch
 from elasticctr.data.schema import Schema
@@ -85,12 +86,12 @@ def make(kit: Any, name: str, labels: int | None = None, seed: int = 3) -> Model
 
 
 @pytest.fixture(params=NAMES)
-def name(request):
+def name(request: pytest.FixtureRequest) -> str:
     return request.param
 
 
 @pytest.fixture
-def made(name, kit):
+def made(name: str, kit: Kit) -> Model:
     return make(kit, name)
 
 
@@ -98,7 +99,7 @@ def made(name, kit):
 @pytest.mark.parametrize(
     ("name", "labels"), [pytest.param(n, count, id=f"{n}-{count}") for n in NAMES for count in case_of(n).labels]
 )
-def test_one_logit_per_sample_and_label(kit, name, labels, batch):
+def test_one_logit_per_sample_and_label(kit: Kit, name: str, labels: int, batch: int) -> None:
     model = make(kit, name, labels)
     inputs = kit.random_inputs(model.spec, batch)
     inputs.flat.requires_grad_()
@@ -109,7 +110,7 @@ def test_one_logit_per_sample_and_label(kit, name, labels, batch):
     assert inputs.flat.grad.shape == inputs.flat.shape
 
 
-def test_a_sample_does_not_see_its_neighbours(kit, name, made):
+def test_a_sample_does_not_see_its_neighbours(kit: Kit, name: str, made: Model) -> None:
     made = made.double().train(not case_of(name).mixes_batch)
     inputs = kit.random_inputs(made.spec, 6, dtype=torch.float64)
     all_of_them = made(inputs)
@@ -120,7 +121,7 @@ def test_a_sample_does_not_see_its_neighbours(kit, name, made):
     torch.testing.assert_close(made(alone)[3:], all_of_them[3:], rtol=1e-12, atol=1e-12)
 
 
-def test_every_column_and_every_parameter_gets_a_gradient(kit, name, made):
+def test_every_column_and_every_parameter_gets_a_gradient(kit: Kit, name: str, made: Model) -> None:
     kit.randomize(made).float()
     inputs = kit.random_inputs(made.spec, 64)
     inputs.flat.requires_grad_()
@@ -141,7 +142,7 @@ def test_every_column_and_every_parameter_gets_a_gradient(kit, name, made):
             assert parameter.grad.abs().sum() > 0, key
 
 
-def test_dense_floats_have_a_gradient_where_nothing_is_trained(kit, made):
+def test_dense_floats_have_a_gradient_where_nothing_is_trained(kit: Kit, made: Model) -> None:
     """Explanations read it."""
     kit.randomize(made).float().eval()
     inputs = kit.random_inputs(made.spec, 16)
@@ -151,9 +152,9 @@ def test_dense_floats_have_a_gradient_where_nothing_is_trained(kit, made):
     assert (inputs.flat.grad[:, made.spec.pooled_width :].abs().sum(dim=0) > 0).all(), "a dense float is left out"
 
 
-def test_what_stands_past_the_end_of_a_sequence_has_no_influence(kit, made):
+def test_what_stands_past_the_end_of_a_sequence_has_no_influence(kit: Kit, made: Model) -> None:
     made.eval()
-    logits, gradients = [], []
+    logits, gradients = list[torch.Tensor](), list[dict[str, Any]]()
     for garbage in (0.0, 1e6):
         inputs = kit.random_inputs(made.spec, 33)  # the first sample has empty sequences
         for sequence in inputs.sequences.values():
@@ -169,7 +170,7 @@ def test_what_stands_past_the_end_of_a_sequence_has_no_influence(kit, made):
     assert all(torch.equal(gradients[0][slot], gradients[1][slot]) for slot in gradients[0])
 
 
-def test_parameters_depend_on_the_seed_and_on_nothing_else(kit, name):
+def test_parameters_depend_on_the_seed_and_on_nothing_else(kit: Kit, name: str) -> None:
     first = make(kit, name, seed=5)
     with seeded(11):
         drawn = torch.rand(1)
@@ -185,7 +186,7 @@ def test_parameters_depend_on_the_seed_and_on_nothing_else(kit, name):
 
 
 @pytest.mark.filterwarnings("ignore:TF32")
-def test_bfloat16_autocast(kit, made):
+def test_bfloat16_autocast(kit: Kit, made: Model) -> None:
     made.eval()
     inputs = kit.random_inputs(made.spec, 64)
     inputs.flat.requires_grad_()
@@ -206,7 +207,7 @@ def test_bfloat16_autocast(kit, made):
 @pytest.mark.parametrize(
     "name", [pytest.param(n, marks=[] if case_of(n).is_exported_quickly else pytest.mark.slow) for n in NAMES]
 )
-def test_the_exported_graph_gives_the_same_logits(kit, name, tmp_path):
+def test_the_exported_graph_gives_the_same_logits(kit: Kit, name: str, tmp_path: Path) -> None:
     model = make(kit, name, labels=case_of(name).labels[-1])
     model = kit.randomize(model).float().eval()
     export_onnx(model, tmp_path / "model.onnx")
@@ -272,7 +273,7 @@ def entropy(p: NDArray[np.float64]) -> float:
     return float(np.mean(-p * np.log(p) - (1 - p) * np.log(1 - p)))
 
 
-def test_trains_to_the_known_optimum(name, tmp_path):
+def test_trains_to_the_known_optimum(name: str, tmp_path: Path) -> None:
     """Every sample there can be, once with each outcome, weighted by its probability: no loss is below the entropy.
 
     Of several labels the second happens only after the first, and so on, as conversions after clicks.
@@ -307,7 +308,7 @@ def read_rows(learner: Learner) -> dict[int, bytes]:
     return found
 
 
-def test_only_rows_of_the_batch_change(name, tmp_path):
+def test_only_rows_of_the_batch_change(name: str, tmp_path: Path) -> None:
     job = make_job(name, tmp_path)
     learner, labels = Learner(job), case_of(name).labels[0]
     everything = list(itertools.product(range(ADS), range(USERS), range(HOURS)))
@@ -342,7 +343,7 @@ def make_default_job(name: str, directory: Path) -> Job:
 
 
 @pytest.mark.parametrize("name", list(MODELS))
-def test_defaults_learn(name, tmp_path):
+def test_defaults_learn(name: str, tmp_path: Path) -> None:
     job = make_default_job(name, tmp_path)
     learner = Learner(job)
     cells = list(itertools.product(range(ADS), range(USERS), range(HOURS)))
@@ -357,7 +358,7 @@ def test_defaults_learn(name, tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", list(MODELS))
-def test_defaults_are_exported(kit, name, tmp_path):
+def test_defaults_are_exported(kit: Kit, name: str, tmp_path: Path) -> None:
     job = make_default_job(name, tmp_path)
     learner = Learner(job)
     cells = list(itertools.product(range(ADS), range(USERS), range(HOURS)))

@@ -1,13 +1,16 @@
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
+from tests.unit.models.conftest import Kit
 
 from elasticctr.models import create
 
 
-def cross_by_loops(model: torch.nn.Module, x0: np.ndarray) -> np.ndarray:
+def cross_by_loops(model: Any, x0: np.ndarray) -> np.ndarray:
     x = x0.copy()
     for weight, bias in zip(model.cross.weight.detach().numpy(), model.cross.bias.detach().numpy(), strict=True):
         after = np.empty_like(x)
@@ -21,7 +24,7 @@ def cross_by_loops(model: torch.nn.Module, x0: np.ndarray) -> np.ndarray:
 
 @pytest.mark.parametrize("structure", ["stacked", "parallel"])
 @pytest.mark.parametrize("layers", [1, 3])
-def test_forward_equals_explicit_loops(kit, structure, layers):
+def test_forward_equals_explicit_loops(kit: Kit, structure: str, layers: int) -> None:
     settings = {"dim": 2, "hidden": [5, 3], "structure": structure, "cross_layers": layers}
     spec = kit.spec_for("dcn", settings, dims=(1, 3, 2), sequences=True)
     model = kit.randomize(create("dcn", spec, settings))
@@ -37,12 +40,12 @@ def test_forward_equals_explicit_loops(kit, structure, layers):
     assert kit.check_gradients(model, inputs)
 
 
-def test_crosses_alone_have_one_vector_each(kit):
+def test_crosses_alone_have_one_vector_each(kit: Kit) -> None:
     settings = {"hidden": [], "cross_layers": 4}
     spec = kit.spec_for("dcn", settings)
     width = 3 * 9 + 2
     assert sum(p.numel() for p in create("dcn", spec, settings).parameters()) == 4 * 2 * width + width + 1
 
 
-def test_learns_xor(kit):
+def test_learns_xor(kit: Kit) -> None:
     assert kit.learn_xor("dcn", {"dim": 4, "hidden": [8]}).all()

@@ -1,14 +1,17 @@
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
+from tests.unit.models.conftest import Kit
 
 from elasticctr.errors import ConfigError
 from elasticctr.models import create, parse, resolve
 
 
-def cross_by_loops(model: torch.nn.Module, x0: np.ndarray, rank: int) -> np.ndarray:
+def cross_by_loops(model: Any, x0: np.ndarray, rank: int) -> np.ndarray:
     x = x0.copy()
     for layer in range(2):
         if rank == 0:
@@ -28,7 +31,7 @@ def cross_by_loops(model: torch.nn.Module, x0: np.ndarray, rank: int) -> np.ndar
 
 @pytest.mark.parametrize("structure", ["stacked", "parallel"])
 @pytest.mark.parametrize("rank", [0, 2])
-def test_forward_equals_explicit_loops(kit, structure, rank):
+def test_forward_equals_explicit_loops(kit: Kit, structure: str, rank: int) -> None:
     settings = {"dim": 2, "hidden": [5, 3], "structure": structure, "cross_layers": 2, "rank": rank}
     spec = kit.spec_for("dcnv2", settings, dims=(1, 3, 2), sequences=True)
     model = kit.randomize(create("dcnv2", spec, settings))
@@ -50,20 +53,21 @@ def test_forward_equals_explicit_loops(kit, structure, rank):
     "settings",
     [{"hidden": []}, {"hidden": [8], "rank": 4}, {"hidden": [8], "structure": "parallel"}, {"rank": 4, "experts": 2}],
 )
-def test_learns_xor(kit, settings):
+def test_learns_xor(kit: Kit, settings: dict[str, Any]) -> None:
     """With no tower the crosses have to do it alone."""
     assert kit.learn_xor("dcnv2", {"dim": 4, "cross_layers": 2, "hidden": []} | settings).all()
 
 
-def test_low_rank_is_smaller(kit):
+def test_low_rank_is_smaller(kit: Kit) -> None:
     spec = kit.spec_for("dcnv2", slots=tuple("abcdefgh"))
-    full, low = (sum(p.numel() for p in create("dcnv2", spec, {"rank": r}).cross.parameters()) for r in (0, 8))
+    models: list[Any] = [create("dcnv2", spec, {"rank": rank}) for rank in (0, 8)]
+    full, low = (sum(p.numel() for p in model.cross.parameters()) for model in models)
     width = 8 * 9 + 2
     assert full == 3 * (width * width + width)
     assert low == 3 * (2 * 8 * width + width)
 
 
-def test_a_mixture_equals_explicit_loops(kit):
+def test_a_mixture_equals_explicit_loops(kit: Kit) -> None:
     rank, experts = 2, 3
     settings = {"dim": 2, "hidden": [4], "cross_layers": 2, "rank": rank, "experts": experts}
     spec = kit.spec_for("dcnv2", settings)
@@ -90,11 +94,11 @@ def test_a_mixture_equals_explicit_loops(kit):
     assert kit.check_gradients(model, inputs)
 
 
-def test_a_mixture_of_full_matrices_is_refused():
+def test_a_mixture_of_full_matrices_is_refused() -> None:
     with pytest.raises(ConfigError, match="set rank too"):
         parse(resolve("dcnv2"), {"experts": 4})
 
 
-def test_zero_layers_is_refused():
+def test_zero_layers_is_refused() -> None:
     with pytest.raises(ConfigError, match="cross_layers"):
         parse(resolve("dcnv2"), {"cross_layers": 0})

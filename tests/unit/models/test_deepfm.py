@@ -3,6 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from tests.unit.models.conftest import Kit
 
 from elasticctr.errors import ConfigError
 from elasticctr.models import create
@@ -10,7 +11,7 @@ from elasticctr.models import create
 SMALL = {"dim": 2, "hidden": [5]}
 
 
-def test_forward_is_first_order_plus_pairs_plus_tower(kit):
+def test_forward_is_first_order_plus_pairs_plus_tower(kit: Kit) -> None:
     spec = kit.spec_for("deepfm", SMALL, sequences=True)
     model = kit.randomize(create("deepfm", spec, SMALL))
     inputs = kit.random_inputs(spec, dtype=torch.float64)
@@ -29,20 +30,20 @@ def test_forward_is_first_order_plus_pairs_plus_tower(kit):
     assert kit.check_gradients(model, inputs)
 
 
-def test_learns_xor(kit):
+def test_learns_xor(kit: Kit) -> None:
     assert kit.learn_xor("deepfm", {"dim": 4, "hidden": [8]}).all()
 
 
-def test_several_labels_share_the_pairs(kit):
+def test_several_labels_share_the_pairs(kit: Kit) -> None:
     spec = kit.spec_for("deepfm", SMALL, labels=2)
     assert create("deepfm", spec, SMALL)(kit.random_inputs(spec)).shape == (5, 2)
 
 
-def test_slots_of_different_widths_are_refused(kit):
+def test_slots_of_different_widths_are_refused(kit: Kit) -> None:
     with pytest.raises(ConfigError, match=r"one width.*user: 8"):
         create("deepfm", kit.spec_for("deepfm", dims=(4, 8, 4)))
 
 
-def test_a_spec_without_linear_weights_is_refused(kit):
+def test_a_spec_without_linear_weights_is_refused(kit: Kit) -> None:
     with pytest.raises(ConfigError, match="needs linear weights"):
         create("deepfm", kit.spec_for("dnn"))

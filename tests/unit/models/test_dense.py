@@ -1,7 +1,10 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 import torch
+from tests.unit.models.conftest import Kit
 
 from elasticctr.errors import FailedPrecondition
 from elasticctr.models import MODELS, create, load_dense
@@ -16,7 +19,7 @@ PLAIN = [
 
 
 @pytest.mark.parametrize("name", PLAIN)
-def test_round_trip(kit, name, tmp_path):
+def test_round_trip(kit: Kit, name: str, tmp_path: Path) -> None:
     spec = kit.spec_for(name, sequences=name != "lr")
     settings = {"hidden": [8, 4], "batch_norm": True} if name in HIDDEN else {}
     saved, other = create(name, spec, settings, seed=1), create(name, spec, settings, seed=2)
@@ -28,7 +31,7 @@ def test_round_trip(kit, name, tmp_path):
     assert torch.equal(saved.eval()(inputs), other.eval()(inputs))
 
 
-def test_another_width_names_tensors_and_both_shapes(kit):
+def test_another_width_names_tensors_and_both_shapes(kit: Kit) -> None:
     spec = kit.spec_for("dnn")
     model = create("dnn", spec, {"hidden": [8, 4]})
     state = create("dnn", spec, {"hidden": [6, 4]}).state_dict()
@@ -39,7 +42,7 @@ def test_another_width_names_tensors_and_both_shapes(kit):
     assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
 
 
-def test_missing_and_extra_tensors(kit):
+def test_missing_and_extra_tensors(kit: Kit) -> None:
     spec = kit.spec_for("dnn")
     deep, shallow = create("dnn", spec, {"hidden": [8, 4]}), create("dnn", spec, {"hidden": [8]})
     with pytest.raises(FailedPrecondition, match=r"is missing there"):

@@ -1,8 +1,11 @@
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
+from tests.unit.models.conftest import Kit
 
 from elasticctr.errors import ConfigError
 from elasticctr.models import InputSpec, SequenceSpec, create
@@ -11,17 +14,17 @@ from elasticctr.models.layers.auxiliary import next_value_losses
 ATTENTION = [{"sequence": "history", "target": "ad"}]
 
 
-def sigmoid(x):
+def sigmoid(x: np.ndarray) -> np.ndarray:
     return 1 / (1 + np.exp(-x))
 
 
-def last_interest(evolution, target: np.ndarray, values: np.ndarray) -> np.ndarray:
+def last_interest(evolution: Any, target: np.ndarray, values: np.ndarray) -> np.ndarray:
     """From the paper: interests by a GRU, attention by exp(h W e), evolution by a GRU of its own."""
     dim = len(target)
     if not len(values):
         return np.zeros(dim)
 
-    def run(layer, xs, attention):
+    def run(layer: Any, xs: np.ndarray, attention: np.ndarray | None) -> np.ndarray:
         w, b = layer.inputs.weight.detach().numpy(), layer.inputs.bias.detach().numpy()
         u = layer.states.weight.detach().numpy()
         h, states = np.zeros(dim), []
@@ -41,7 +44,7 @@ def last_interest(evolution, target: np.ndarray, values: np.ndarray) -> np.ndarr
 
 
 @pytest.mark.parametrize("kind", ["augru", "agru"])
-def test_forward_equals_explicit_loops(kit, kind):
+def test_forward_equals_explicit_loops(kit: Kit, kind: str) -> None:
     settings = {"dim": 3, "hidden": [5], "attention": ATTENTION, "evolution": kind}
     spec = kit.spec_for("dien", settings, sequences=True)
     model = kit.randomize(create("dien", spec, settings))
@@ -57,9 +60,9 @@ def test_forward_equals_explicit_loops(kit, kind):
     assert kit.check_gradients(model, inputs)
 
 
-def test_training_has_an_auxiliary_loss_of_each_sample(kit):
+def test_training_has_an_auxiliary_loss_of_each_sample(kit: Kit) -> None:
     settings = {"dim": 3, "hidden": [5], "attention": ATTENTION, "auxiliary": 0.5}
-    model = create("dien", kit.spec_for("dien", settings, sequences=True), settings, seed=1).double()
+    model: Any = create("dien", kit.spec_for("dien", settings, sequences=True), settings, seed=1).double()
     inputs = kit.random_inputs(model.spec, 8, dtype=torch.float64)
     logits, losses = model.training_forward(inputs)
     assert torch.equal(logits, model(inputs))
@@ -71,7 +74,7 @@ def test_training_has_an_auxiliary_loss_of_each_sample(kit):
     assert without.training_forward(inputs)[1] is None
 
 
-def test_a_long_sequence_is_refused():
+def test_a_long_sequence_is_refused() -> None:
     spec = InputSpec(slots=("item",), dims=(4,), sequences=(SequenceSpec("history", 4, 1024, "item"),))
     with pytest.raises(ConfigError, match="at most 256; slot 'history' keeps 1024: set its max_values"):
         create("dien", spec, {"dim": 4})

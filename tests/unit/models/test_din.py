@@ -5,6 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from tests.unit.models.conftest import Kit
 
 from elasticctr.models import create
 from elasticctr.train.job import Job
@@ -12,7 +13,7 @@ from elasticctr.train.trainer import Trainer
 
 
 @pytest.mark.parametrize("softmax", [False, True])
-def test_forward_equals_explicit_loops(kit, softmax):
+def test_forward_equals_explicit_loops(kit: Kit, softmax: bool) -> None:
     settings = {"dim": 3, "hidden": [5], "attention_hidden": [4], "attention_softmax": softmax}
     settings["attention"] = [{"sequence": "history", "target": "ad"}, {"sequence": "query", "target": "hour"}]
     spec = kit.spec_for("din", settings, sequences=True)
@@ -39,7 +40,7 @@ def test_forward_equals_explicit_loops(kit, softmax):
     assert kit.check_gradients(model, inputs)
 
 
-def test_with_dice_everywhere_it_trains_and_serves(kit):
+def test_with_dice_everywhere_it_trains_and_serves(kit: Kit) -> None:
     settings = {"dim": 3, "hidden": [5], "activation": "dice", "attention_activation": "dice"}
     settings["attention"] = [{"sequence": "history", "target": "ad"}]
     model = create("din", kit.spec_for("din", settings, sequences=True), settings)
@@ -62,7 +63,7 @@ def write_log(path: Path, samples: int, seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.slow), pytest.param(3, marks=pytest.mark.slow)])
-def test_it_finds_the_target_in_the_history_where_a_mean_does_not(tmp_path, seed):
+def test_it_finds_the_target_in_the_history_where_a_mean_does_not(tmp_path: Path, seed: int) -> None:
     write_log(tmp_path / "train.txt", 10_000, seed)
     write_log(tmp_path / "valid.txt", 2_000, seed + 100)
     auc = {}

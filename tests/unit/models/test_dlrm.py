@@ -3,6 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from tests.unit.models.conftest import Kit
 
 from elasticctr.errors import ConfigError
 from elasticctr.models import create
@@ -10,7 +11,7 @@ from elasticctr.models import create
 
 @pytest.mark.parametrize("on_top", [True, False])
 @pytest.mark.parametrize("dense_dim", [2, 0])
-def test_forward_equals_explicit_loops(kit, on_top, dense_dim):
+def test_forward_equals_explicit_loops(kit: Kit, on_top: bool, dense_dim: int) -> None:
     settings = {"dim": 2, "hidden": [6, 3], "bottom": [4], "embeddings_on_top": on_top}
     spec = kit.spec_for("dlrm", settings, dense_dim=dense_dim, sequences=True)
     model = kit.randomize(create("dlrm", spec, settings))
@@ -34,10 +35,10 @@ def test_forward_equals_explicit_loops(kit, on_top, dense_dim):
     assert kit.check_gradients(model, inputs)
 
 
-def test_learns_xor(kit):
+def test_learns_xor(kit: Kit) -> None:
     assert kit.learn_xor("dlrm", {"dim": 4, "hidden": [8]}).all()
 
 
-def test_one_slot_alone_is_refused(kit):
+def test_one_slot_alone_is_refused(kit: Kit) -> None:
     with pytest.raises(ConfigError, match="one slot only"):
         create("dlrm", kit.spec_for("dlrm", slots=("ad",), dense_dim=0))

@@ -1,8 +1,11 @@
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
+from tests.unit.models.conftest import Kit
 
 from elasticctr.models import create
 
@@ -12,7 +15,7 @@ def softmax(x: np.ndarray) -> np.ndarray:
     return e / e.sum()
 
 
-def bridge(layer: torch.nn.Module, x: np.ndarray, y: np.ndarray) -> np.ndarray:
+def bridge(layer: Any, x: np.ndarray, y: np.ndarray) -> np.ndarray:
     if layer.kind == "product":
         return x * y
     if layer.kind == "sum":
@@ -28,7 +31,7 @@ def bridge(layer: torch.nn.Module, x: np.ndarray, y: np.ndarray) -> np.ndarray:
 
 
 @pytest.mark.parametrize("kind", ["product", "sum", "concat", "attention"])
-def test_forward_equals_explicit_loops(kit, kind):
+def test_forward_equals_explicit_loops(kit: Kit, kind: str) -> None:
     settings = {"dim": 2, "layers": 2, "bridge": kind, "temperature": 2.0, "batch_norm": False}
     spec = kit.spec_for("edcn", settings, dims=(1, 3, 2), sequences=True)
     model = kit.randomize(create("edcn", spec, settings))
@@ -52,8 +55,8 @@ def test_forward_equals_explicit_loops(kit, kind):
     assert kit.check_gradients(model, inputs)
 
 
-def test_batch_norm_stands_before_both_streams_of_every_layer(kit):
+def test_batch_norm_stands_before_both_streams_of_every_layer(kit: Kit) -> None:
     settings = {"layers": 2, "batch_norm": True}
-    model = create("edcn", kit.spec_for("edcn", settings), settings)
+    model: Any = create("edcn", kit.spec_for("edcn", settings), settings)
     model(kit.random_inputs(model.spec, 16))
     assert [int(norm.num_batches_tracked) for norm in model.norms] == [1, 1, 1, 1]

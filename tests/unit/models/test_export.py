@@ -5,11 +5,14 @@ from __future__ import annotations
 import errno
 import json
 import os
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnxruntime
 import pytest
 import torch
+from tests.unit.models.conftest import Kit
 
 from elasticctr.errors import ConfigError, InternalError
 from elasticctr.models import Inputs, InputSpec, Model, SequenceSpec, create
@@ -23,7 +26,7 @@ class Attention(Model):
 
     linear = True
 
-    def __init__(self, spec, settings):
+    def __init__(self, spec: InputSpec, settings: Any) -> None:
         super().__init__(spec, settings)
         self.score = torch.nn.Linear(settings.dim, 1)
 
@@ -34,7 +37,7 @@ class Attention(Model):
         return (read * inputs.pooled[:, 0]).sum(dim=1) + inputs.linear.sum(dim=1) + inputs.dense.sum(dim=1)
 
 
-CASES = {
+CASES: dict[str, tuple[Any, dict[str, Any], dict[str, Any]]] = {
     "lr": ("lr", {}, {}),
     "fm": ("fm", {"dim": 4}, {"sequences": True}),
     "dnn": ("dnn", TOWER | {"batch_norm": True, "dropout": 0.3}, {"dims": (2, 3, 4), "sequences": True}),
@@ -49,7 +52,7 @@ CASES = {
 @pytest.mark.parametrize(
     "case", [pytest.param(c, marks=pytest.mark.slow) if c in ("sequences_only", "fm") else c for c in CASES]
 )
-def test_the_graph_equals_the_model(kit, case, tmp_path, capfd):
+def test_the_graph_equals_the_model(kit: Kit, case: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     name, settings, shape = CASES[case]
     spec = kit.spec_for(name, settings, **shape)
     model = create(name, spec, settings, seed=3)
@@ -78,15 +81,15 @@ def test_the_graph_equals_the_model(kit, case, tmp_path, capfd):
         np.testing.assert_allclose(scores, torch.sigmoid(expected).numpy(), rtol=1e-5, atol=1e-6)
 
 
-def test_names_that_collide_are_refused():
+def test_names_that_collide_are_refused() -> None:
     sequences = (SequenceSpec("a", 4, 2), SequenceSpec("a_lengths", 4, 2))
     with pytest.raises(ConfigError, match="'seq_a_lengths'; rename"):
         input_names(InputSpec((), (), sequences=sequences))
 
 
-def test_a_model_that_cannot_be_exported_leaves_no_file(kit, tmp_path):
+def test_a_model_that_cannot_be_exported_leaves_no_file(kit: Kit, tmp_path: Path) -> None:
     class Branching(Model):
-        def forward(self, inputs):
+        def forward(self, inputs: Inputs) -> torch.Tensor:
             if inputs.flat.sum() > 0:
                 return inputs.flat.sum(dim=1)
             return inputs.flat.prod(dim=1)
@@ -100,13 +103,13 @@ def test_a_model_that_cannot_be_exported_leaves_no_file(kit, tmp_path):
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_a_place_that_cannot_be_written(kit, tmp_path):
+def test_a_place_that_cannot_be_written(kit: Kit, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(InternalError, match="cannot be written"):
         export_onnx(create("lr", kit.spec_for("lr")), tmp_path / "file" / "model.onnx")
 
 
-def test_a_full_disk_leaves_the_file_before(tmp_path, monkeypatch):
+def test_a_full_disk_leaves_the_file_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "model.onnx"
     path.write_bytes(b"the one before")
 

@@ -1,8 +1,11 @@
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
+from tests.unit.models.conftest import Kit
 
 from elasticctr.errors import ConfigError
 from elasticctr.models import InputNeeds, InputSpec, create, input_needs, parse, resolve
@@ -12,7 +15,7 @@ from elasticctr.train.learner import Learner
 
 @pytest.mark.parametrize(("dense_fields", "dense_dim"), [(True, 3), (False, 3), (True, 1), (True, 0)])
 @pytest.mark.parametrize("sequences", [True, False])
-def test_forward_is_the_sum_over_all_pairs(kit, dense_fields, dense_dim, sequences):
+def test_forward_is_the_sum_over_all_pairs(kit: Kit, dense_fields: bool, dense_dim: int, sequences: bool) -> None:
     settings = {"dim": 2, "dense_fields": dense_fields}
     spec = kit.spec_for("ffm", settings, dense_dim=dense_dim, sequences=sequences)
     slots = 5 if sequences else 3
@@ -21,7 +24,7 @@ def test_forward_is_the_sum_over_all_pairs(kit, dense_fields, dense_dim, sequenc
     model = kit.randomize(create("ffm", spec, settings))
     inputs = kit.random_inputs(spec, dtype=torch.float64)
     means = [kit.numpy_mean(s) for s in inputs.sequences.values()]
-    vectors = None if model.pairs.dense_vectors is None else model.pairs.dense_vectors.detach().numpy()
+    vectors: Any = None if model.pairs.dense_vectors is None else model.pairs.dense_vectors.detach().numpy()
 
     def vector_for(sample: int, i: int, j: int) -> np.ndarray:
         """Of feature i for field j, times its value."""
@@ -46,7 +49,7 @@ def test_forward_is_the_sum_over_all_pairs(kit, dense_fields, dense_dim, sequenc
     assert kit.check_gradients(model, inputs)
 
 
-def test_rows_hold_a_vector_for_each_other_field():
+def test_rows_hold_a_vector_for_each_other_field() -> None:
     slots = [{"name": "ad"}, {"name": "user"}, {"name": "history", "pooling": "none", "max_values": 3}]
     slots += [{"kind": "dense", "name": "x", "dim": 2}]
     job = {"schema": {"slots": slots}, "data": {"train": "log"}, "model": {"name": "ffm", "dim": 3}}
@@ -58,11 +61,11 @@ def test_rows_hold_a_vector_for_each_other_field():
     assert input_needs(cls, parse(cls, {"dense_fields": False})) == InputNeeds(4, True, None, True, False)
 
 
-def test_learns_xor(kit):
+def test_learns_xor(kit: Kit) -> None:
     assert kit.learn_xor("ffm", {"dim": 4}).all()
 
 
-def test_what_does_not_fit_is_refused(kit):
+def test_what_does_not_fit_is_refused(kit: Kit) -> None:
     with pytest.raises(ConfigError, match="the schema has only one"):
         create("ffm", InputSpec(("ad",), (4,), linear=True))
     with pytest.raises(ConfigError, match=r"rows of 2 vectors.*9 floats cannot be"):

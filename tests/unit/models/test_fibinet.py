@@ -1,16 +1,18 @@
 from __future__ import annotations
 
 import itertools
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from tests.unit.models.conftest import Kit
 
 from elasticctr.errors import ConfigError
 from elasticctr.models import create
 
 
-def pairs_by_loops(layer: torch.nn.Module, v: np.ndarray, kind: str) -> np.ndarray:
+def pairs_by_loops(layer: Any, v: np.ndarray, kind: str) -> np.ndarray:
     weight = layer.weight.detach().numpy()
     values = []
     for number, (i, j) in enumerate(itertools.combinations(range(v.shape[0]), 2)):
@@ -20,7 +22,7 @@ def pairs_by_loops(layer: torch.nn.Module, v: np.ndarray, kind: str) -> np.ndarr
 
 
 @pytest.mark.parametrize("kind", ["all", "each", "interaction"])
-def test_forward_equals_explicit_loops(kit, kind):
+def test_forward_equals_explicit_loops(kit: Kit, kind: str) -> None:
     settings = {"dim": 2, "hidden": [4], "bilinear": kind, "reduction": 2}
     spec = kit.spec_for("fibinet", settings, sequences=True)
     model = kit.randomize(create("fibinet", spec, settings))
@@ -42,6 +44,6 @@ def test_forward_equals_explicit_loops(kit, kind):
     assert kit.check_gradients(model, inputs)
 
 
-def test_one_slot_has_no_pairs(kit):
+def test_one_slot_has_no_pairs(kit: Kit) -> None:
     with pytest.raises(ConfigError, match="pairs of slots"):
         create("fibinet", kit.spec_for("fibinet", slots=("ad",)))

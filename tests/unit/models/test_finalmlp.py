@@ -1,8 +1,11 @@
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
+from tests.unit.models.conftest import Kit
 
 from elasticctr.errors import ConfigError
 from elasticctr.models import create
@@ -10,12 +13,12 @@ from elasticctr.models import create
 SMALL = {"dim": 2, "mlp1_hidden": [5, 4], "mlp2_hidden": [6], "fs_hidden": [3], "num_heads": 2}
 
 
-def stream(kit, mlp: torch.nn.Module, x: np.ndarray) -> np.ndarray:
+def stream(kit: Kit, mlp: torch.nn.Module, x: np.ndarray) -> np.ndarray:
     return np.maximum(kit.numpy_mlp(mlp, x), 0)
 
 
 @pytest.mark.parametrize("labels", [1, 2])
-def test_forward_equals_numpy(kit, labels):
+def test_forward_equals_numpy(kit: Kit, labels: int) -> None:
     settings = SMALL | {"fs1_context": ["user"], "fs2_context": ["history", "ad"]}
     spec = kit.spec_for("finalmlp", settings, dims=(1, 3, 2), sequences=True, labels=labels)
     model = kit.randomize(create("finalmlp", spec, settings))
@@ -46,7 +49,7 @@ def test_forward_equals_numpy(kit, labels):
         assert kit.check_gradients(model, inputs)
 
 
-def test_without_gates_and_with_gates_that_are_open_it_is_the_same(kit):
+def test_without_gates_and_with_gates_that_are_open_it_is_the_same(kit: Kit) -> None:
     """A gate without context starts at 1: it must learn what to leave out, not what to let in."""
     spec = kit.spec_for("finalmlp", SMALL)
     plain = create("finalmlp", spec, SMALL | {"feature_gates": False})
@@ -56,9 +59,9 @@ def test_without_gates_and_with_gates_that_are_open_it_is_the_same(kit):
     torch.testing.assert_close(plain(inputs), gated(inputs))
 
 
-def test_batch_norm_and_dropout_are_each_streams_own(kit):
+def test_batch_norm_and_dropout_are_each_streams_own(kit: Kit) -> None:
     settings = SMALL | {"mlp1_batch_norm": True, "mlp2_dropout": 0.5, "mlp2_activation": "tanh"}
-    model = create("finalmlp", kit.spec_for("finalmlp", settings), settings)
+    model: Any = create("finalmlp", kit.spec_for("finalmlp", settings), settings)
     assert model.mlp1.norms is not None
     assert model.mlp1.dropout is None
     assert model.mlp2.norms is None
@@ -70,6 +73,6 @@ def test_batch_norm_and_dropout_are_each_streams_own(kit):
     ("settings", "message"),
     [({"num_heads": 3}, "num_heads 3 must divide"), ({"fs1_context": ["nobody"]}, "'nobody' is no sparse slot")],
 )
-def test_what_does_not_fit_is_refused(kit, settings, message):
+def test_what_does_not_fit_is_refused(kit: Kit, settings: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         create("finalmlp", kit.spec_for("finalmlp", SMALL), SMALL | settings)

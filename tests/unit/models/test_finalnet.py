@@ -1,13 +1,16 @@
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
+from tests.unit.models.conftest import Kit
 
 from elasticctr.models import create
 
 
-def block(layers: torch.nn.Module, x: np.ndarray, residual: str) -> np.ndarray:
+def block(layers: Any, x: np.ndarray, residual: str) -> np.ndarray:
     for linear in layers.linears:
         h = x @ linear.weight.detach().numpy().T + linear.bias.detach().numpy()
         n = h.shape[1] // 2
@@ -19,7 +22,7 @@ def block(layers: torch.nn.Module, x: np.ndarray, residual: str) -> np.ndarray:
 
 @pytest.mark.parametrize("residual", ["concat", "sum"])
 @pytest.mark.parametrize("block_type", ["1B", "2B"])
-def test_forward_equals_numpy(kit, residual, block_type):
+def test_forward_equals_numpy(kit: Kit, residual: str, block_type: str) -> None:
     settings = {"dim": 2, "block1_hidden": [4, 6], "block2_hidden": [2], "block1_activation": "relu"}
     settings |= {"residual": residual, "block_type": block_type, "feature_gating": True}
     spec = kit.spec_for("finalnet", settings, sequences=True)
@@ -44,18 +47,18 @@ def test_forward_equals_numpy(kit, residual, block_type):
     assert kit.check_gradients(model, inputs)
 
 
-def test_widths_may_differ_without_gating(kit):
+def test_widths_may_differ_without_gating(kit: Kit) -> None:
     spec = kit.spec_for("finalnet", dims=(1, 3, 2))
     assert create("finalnet", spec)(kit.random_inputs(spec)).shape == (5,)
 
 
-def test_one_layer_without_activation_is_enough_for_xor(kit):
+def test_one_layer_without_activation_is_enough_for_xor(kit: Kit) -> None:
     settings = {"dim": 4, "block_type": "1B", "block1_hidden": [8]}
     assert kit.learn_xor("finalnet", settings).all()
 
 
 @pytest.mark.parametrize("labels", [1, 2])
-def test_blocks_learn_from_their_mean(kit, labels):
+def test_blocks_learn_from_their_mean(kit: Kit, labels: int) -> None:
     settings = {"dim": 2, "block1_hidden": [4], "block2_hidden": [2], "distillation": 0.3}
     spec = kit.spec_for("finalnet", settings, labels=labels)
     model = kit.randomize(create("finalnet", spec, settings))
@@ -82,6 +85,6 @@ def test_blocks_learn_from_their_mean(kit, labels):
 
 
 @pytest.mark.parametrize("settings", [{"distillation": 0.0}, {"block_type": "1B"}])
-def test_no_distillation(kit, settings):
+def test_no_distillation(kit: Kit, settings: dict[str, Any]) -> None:
     model = create("finalnet", kit.spec_for("finalnet", settings), settings)
     assert model.training_forward(kit.random_inputs(model.spec))[1] is None

@@ -5,6 +5,7 @@ import itertools
 import numpy as np
 import pytest
 import torch
+from tests.unit.models.conftest import Kit
 
 from elasticctr.errors import ConfigError
 from elasticctr.models import create
@@ -12,7 +13,7 @@ from elasticctr.models import create
 
 @pytest.mark.parametrize("dense_fields", [True, False])
 @pytest.mark.parametrize("linear_part", ["field", "feature"])
-def test_forward_is_the_weighted_sum_over_all_pairs(kit, dense_fields, linear_part):
+def test_forward_is_the_weighted_sum_over_all_pairs(kit: Kit, dense_fields: bool, linear_part: str) -> None:
     settings = {"dim": 3, "dense_fields": dense_fields, "linear_part": linear_part}
     spec = kit.spec_for("fwfm", settings, sequences=True)
     assert spec.linear == (linear_part == "feature")
@@ -36,7 +37,7 @@ def test_forward_is_the_weighted_sum_over_all_pairs(kit, dense_fields, linear_pa
     assert kit.check_gradients(model, inputs)
 
 
-def test_starts_as_a_factorization_machine(kit):
+def test_starts_as_a_factorization_machine(kit: Kit) -> None:
     settings = {"dim": 4, "linear_part": "feature", "dense_fields": False}
     spec = kit.spec_for("fwfm", settings)
     inputs = kit.random_inputs(spec)
@@ -44,11 +45,11 @@ def test_starts_as_a_factorization_machine(kit):
     torch.testing.assert_close(create("fwfm", spec, settings)(inputs), fm(inputs))
 
 
-def test_learns_xor(kit):
+def test_learns_xor(kit: Kit) -> None:
     assert kit.learn_xor("fwfm", {"dim": 4}).all()
 
 
-def test_what_does_not_fit_is_refused(kit):
+def test_what_does_not_fit_is_refused(kit: Kit) -> None:
     with pytest.raises(ConfigError, match="one label, the schema has 2"):
         create("fwfm", kit.spec_for("fwfm", labels=2))
     with pytest.raises(ConfigError, match=r"one width.*user: 8"):

@@ -1,13 +1,16 @@
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
+from tests.unit.models.conftest import Kit
 
 from elasticctr.models import create
 
 
-def cross_by_loops(model: torch.nn.Module, x0: np.ndarray) -> np.ndarray:
+def cross_by_loops(model: Any, x0: np.ndarray) -> np.ndarray:
     x = x0
     for cross, gate in zip(model.cross.cross, model.cross.gate, strict=True):
         w, b, g = cross.weight.detach().numpy(), cross.bias.detach().numpy(), gate.weight.detach().numpy()
@@ -22,7 +25,7 @@ def cross_by_loops(model: torch.nn.Module, x0: np.ndarray) -> np.ndarray:
 
 
 @pytest.mark.parametrize("structure", ["stacked", "parallel"])
-def test_forward_equals_explicit_loops(kit, structure):
+def test_forward_equals_explicit_loops(kit: Kit, structure: str) -> None:
     settings = {"dim": 2, "hidden": [4, 3], "structure": structure, "cross_layers": 2}
     spec = kit.spec_for("gdcn", settings, dims=(1, 3, 2), sequences=True)
     model = kit.randomize(create("gdcn", spec, settings))
@@ -38,5 +41,5 @@ def test_forward_equals_explicit_loops(kit, structure):
     assert kit.check_gradients(model, inputs)
 
 
-def test_crosses_alone_learn_xor(kit):
+def test_crosses_alone_learn_xor(kit: Kit) -> None:
     assert kit.learn_xor("gdcn", {"dim": 4, "cross_layers": 2, "hidden": []}).all()

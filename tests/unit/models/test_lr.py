@@ -1,9 +1,11 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from typing import Any
 
 import numpy as np
 import pytest
+from tests.unit.models.conftest import Kit
 
 from elasticctr.data.batch import Batch
 from elasticctr.errors import ConfigError
@@ -13,7 +15,7 @@ from elasticctr.train.learner import Learner
 from elasticctr.train.reading import Item
 
 
-def test_forward_is_the_sum_of_weights(kit):
+def test_forward_is_the_sum_of_weights(kit: Kit) -> None:
     spec = kit.spec_for("lr")
     assert spec.dims == (0, 0, 0)
     assert spec.width == 3 + 2
@@ -26,34 +28,34 @@ def test_forward_is_the_sum_of_weights(kit):
     assert kit.check_gradients(model, inputs)
 
 
-def test_starts_at_one_half(kit):
+def test_starts_at_one_half(kit: Kit) -> None:
     spec = kit.spec_for("lr", dense_dim=0)
     model = create("lr", spec)
     assert model(kit.random_inputs(spec)).tolist() == kit.random_inputs(spec).linear.sum(1).tolist()
 
 
-def test_cannot_learn_xor(kit):
+def test_cannot_learn_xor(kit: Kit) -> None:
     assert not kit.learn_xor("lr", {}).all()
 
 
-def test_a_sequence_slot_is_refused():
+def test_a_sequence_slot_is_refused() -> None:
     spec = InputSpec(("ad",), (0,), linear=True, sequences=(SequenceSpec("history", 0, 4),))
     with pytest.raises(ConfigError, match=r"'history'.*pooling: sum or mean"):
         create("lr", spec)
 
 
-def test_several_labels_are_refused():
+def test_several_labels_are_refused() -> None:
     with pytest.raises(ConfigError, match="one label, the schema has 2"):
         create("lr", InputSpec(("ad",), (0,), linear=True, labels=2))
 
 
-def test_it_has_no_embedding_width_to_set():
+def test_it_has_no_embedding_width_to_set() -> None:
     with pytest.raises(ConfigError, match="dim"):
         parse(resolve("lr"), {"dim": 8})
 
 
 @pytest.mark.parametrize("key", ["optimizer", "linear_optimizer"])
-def test_with_ftrl_it_is_the_papers(key):
+def test_with_ftrl_it_is_the_papers(key: str) -> None:
     """McMahan et al., algorithm 1, in float64, a feasign's gradients of a batch taken together."""
     alpha, beta, l1, l2 = 0.3, 1.0, 0.02, 0.1
     ftrl = {"name": "ftrl", "learning_rate": alpha, "beta": beta, "l1": l1, "l2": l2}
@@ -63,7 +65,7 @@ def test_with_ftrl_it_is_the_papers(key):
     )
     learner = Learner(job)
     random = np.random.default_rng(5)
-    z, n, w = (defaultdict(float) for _ in range(3))
+    z, n, w = (defaultdict[int, float](float) for _ in range(3))
     samples = 64
     for _ in range(4):
         values = np.concatenate([1 + random.integers(0, 9, samples), 100 + random.integers(0, 40, samples)])
@@ -79,7 +81,8 @@ def test_with_ftrl_it_is_the_papers(key):
             shows=ones,
         )
         pairs = values.reshape(2, samples).T
-        bias = learner.model.first_order.bias.item()
+        model: Any = learner.model
+        bias = model.first_order.bias.item()
         learner.step(Item(batch, learner.look_up(batch), {}))
         gradients: dict[int, float] = defaultdict(float)
         for (ad, user), label in zip(pairs, labels[:, 0], strict=True):

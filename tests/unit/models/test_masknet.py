@@ -1,8 +1,11 @@
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
+from tests.unit.models.conftest import Kit
 
 from elasticctr.errors import ConfigError
 from elasticctr.models import create
@@ -12,14 +15,14 @@ def norm(x: np.ndarray) -> np.ndarray:
     return (x - x.mean(axis=-1, keepdims=True)) / np.sqrt(x.var(axis=-1, keepdims=True) + 1e-5)
 
 
-def block(kit, layer: torch.nn.Module, features: np.ndarray, x: np.ndarray) -> np.ndarray:
+def block(kit: Kit, layer: Any, features: np.ndarray, x: np.ndarray) -> np.ndarray:
     hidden = (kit.numpy_mlp(layer.mask, features) * x) @ layer.hidden.weight.detach().numpy().T
     scale, shift = layer.norm.weight.detach().numpy(), layer.norm.bias.detach().numpy()
     return np.maximum(norm(hidden) * scale + shift, 0)
 
 
 @pytest.mark.parametrize("structure", ["parallel", "serial"])
-def test_forward_equals_numpy(kit, structure):
+def test_forward_equals_numpy(kit: Kit, structure: str) -> None:
     settings = {"dim": 3, "hidden": [5, 4], "structure": structure, "blocks": 2, "block_dim": 3, "reduction": 1.5}
     spec = kit.spec_for("masknet", settings, sequences=True)
     model = kit.randomize(create("masknet", spec, settings))
@@ -42,7 +45,7 @@ def test_forward_equals_numpy(kit, structure):
     assert kit.check_gradients(model, inputs)
 
 
-def test_widths_may_differ_without_the_norm_of_embeddings(kit):
+def test_widths_may_differ_without_the_norm_of_embeddings(kit: Kit) -> None:
     spec = kit.spec_for("masknet", dims=(1, 3, 2))
     with pytest.raises(ConfigError, match="one width"):
         create("masknet", spec)

@@ -3,6 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from tests.unit.models.conftest import Kit
 
 from elasticctr.errors import ConfigError
 from elasticctr.models import create
@@ -10,7 +11,7 @@ from elasticctr.models import create
 SETTINGS = {"dim": 2, "hidden": [3], "head_hidden": [2], "experts": 2}
 
 
-def test_forward_and_gradients(kit):
+def test_forward_and_gradients(kit: Kit) -> None:
     spec = kit.spec_for("mmoe", SETTINGS, slots=("ad", "user"), dense_dim=1, labels=2)
     model = kit.randomize(create("mmoe", spec, SETTINGS))
     inputs = kit.random_inputs(spec, 4, dtype=torch.float64)
@@ -24,7 +25,7 @@ def test_forward_and_gradients(kit):
     assert kit.check_gradients(model, kit.random_inputs(spec, 2, dtype=torch.float64))
 
 
-def test_bad_settings(kit):
+def test_bad_settings(kit: Kit) -> None:
     with pytest.raises(ConfigError, match="experts"):
         create("mmoe", kit.spec_for("mmoe", {}), {"experts": 0})
     with pytest.raises(ConfigError, match="hidden"):

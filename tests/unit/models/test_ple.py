@@ -5,25 +5,26 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from tests.unit.models.conftest import Kit
 
 from elasticctr.models import create
 
 SETTINGS = {"dim": 2, "hidden": [2], "head_hidden": [], "shared_experts": 2, "label_experts": 1}
 
 
-def mix(gate, x, experts):
+def mix(gate: torch.nn.Linear, x: np.ndarray, experts: list[np.ndarray]) -> np.ndarray:
     powers = [np.exp(row @ x) for row in gate.weight.detach().numpy()]
     return sum(power / sum(powers) * expert for power, expert in zip(powers, experts, strict=True))
 
 
 @pytest.mark.parametrize("levels", [1, 2, 3])
-def test_forward_and_gradients(kit, levels):
+def test_forward_and_gradients(kit: Kit, levels: int) -> None:
     settings = {**SETTINGS, "levels": levels}
     spec = kit.spec_for("ple", settings, slots=("ad",), dense_dim=1, labels=2)
     model = kit.randomize(create("ple", spec, settings))
     inputs = kit.random_inputs(spec, 3, dtype=torch.float64)
 
-    def expert(tower, x):
+    def expert(tower: torch.nn.Module, x: np.ndarray) -> np.ndarray:
         return np.maximum(kit.numpy_mlp(tower, x[None])[0], 0)
 
     for i, features in enumerate(inputs.deep.numpy()):
@@ -40,7 +41,7 @@ def test_forward_and_gradients(kit, levels):
         assert kit.check_gradients(model, kit.random_inputs(spec, 2, dtype=torch.float64))
 
 
-def test_a_labels_experts_do_not_learn_from_the_other_label(kit):
+def test_a_labels_experts_do_not_learn_from_the_other_label(kit: Kit) -> None:
     settings = {**SETTINGS, "levels": 1}
     spec = kit.spec_for("ple", settings, labels=2)
     model = kit.randomize(create("ple", spec, settings))

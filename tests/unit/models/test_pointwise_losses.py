@@ -5,6 +5,8 @@ definition of the log, where scores are right; and each is checked against its f
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -55,7 +57,7 @@ CASES = [
 
 
 @pytest.mark.parametrize(("settings", "formula"), CASES)
-def test_loss_against_its_formula(settings, formula):
+def test_loss_against_its_formula(settings: dict[str, Any], formula: Callable[[float, float], float]) -> None:
     loss = Loss(LossSettings(**settings))
     assert not loss.is_plain
     logits = torch.tensor(LOGITS, dtype=torch.float64)
@@ -67,16 +69,17 @@ def test_loss_against_its_formula(settings, formula):
 @pytest.mark.parametrize(
     "settings", [{"negative_rate": 0.1}, {"delayed": "fnc"}, {"delayed": "fnc", "negative_rate": 0.5}]
 )
-def test_gradient(settings):
+def test_gradient(settings: dict[str, Any]) -> None:
     loss = Loss(LossSettings(**settings))
     labels = torch.tensor(LABELS).double()
     logits = torch.tensor(LOGITS, dtype=torch.float64, requires_grad=True)
     assert torch.autograd.gradcheck(lambda z: loss(z, labels), logits)
 
 
-def test_no_gradient_goes_through_the_weights_of_fnw():
+def test_no_gradient_goes_through_the_weights_of_fnw() -> None:
     logits = torch.tensor(LOGITS, dtype=torch.float64, requires_grad=True)
     Loss(LossSettings(delayed="fnw"))(logits, torch.tensor(LABELS)).backward()
+    assert logits.grad is not None
     for z, y, slope in zip(LOGITS, LABELS, logits.grad.tolist(), strict=True):
         p = 1 / (1 + math.exp(-z))
         # d(-log p)/dz = -(1 - p), d(-log(1 - p))/dz = p
@@ -87,12 +90,12 @@ def test_no_gradient_goes_through_the_weights_of_fnw():
 @pytest.mark.parametrize(("settings", "_"), CASES)
 @pytest.mark.parametrize("z", [-1e4, 1e4])
 @pytest.mark.parametrize("y", [0.0, 1.0])
-def test_huge_logits(settings, _, z, y):
+def test_huge_logits(settings: dict[str, Any], _: object, z: float, y: float) -> None:
     logits = torch.tensor([z], requires_grad=True)
     value = Loss(LossSettings(**settings))(logits, torch.tensor([y]))
     value.backward()
     assert math.isfinite(value.item())
-    assert logits.grad.isfinite().all()
+    assert logits.grad is not None and logits.grad.isfinite().all()
 
 
 @pytest.mark.parametrize("p", [0.02, 0.3])
@@ -106,18 +109,21 @@ def test_huge_logits(settings, _, z, y):
         ({"delayed": "fnc", "negative_rate": 0.1}, lambda p: p, lambda p: 0.1),
     ],
 )
-def test_the_scores_learned_from_such_a_log_are_the_true_rates(settings, positives, negatives, p):
+def test_the_scores_learned_from_such_a_log_are_the_true_rates(
+    settings: dict[str, Any], positives: Callable[[float], float], negatives: Callable[[float], float], p: float
+) -> None:
     loss = Loss(LossSettings(**settings))
     weights = torch.tensor([positives(p), negatives(p)], dtype=torch.float64)
     low, high = -20.0, 20.0
     for _ in range(40):  # to where the gradient is 0
         logit = torch.tensor((low + high) / 2, dtype=torch.float64, requires_grad=True)
         loss(logit.expand(2), torch.tensor([1.0, 0.0]), weights).backward()
+        assert logit.grad is not None
         low, high = (logit.item(), high) if logit.grad < 0 else (low, logit.item())
     assert torch.sigmoid(logit).item() == pytest.approx(p, rel=1e-6)
 
 
-def test_thinned_out_negatives_of_the_first_label_weigh_more_for_the_others():
+def test_thinned_out_negatives_of_the_first_label_weigh_more_for_the_others() -> None:
     logits, labels = torch.tensor([[0.5, -1.0], [1.0, 2.0]]), torch.tensor([[0.0, 0.0], [1.0, 0.0]])
     value = Loss(LossSettings(negative_rate=0.25), ("click", "buy"))(logits, labels)
     first = (math.log(1 + math.exp(0.5) * 4) + math.log(1 + math.exp(-1.0) / 4)) / 2
@@ -125,7 +131,7 @@ def test_thinned_out_negatives_of_the_first_label_weigh_more_for_the_others():
     assert value.item() == pytest.approx((first + second) / 2, rel=1e-6)
 
 
-def test_the_last_label_is_late_unless_another_is_named():
+def test_the_last_label_is_late_unless_another_is_named() -> None:
     logits, labels = torch.tensor([[0.5, -1.0], [1.0, 2.0]]), torch.tensor([[0.0, 0.0], [1.0, 1.0]])
     plain = [fnc, lambda z, y: -log_p(z if y else -z)]
     for name, formulas in (("click", plain), ("buy", plain[::-1]), (None, plain[::-1])):
@@ -142,6 +148,6 @@ def test_the_last_label_is_late_unless_another_is_named():
         ({"delayed": "fnc", "kind": "focal"}, "kind: bce"),
     ],
 )
-def test_bad_settings(bad, word):
+def test_bad_settings(bad: dict[str, Any], word: str) -> None:
     with pytest.raises(ConfigError, match=word):
         parse_settings(LossSettings, bad, "job.yaml")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import pytest
@@ -25,7 +27,7 @@ def softplus(x: float) -> float:
     return float(np.logaddexp(0, x))
 
 
-def tensors():
+def tensors() -> Iterator[torch.Tensor]:
     return (torch.tensor(x, dtype=torch.float64) for x in (LOGITS, LABELS, WEIGHTS))
 
 
@@ -45,7 +47,7 @@ def naive_entropy() -> float:
 
 @pytest.mark.parametrize("kind", ["bce", "focal"])
 @pytest.mark.parametrize("is_grouped", [True, False])
-def test_pairwise_is_added_to_the_loss_of_samples(kind, is_grouped):
+def test_pairwise_is_added_to_the_loss_of_samples(kind: str, is_grouped: bool) -> None:
     logits, labels, weights = tensors()
     loss = Loss(LossSettings(kind=kind, pairwise=0.3, gamma=0.0))
     groups = torch.tensor(GROUPS) if is_grouped else None
@@ -54,7 +56,7 @@ def test_pairwise_is_added_to_the_loss_of_samples(kind, is_grouped):
     assert torch.autograd.gradcheck(lambda z: loss(z, labels, weights, groups), logits.requires_grad_())
 
 
-def test_groups_without_pairs_have_no_pairwise_loss():
+def test_groups_without_pairs_have_no_pairwise_loss() -> None:
     logits = torch.tensor(LOGITS, requires_grad=True)
     for labels in (torch.ones(8), torch.zeros(8)):
         pairs = ranking.pairwise(logits, labels, torch.ones(8), torch.tensor(GROUPS), 512)
@@ -63,7 +65,7 @@ def test_groups_without_pairs_have_no_pairwise_loss():
 
 
 @pytest.mark.parametrize("most", [1, 3, 100])
-def test_every_negative_is_met_equally_often(most):
+def test_every_negative_is_met_equally_often(most: int) -> None:
     random = torch.Generator().manual_seed(1)
     groups = torch.randint(0, 5, (200,), generator=random)
     is_positive = torch.rand(200, generator=random) < 0.4
@@ -82,12 +84,13 @@ def test_every_negative_is_met_equally_often(most):
         assert max(counts) - min(counts) <= 1
 
 
-def test_jrc_is_the_papers_sum_over_contexts():
+def test_jrc_is_the_papers_sum_over_contexts() -> None:
     settings = LossSettings(kind="jrc", calibration=0.7, jrc_hidden=())
     torch.manual_seed(3)
     loss = Loss(settings, spec=SPEC).double()
     flat = torch.randn(8, 3, dtype=torch.float64)
     logits, labels, weights = tensors()
+    assert loss.base is not None
     weight, bias = (p.detach().numpy() for p in loss.base.parameters())
     base = [float(weight[0] @ flat[i].numpy() + bias[0]) for i in range(8)]
     pair = [(base[i], base[i] + LOGITS[i]) for i in range(8)]  # logits of not happening and of happening
@@ -109,17 +112,17 @@ def test_jrc_is_the_papers_sum_over_contexts():
 
 @pytest.mark.parametrize("settings", [{"pairwise": 1.0}, {"kind": "jrc"}, {"kind": "jrc", "pairwise": 2.0}])
 @pytest.mark.parametrize("z", [-1e4, 1e4])
-def test_huge_logits(settings, z):
+def test_huge_logits(settings: dict[str, Any], z: float) -> None:
     logits = torch.tensor([z, -z, z, -z], requires_grad=True)
     loss = Loss(LossSettings(**settings), spec=SPEC)
     value = loss(logits, torch.tensor([0.0, 1.0, 1.0, 0.0]), None, None, Inputs(SPEC, torch.ones(4, 3)))
     value.backward()
     assert math.isfinite(value.item())
-    assert logits.grad.isfinite().all()
+    assert logits.grad is not None and logits.grad.isfinite().all()
     assert all(p.grad is None or p.grad.isfinite().all() for p in loss.parameters())
 
 
-def test_jrc_needs_inputs():
+def test_jrc_needs_inputs() -> None:
     with pytest.raises(ConfigError, match="jrc"):
         Loss(LossSettings(kind="jrc"))
     with pytest.raises(ConfigError, match="calibration"):

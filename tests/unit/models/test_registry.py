@@ -3,13 +3,27 @@ from __future__ import annotations
 import subprocess
 import sys
 import textwrap
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
 from elasticctr import models
 from elasticctr.errors import ConfigError, NotFound
-from elasticctr.models import MODELS, InputNeeds, InputSpec, Model, ModelSettings, create, input_needs, parse, resolve
+from elasticctr.models import (
+    MODELS,
+    InputNeeds,
+    Inputs,
+    InputSpec,
+    Model,
+    ModelSettings,
+    create,
+    input_needs,
+    parse,
+    resolve,
+)
 from elasticctr.models.registry import zeros
 
 SPEC = InputSpec(("ad", "user"), (4, 4), dense_dim=2)
@@ -38,7 +52,7 @@ class Tiny(Model):
 
 
 @pytest.fixture
-def write(tmp_path):
+def write(tmp_path: Path) -> Callable[..., str]:
     def write(text: str, name: str = "model.py", header: str = HEADER) -> str:
         (tmp_path / name).write_text(header.lstrip("\n") + textwrap.dedent(text))
         return str(tmp_path / name)
@@ -51,7 +65,7 @@ def line_of(path: str, text: str) -> int:
         return next(number for number, line in enumerate(file, 1) if text in line)
 
 
-def test_the_package_offers_its_names_and_waits_for_torch():
+def test_the_package_offers_its_names_and_waits_for_torch() -> None:
     for name in models.__all__:
         assert getattr(models, name).__name__ == name if name != "MODELS" else models.MODELS
     with pytest.raises(AttributeError, match="no attribute 'Modle'"):
@@ -60,7 +74,7 @@ def test_the_package_offers_its_names_and_waits_for_torch():
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
-def test_every_model_has_a_name_settings_and_descriptions():
+def test_every_model_has_a_name_settings_and_descriptions() -> None:
     assert list(MODELS) == sorted(MODELS)
     for name, cls in MODELS.items():
         assert cls.name == name
@@ -70,28 +84,28 @@ def test_every_model_has_a_name_settings_and_descriptions():
 
 
 @pytest.mark.parametrize(("name", "nearest"), [("deepmf", "deepfm"), ("wide-deep", "wide_deep"), ("dcnv", "dcnv2")])
-def test_an_unknown_name_gets_the_nearest(name, nearest):
+def test_an_unknown_name_gets_the_nearest(name: str, nearest: str) -> None:
     with pytest.raises(ConfigError, match=f"unknown model '{name}'; did you mean '{nearest}'"):
         resolve(name)
 
 
-def test_an_unknown_setting_gets_the_nearest():
+def test_an_unknown_setting_gets_the_nearest() -> None:
     with pytest.raises(ConfigError, match=r"job.yaml: unknown key 'hiden'; did you mean 'hidden'\?"):
         create("dnn", SPEC, {"hiden": [3]}, source="job.yaml")
 
 
 @pytest.mark.parametrize("bad", [{"hidden": [0]}, {"dropout": 1.0}, {"dim": 0}, {"hidden": "many"}])
-def test_settings_out_of_range(bad):
+def test_settings_out_of_range(bad: dict[str, Any]) -> None:
     with pytest.raises(ConfigError, match=next(iter(bad))):
         create("dnn", SPEC, bad)
 
 
-def test_settings_of_another_model_are_refused():
+def test_settings_of_another_model_are_refused() -> None:
     with pytest.raises(ConfigError, match="DNNSettings, not LRSettings"):
         create("dnn", SPEC, parse(resolve("lr"), {}))
 
 
-def test_parameters_depend_on_the_seed_and_on_nothing_else():
+def test_parameters_depend_on_the_seed_and_on_nothing_else() -> None:
     torch.manual_seed(1)
     first = create("deepfm", InputSpec(("a",), (4,), 2, True), {"dim": 4}, seed=5)
     drawn = torch.rand(1)
@@ -104,33 +118,33 @@ def test_parameters_depend_on_the_seed_and_on_nothing_else():
 
 
 @pytest.mark.parametrize("suffix", ["", ":Tiny"])
-def test_a_users_file(write, suffix):
+def test_a_users_file(write: Callable[..., str], suffix: str) -> None:
     path = write(GOOD)
     cls = resolve(path + suffix)
     assert input_needs(cls, parse(cls, {"dim": 4})) == InputNeeds(4, False)
-    model = create(path + suffix, SPEC, {"scale": 2.0})
+    model: Any = create(path + suffix, SPEC, {"scale": 2.0})
     assert model.name == "Tiny"
     assert model.settings.scale == 2.0
     with pytest.raises(ConfigError, match="did you mean 'scale'"):
         create(path + suffix, SPEC, {"scael": 2.0})
 
 
-def test_a_relative_path_starts_at_the_folder(write, tmp_path):
+def test_a_relative_path_starts_at_the_folder(write: Callable[..., str], tmp_path: Path) -> None:
     write(GOOD)
     assert resolve("model.py:Tiny", folder=tmp_path).__name__ == "Tiny"
 
 
-def test_a_users_file_may_import_its_neighbour(write):
+def test_a_users_file_may_import_its_neighbour(write: Callable[..., str]) -> None:
     write("WIDTH = 7\n", name="neighbour_of_model.py", header="")
     path = write("from neighbour_of_model import WIDTH\n" + GOOD)
     assert resolve(path).__name__ == "Tiny"
 
 
-def test_a_class_from_python():
+def test_a_class_from_python() -> None:
     class Mean(Model):
         linear = True
 
-        def forward(self, inputs):
+        def forward(self, inputs: Inputs) -> torch.Tensor:
             return inputs.linear.mean(dim=1)
 
     assert Mean.name == "Mean"
@@ -138,32 +152,32 @@ def test_a_class_from_python():
     assert create(Mean, spec)(zeros(spec, 4)).shape == (4,)
 
 
-def test_a_class_that_is_no_model():
+def test_a_class_that_is_no_model() -> None:
     with pytest.raises(ConfigError, match="Linear is not a model"):
         resolve(torch.nn.Linear)  # type: ignore[arg-type]
 
 
-def test_a_missing_file(tmp_path):
+def test_a_missing_file(tmp_path: Path) -> None:
     with pytest.raises(NotFound, match=r"nowhere.py: no such file"):
         resolve("nowhere.py:Net", folder=tmp_path)
 
 
-def test_a_missing_class_names_those_there(write):
+def test_a_missing_class_names_those_there(write: Callable[..., str]) -> None:
     with pytest.raises(ConfigError, match="has no class 'Tyni'; its models are Tiny"):
         resolve(write(GOOD) + ":Tyni")
 
 
-def test_a_class_in_the_file_that_is_no_model(write):
+def test_a_class_in_the_file_that_is_no_model(write: Callable[..., str]) -> None:
     with pytest.raises(ConfigError, match="'TinySettings' is not a model"):
         resolve(write(GOOD) + ":TinySettings")
 
 
-def test_several_models_in_a_file_need_a_choice(write):
+def test_several_models_in_a_file_need_a_choice(write: Callable[..., str]) -> None:
     with pytest.raises(ConfigError, match=r"has several models; its models are Tiny, Twin; name one as model.py:"):
         resolve(write(GOOD + "\nclass Twin(Tiny):\n    pass\n"))
 
 
-def test_no_model_in_a_file(write):
+def test_no_model_in_a_file(write: Callable[..., str]) -> None:
     with pytest.raises(ConfigError, match="has no subclass of"):
         resolve(write("x = 1\n"))
 
@@ -177,13 +191,13 @@ def test_no_model_in_a_file(write):
         ("import sys\nsys.exit(3)  # here\n", "# here", "SystemExit"),
     ],
 )
-def test_a_file_that_fails_to_load(write, text, where, what):
+def test_a_file_that_fails_to_load(write: Callable[..., str], text: str, where: str, what: str) -> None:
     path = write(text)
     with pytest.raises(ConfigError, match=rf"model.py:{line_of(path, where)}: .*{what}"):
         resolve(path)
 
 
-def test_binary_garbage(tmp_path):
+def test_binary_garbage(tmp_path: Path) -> None:
     (tmp_path / "model.py").write_bytes(bytes(range(256)))
     with pytest.raises(ConfigError, match=r"model.py"):
         resolve("model.py", folder=tmp_path)
@@ -197,7 +211,7 @@ def test_binary_garbage(tmp_path):
         ("super().__init__(spec, settings)", "pass", "cannot be built.*AttributeError"),
     ],
 )
-def test_a_users_mistake_is_named_by_line(write, old, new, what):
+def test_a_users_mistake_is_named_by_line(write: Callable[..., str], old: str, new: str, what: str) -> None:
     path = write(GOOD.replace(old, new))
     line = line_of(path, "self.head = " if "built" in what else "return self.to_logits")
     with pytest.raises(ConfigError, match=rf"{what}") as error:
@@ -214,7 +228,7 @@ def test_a_users_mistake_is_named_by_line(write, old, new, what):
         ("inputs.flat[:, 0].long()", "returned torch.int64"),
     ],
 )
-def test_a_wrong_output_is_named(write, returned, what):
+def test_a_wrong_output_is_named(write: Callable[..., str], returned: str, what: str) -> None:
     path = write(GOOD.replace("self.to_logits(self.settings.scale * self.head(inputs.deep))", returned))
     with pytest.raises(ConfigError, match=what):
         create(path, SPEC)
@@ -230,13 +244,13 @@ def test_a_wrong_output_is_named(write, returned, what):
         ("(self(inputs), self.head.nothing)", r":\d+: AttributeError"),
     ],
 )
-def test_a_wrong_auxiliary_loss_is_named(write, returned, what):
+def test_a_wrong_auxiliary_loss_is_named(write: Callable[..., str], returned: str, what: str) -> None:
     path = write(f"{GOOD}\n    def training_forward(self, inputs):\n        return {returned}\n")
     with pytest.raises(ConfigError, match=what):
         create(path, SPEC)
 
 
-def test_no_forward():
+def test_no_forward() -> None:
     class Empty(Model):
         pass
 
@@ -244,15 +258,15 @@ def test_no_forward():
         create(Empty, SPEC)
 
 
-def test_the_trial_leaves_modes_alone():
+def test_the_trial_leaves_modes_alone() -> None:
     class Frozen(Model):
-        def __init__(self, spec, settings):
+        def __init__(self, spec: InputSpec, settings: Any) -> None:
             super().__init__(spec, settings)
             self.norm = torch.nn.BatchNorm1d(spec.width).eval()
 
-        def forward(self, inputs):
+        def forward(self, inputs: Inputs) -> torch.Tensor:
             return self.norm(inputs.flat).sum(dim=1)
 
-    model = create(Frozen, SPEC)
+    model: Any = create(Frozen, SPEC)
     assert model.training
     assert not model.norm.training

@@ -2,13 +2,14 @@ from __future__ import annotations
 
 import numpy as np
 import torch
+from tests.unit.models.conftest import Kit
 
 from elasticctr.models import create
 
 SETTINGS = {"dim": 2, "hidden": [3, 2], "head_hidden": [2]}
 
 
-def test_forward_and_gradients(kit):
+def test_forward_and_gradients(kit: Kit) -> None:
     spec = kit.spec_for("shared_bottom", SETTINGS, slots=("ad", "user"), dense_dim=1, labels=2)
     model = kit.randomize(create("shared_bottom", spec, SETTINGS))
     inputs = kit.random_inputs(spec, 4, dtype=torch.float64)
@@ -18,7 +19,7 @@ def test_forward_and_gradients(kit):
     assert kit.check_gradients(model, kit.random_inputs(spec, 2, dtype=torch.float64))
 
 
-def test_a_label_without_loss_leaves_the_other_head_alone(kit):
+def test_a_label_without_loss_leaves_the_other_head_alone(kit: Kit) -> None:
     spec = kit.spec_for("shared_bottom", SETTINGS, labels=2)
     model = kit.randomize(create("shared_bottom", spec, SETTINGS))
     model(kit.random_inputs(spec, 4, dtype=torch.float64))[:, 0].sum().backward()

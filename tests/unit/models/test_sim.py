@@ -1,12 +1,16 @@
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
 import numpy as np
 import onnxruntime
 import pytest
 import torch
+from tests.unit.models.conftest import Kit
 
 from elasticctr.errors import ConfigError
-from elasticctr.models import InputSpec, Sequence, SequenceSpec, create, export_onnx
+from elasticctr.models import Inputs, InputSpec, Sequence, SequenceSpec, create, export_onnx
 
 SPEC = InputSpec(
     slots=("user", "item", "category"),
@@ -27,7 +31,7 @@ HARD = {
 SMALL = {"dim": 3, "hidden": [5], "heads": 2, "head_dim": 2, "k": 2}
 
 
-def make_inputs(kit, dtype=torch.float64):
+def make_inputs(kit: Kit, dtype: torch.dtype = torch.float64) -> tuple[Inputs, torch.Tensor]:
     """Parallel sequences of equal lengths; categories are two rows."""
     inputs = kit.random_inputs(SPEC, 12, dtype=dtype)
     lengths = torch.tensor([0, 6, 1, 3, 5, 6, 2, 4, 6, 6, 3, 6])
@@ -43,7 +47,7 @@ def make_inputs(kit, dtype=torch.float64):
     return inputs, which
 
 
-def attend(unit, target: np.ndarray, keys: np.ndarray) -> np.ndarray:
+def attend(unit: Any, target: np.ndarray, keys: np.ndarray) -> np.ndarray:
     if not len(keys):
         return np.zeros(4)
     q, k, v = (
@@ -59,7 +63,7 @@ def attend(unit, target: np.ndarray, keys: np.ndarray) -> np.ndarray:
 
 
 @pytest.mark.parametrize("search", ["soft", "hard"])
-def test_forward_equals_explicit_loops(kit, search):
+def test_forward_equals_explicit_loops(kit: Kit, search: str) -> None:
     settings = {**SMALL, "search": search, "attention": [HARD]}
     model = kit.randomize(create("sim", SPEC, settings))
     inputs, which = make_inputs(kit)
@@ -82,13 +86,13 @@ def test_forward_equals_explicit_loops(kit, search):
     np.testing.assert_allclose(model(inputs).detach().numpy(), expected, rtol=1e-9)
 
 
-def test_gradients_where_nothing_is_left_out(kit):
+def test_gradients_where_nothing_is_left_out(kit: Kit) -> None:
     settings = {**SMALL, "k": 10, "attention": [{"sequence": "history", "target": "item"}]}
     model = kit.randomize(create("sim", SPEC, settings))
     assert kit.check_gradients(model, make_inputs(kit)[0])
 
 
-def test_hard_search_says_what_it_needs():
+def test_hard_search_says_what_it_needs() -> None:
     with pytest.raises(ConfigError, match="search: hard needs 'category'"):
         create("sim", SPEC, {**SMALL, "search": "hard"})
     other = {**HARD, "time": "nothing"}
@@ -97,7 +101,7 @@ def test_hard_search_says_what_it_needs():
 
 
 @pytest.mark.slow
-def test_hard_search_is_exported(kit, tmp_path):
+def test_hard_search_is_exported(kit: Kit, tmp_path: Path) -> None:
     model = kit.randomize(create("sim", SPEC, {**SMALL, "search": "hard", "attention": [HARD]})).float().eval()
     export_onnx(model, tmp_path / "model.onnx")
     session = onnxruntime.InferenceSession(tmp_path / "model.onnx", providers=["CPUExecutionProvider"])

@@ -1,7 +1,10 @@
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import torch
+from tests.unit.models.conftest import Kit
 
 from elasticctr.models import create
 
@@ -12,7 +15,7 @@ def norm(x: np.ndarray) -> np.ndarray:
     return (x - x.mean()) / np.sqrt(x.var() + 1e-5)
 
 
-def test_forward_equals_explicit_loops(kit):
+def test_forward_equals_explicit_loops(kit: Kit) -> None:
     settings = SMALL | {"dense_embeddings": 2}
     spec = kit.spec_for("wukong", settings, sequences=True)
     model = kit.randomize(create("wukong", spec, settings))
@@ -36,15 +39,15 @@ def test_forward_equals_explicit_loops(kit):
     assert kit.check_gradients(model, inputs)
 
 
-def test_embeddings_of_dense_floats_start_small(kit):
+def test_embeddings_of_dense_floats_start_small(kit: Kit) -> None:
     spec = kit.spec_for("wukong", {"dim": 16})
-    model = create("wukong", spec, {"dim": 16})
+    model: Any = create("wukong", spec, {"dim": 16})
     first, last = (layer.weight.std().item() * layer.in_features**0.5 for layer in model.dense.layers())
     assert 0.7 < first < 1.3 and 0.08 < last < 0.12
 
 
-def test_without_dense_floats_nothing_is_made_of_them(kit):
+def test_without_dense_floats_nothing_is_made_of_them(kit: Kit) -> None:
     spec = kit.spec_for("wukong", SMALL, dense_dim=0)
-    model = create("wukong", spec, SMALL)
+    model: Any = create("wukong", spec, SMALL)
     assert model.dense is None
     assert model(kit.random_inputs(spec)).shape == (5,)

@@ -1,14 +1,17 @@
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
+from tests.unit.models.conftest import Kit
 
 from elasticctr.errors import ConfigError
 from elasticctr.models import create, parse, resolve
 
 
-def cin_by_loops(model: torch.nn.Module, fields: np.ndarray, split_half: bool) -> np.ndarray:
+def cin_by_loops(model: Any, fields: np.ndarray, split_half: bool) -> np.ndarray:
     """One sample's [fields, K] → the sums of its maps."""
     maps, sums = list(fields), []
     layers = len(model.cin.weights)
@@ -29,7 +32,7 @@ def cin_by_loops(model: torch.nn.Module, fields: np.ndarray, split_half: bool) -
 
 @pytest.mark.parametrize("split_half", [True, False])
 @pytest.mark.parametrize(("hidden", "dense_fields"), [([5], True), ([], False)])
-def test_forward_equals_explicit_loops(kit, split_half, hidden, dense_fields):
+def test_forward_equals_explicit_loops(kit: Kit, split_half: bool, hidden: list[int], dense_fields: bool) -> None:
     settings = {"dim": 2, "hidden": hidden, "cin": [4, 3, 2], "split_half": split_half, "dense_fields": dense_fields}
     spec = kit.spec_for("xdeepfm", settings, sequences=True)
     model = kit.randomize(create("xdeepfm", spec, settings))
@@ -53,10 +56,10 @@ def test_forward_equals_explicit_loops(kit, split_half, hidden, dense_fields):
     assert kit.check_gradients(model, inputs)
 
 
-def test_learns_xor(kit):
+def test_learns_xor(kit: Kit) -> None:
     assert kit.learn_xor("xdeepfm", {"dim": 4, "hidden": [], "cin": [4, 4]}).all()
 
 
-def test_a_network_without_layers_is_refused():
+def test_a_network_without_layers_is_refused() -> None:
     with pytest.raises(ConfigError, match="cin"):
         parse(resolve("xdeepfm"), {"cin": []})

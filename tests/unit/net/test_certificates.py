@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-import json
-import signal
 import socket
 import ssl
-import subprocess
-import sys
-import time
 from pathlib import Path
 
 import grpc
-import httpx
 import pytest
 from tests.cluster.certificate import make_certificate
 from tests.unit.serve.live import Live, live_server
@@ -96,27 +90,3 @@ def test_new_files_are_taken_up(tmp_path: Path, pairs: list[tuple[Path, Path]]) 
 def test_a_server_without_tls_takes_no_certificate(tmp_path: Path, pairs: list[tuple[Path, Path]]) -> None:
     with live_server(tmp_path) as live, pytest.raises(FailedPrecondition, match="without TLS"):
         live.server.native.set_tls(str(pairs[0][0]), str(pairs[0][1]), "")
-
-
-def test_sighup_reads_the_files_again(tmp_path: Path, pairs: list[tuple[Path, Path]]) -> None:
-    (cert, key), (new_cert, new_key) = pairs
-    command = [sys.executable, "-m", "elasticctr", "serve", "--repo", str(tmp_path / "repo"), "--model", "ctr"]
-    command += ["--port", "0", "--grpc-port", "-1", "--index-dir", str(tmp_path / "index"), "--drain", "0", "--json"]
-    command += ["--tls-cert", str(cert), "--tls-key", str(key)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
-        assert process.stdout is not None
-        try:
-            port = json.loads(process.stdout.readline())["port"]
-            assert shown_by(port) == cert.read_text().strip()
-            assert httpx.get(f"https://127.0.0.1:{port}/healthz", verify=False, timeout=60).status_code == 200
-            replace(cert, new_cert)
-            replace(key, new_key)
-            process.send_signal(signal.SIGHUP)
-            deadline = time.monotonic() + 60
-            while shown_by(port) != new_cert.read_text().strip():
-                assert time.monotonic() < deadline
-                time.sleep(0.02)
-            process.send_signal(signal.SIGTERM)
-            assert process.wait(60) == 0
-        finally:
-            process.kill()

@@ -89,18 +89,19 @@ def test_replaced_certificates_are_used(tmp_path: Path, monkeypatch: pytest.Monk
     authority = Authority(tmp_path / "tls")
     tls, own = authority.mutual("server"), authority.mutual("me")
     assert tls.cert is not None and tls.key is not None and own.cert is not None
+    cert = tls.cert
     serving = Serving(make_app([get("/v1/status", lambda _: {"a": 1})], Tokens(TOKEN)), tls)
     try:
         with Peer(serving.url, TOKEN, tls=own, timeout_s=30) as peer:
             assert peer.get("/v1/status") == {"a": 1}
         first, key = tls.cert.read_bytes(), tls.key.read_bytes()
         authority.issue("server")
-        wait_until(lambda: _shown_by(serving, own) == tls.cert.read_bytes(), "the new certificate")
+        wait_until(lambda: _shown_by(serving, own) == cert.read_bytes(), "the new certificate")
         tls.key.write_bytes(key)  # of the old one
         time.sleep(0.2)
         assert _shown_by(serving, own) == tls.cert.read_bytes() != first
         authority.issue("server")
-        wait_until(lambda: _shown_by(serving, own) == tls.cert.read_bytes(), "the third certificate")
+        wait_until(lambda: _shown_by(serving, own) == cert.read_bytes(), "the third certificate")
         own.cert.write_bytes(b"nothing")
         with Peer(serving.url, TOKEN, tls=own, timeout_s=30) as peer:
             assert peer.get("/v1/status") == {"a": 1}, "the caller keeps what it has"

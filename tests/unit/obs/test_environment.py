@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 import subprocess
+from pathlib import Path
+
+import pytest
 
 from elasticctr.obs.environment import capture_environment, hide_secrets
 
 
-def test_environment_is_json_and_names_the_machine(tmp_path):
+def test_environment_is_json_and_names_the_machine(tmp_path: Path) -> None:
     environment = json.loads(json.dumps(capture_environment(tmp_path)))
     assert environment["cores"] >= 1 and environment["memory_gib"] > 0
     assert environment["packages"]["numpy"]
@@ -16,8 +19,8 @@ def test_environment_is_json_and_names_the_machine(tmp_path):
     assert environment["git_commit"] is None and environment["git_dirty"] is None
 
 
-def test_commit_of_the_directory(tmp_path):
-    def git(*arguments):
+def test_commit_of_the_directory(tmp_path: Path) -> None:
+    def git(*arguments: str) -> None:
         identity = ["-c", "user.name=a", "-c", "user.email=a@b"]
         subprocess.run(["git", "-C", str(tmp_path), *identity, *arguments], check=True, capture_output=True)
 
@@ -26,17 +29,17 @@ def test_commit_of_the_directory(tmp_path):
     git("add", "file")
     git("commit", "-m", "one")
     environment = capture_environment(tmp_path)
-    assert len(environment["git_commit"]) == 40 and environment["git_dirty"] is False
+    assert len(str(environment["git_commit"])) == 40 and environment["git_dirty"] is False
     (tmp_path / "file").write_text("2")
     assert capture_environment(tmp_path)["git_dirty"] is True
 
 
-def test_variables_of_the_process_stay_out(monkeypatch):
+def test_variables_of_the_process_stay_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "hunter2-in-env")
     assert "hunter2-in-env" not in json.dumps(capture_environment())
 
 
-def test_secrets_on_the_command_line_are_starred():
+def test_secrets_on_the_command_line_are_starred() -> None:
     shown = hide_secrets(
         [
             "elasticctr",

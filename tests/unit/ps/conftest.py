@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -14,7 +11,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import yaml
 from tests.unit.ps.fake_pserver import FakePserver
 
 from elasticctr.data.chunks import Chunk, read_chunk
@@ -73,7 +69,6 @@ class World:
         self._thread: threading.Thread | None = None
         self._over = threading.Event()
         self._threads: list[threading.Thread] = []
-        self._processes: list[subprocess.Popen[bytes]] = []
         self._allowed = 1 << 30  # batches, of all trainers together
         self._begun: set[tuple[int, int]] = set()  # (chunk, batch); one that is done again counts once
         self._holding = threading.Lock()
@@ -106,22 +101,6 @@ class World:
             raise self.error or AssertionError("the coordinator did not start")
         self.url = url[0]
         return url[0]
-
-    def start_process(self) -> subprocess.Popen[bytes]:
-        """The coordinator as a process of its own, which can be killed."""
-        job_file = Path(self.job.run_dir).parent / "job.yaml"
-        job_file.write_text(yaml.safe_dump(self.job.model_dump(mode="json", by_alias=True)))
-        Path(self.job.run_dir).mkdir(exist_ok=True)
-        shape = JobShape((), 0, {"schema": "s", "model": "lr", "options": {}}).dump()
-        kept = Path(self.job.run_dir) / f"shape-{job_identity(self.job).digest[:16]}.json"
-        kept.write_text(json.dumps(shape))  # no torch for it
-        before = find_url(self.job.run_dir)
-        command = [sys.executable, "-m", "elasticctr", "coordinator", "--job", str(job_file), "--port", "0"]
-        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
-        self._processes.append(process)
-        self.wait_for(lambda: process.poll() is not None or find_url(self.job.run_dir) != before)
-        self.url = find_url(self.job.run_dir)
-        return process
 
     def client(self) -> CoordinatorClient:
         return CoordinatorClient(self.job.run_dir, timeout_s=60)
@@ -276,15 +255,18 @@ class World:
         self._over.set()
         for thread in self._threads:
             thread.join(5)
-        for process in self._processes:
-            process.kill()
-            process.communicate()
         for fake in self.servers:
             fake.close()
 
 
 @pytest.fixture
-def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+def world_class() -> type[World]:
+    """What `world` makes; tests/process has another."""
+    return World
+
+
+@pytest.fixture
+def world(monkeypatch: pytest.MonkeyPatch, world_class: type[World]) -> Iterator[Any]:
     """Makes worlds; everything they started has ended afterwards."""
     shape = JobShape((), 0, {"schema": "s", "model": "lr", "options": {}})
     monkeypatch.setattr("elasticctr.ps.coordinator.process.shape_of", lambda job: shape)
@@ -292,7 +274,7 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     made: list[World] = []
 
     def make(job: Job) -> World:
-        made.append(World(job))
+        made.append(world_class(job))
         return made[-1]
 
     yield make

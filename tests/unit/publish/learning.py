@@ -13,13 +13,13 @@ from elasticctr.train.learner import Learner
 from elasticctr.train.reading import Item
 from elasticctr.versions.samples import make_batch
 
-SLOTS = [
+SLOTS: list[dict[str, Any]] = [
     {"name": "user", "values": "string"},
     {"name": "tags", "values": "string", "pooling": "mean", "max_values": 5},
     {"name": "ad", "values": "string", "table": "ads"},
     {"kind": "dense", "name": "x", "dim": 2},
 ]
-SEQUENCE = {"name": "clicked", "table": "ads", "pooling": "none", "max_values": 3}
+SEQUENCE: dict[str, Any] = {"name": "clicked", "table": "ads", "pooling": "none", "max_values": 3}
 
 
 def make_job(tmp_path: Path, model: str = "deepfm", slots: list[dict[str, Any]] | None = None, **more: Any) -> Job:

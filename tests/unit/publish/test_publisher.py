@@ -83,6 +83,7 @@ def read_chain(repository: Repository, chain: list[Manifest]) -> Rows:
                         rows.pop(feasign, None)
             for file in manifest.parts(name):
                 for feasigns, encoded in read_part(repository, manifest, file):
+                    assert encoded is not None
                     rows |= {f: row.tobytes() for f, row in zip(feasigns.tolist(), encoded, strict=True)}
     return found
 
@@ -92,7 +93,7 @@ def story(tmp_path: Path, template: dense_side.GraphTemplate) -> Story:
     return Story(tmp_path, template)
 
 
-def test_a_chain_of_deltas_is_the_trained_table(story: Story):
+def test_a_chain_of_deltas_is_the_trained_table(story: Story) -> None:
     story.learn()
     assert story.publish().kind == "base"
     states = {1: story.trained()}
@@ -115,12 +116,13 @@ def test_a_chain_of_deltas_is_the_trained_table(story: Story):
         assert checked.samples == 20 and checked.worst <= 1e-6
 
 
-def test_a_version_allows_what_float32_rounds(story: Story):
+def test_a_version_allows_what_float32_rounds(story: Story) -> None:
     """Scores of a model that cancels large numbers are apart by more than 1e-6 in any order of summation but one."""
     story.learn()
     story.publish()
     story.learn(1)
-    hidden, last = story.learner.model.deep.linears[1:]
+    model: Any = story.learner.model
+    hidden, last = model.deep.linears[1:]
     with torch.no_grad():
         hidden.bias += 2.0**13
         last.weight.fill_(0.25)
@@ -131,7 +133,7 @@ def test_a_version_allows_what_float32_rounds(story: Story):
     assert verify_version(story.repository, "ctr", version).worst <= tolerances[1]
 
 
-def test_a_delta_holds_only_what_changed(story: Story):
+def test_a_delta_holds_only_what_changed(story: Story) -> None:
     story.learn(20)
     base = story.publish()
     story.learn(1)
@@ -139,7 +141,7 @@ def test_a_delta_holds_only_what_changed(story: Story):
     assert 0 < delta.rows < base.rows / 2
 
 
-def test_rows_that_catch_up_are_published_as_bases(story: Story, tmp_path: Path):
+def test_rows_that_catch_up_are_published_as_bases(story: Story, tmp_path: Path) -> None:
     """Rows that no step touched moved: a delta would not be all that changed."""
     optimizer = {"name": "adam", "learning_rate": 0.01, "l2": 0.1, "catch_up": 50}
     story.job = make_job(tmp_path, sparse={"optimizer": optimizer})
@@ -159,7 +161,7 @@ def test_rows_that_catch_up_are_published_as_bases(story: Story, tmp_path: Path)
         assert verify_version(story.repository, "ctr", version).worst <= 1e-6
 
 
-def test_the_same_state_is_published_once(story: Story):
+def test_the_same_state_is_published_once(story: Story) -> None:
     story.learn()
     marks = story.learner.sparse.mark()
     snapshot = Snapshot(story.job.samples, story.batch, {}, {}, marks)
@@ -169,7 +171,7 @@ def test_the_same_state_is_published_once(story: Story):
     assert story.publisher.publish(story.learner, snapshot, "base").version == 2
 
 
-def test_chains_end_at_max_chain(tmp_path: Path, template: dense_side.GraphTemplate):
+def test_chains_end_at_max_chain(tmp_path: Path, template: dense_side.GraphTemplate) -> None:
     story = Story(tmp_path, template, max_chain=2)
     kinds = []
     for _ in range(5):
@@ -181,7 +183,9 @@ def test_chains_end_at_max_chain(tmp_path: Path, template: dense_side.GraphTempl
         story.publish("delta")
 
 
-def test_a_delta_needs_a_parent_of_its_own_history(story: Story, template: dense_side.GraphTemplate, tmp_path: Path):
+def test_a_delta_needs_a_parent_of_its_own_history(
+    story: Story, template: dense_side.GraphTemplate, tmp_path: Path
+) -> None:
     story.learn()
     with pytest.raises(FailedPrecondition, match="no version a delta could stand on"):
         story.publish("delta")
@@ -197,7 +201,7 @@ def test_a_delta_needs_a_parent_of_its_own_history(story: Story, template: dense
     assert story.publish(publisher=fp16).kind == "base"
 
 
-def test_a_base_is_made_when_the_chain_is_broken(story: Story):
+def test_a_base_is_made_when_the_chain_is_broken(story: Story) -> None:
     story.learn()
     story.publish()
     story.learn()
@@ -207,7 +211,7 @@ def test_a_base_is_made_when_the_chain_is_broken(story: Story):
     assert story.publish().kind == "base"
 
 
-def test_resuming_a_checkpoint_goes_on_with_deltas(story: Story, tmp_path: Path):
+def test_resuming_a_checkpoint_goes_on_with_deltas(story: Story, tmp_path: Path) -> None:
     story.learn()
     story.learner.save(tmp_path)
     story.publish("base")
@@ -222,7 +226,7 @@ def test_resuming_a_checkpoint_goes_on_with_deltas(story: Story, tmp_path: Path)
 
 
 @pytest.mark.parametrize("encoding", ["fp16", "int8"])
-def test_encoded_rows_score_as_samples_say(tmp_path: Path, template: dense_side.GraphTemplate, encoding: Any):
+def test_encoded_rows_score_as_samples_say(tmp_path: Path, template: dense_side.GraphTemplate, encoding: Any) -> None:
     story = Story(tmp_path, template, encoding=encoding)
     story.learn()
     manifest = story.publish()
@@ -237,7 +241,7 @@ def test_encoded_rows_score_as_samples_say(tmp_path: Path, template: dense_side.
     assert abs(loss["auc_fp32"] - loss["auc_encoded"]) < 0.2 and abs(loss["logloss_loss"]) < 0.01
 
 
-def test_values_that_do_not_fit_an_encoding_are_refused(tmp_path: Path, template: dense_side.GraphTemplate):
+def test_values_that_do_not_fit_an_encoding_are_refused(tmp_path: Path, template: dense_side.GraphTemplate) -> None:
     from elasticctr.errors import DataError
     from elasticctr.versions.encoding import encode_rows
 
@@ -245,7 +249,7 @@ def test_values_that_do_not_fit_an_encoding_are_refused(tmp_path: Path, template
         encode_rows(np.array([[1e6]], dtype=np.float32), "fp16")
 
 
-def test_verify_finds_a_flip_in_every_file(story: Story):
+def test_verify_finds_a_flip_in_every_file(story: Story) -> None:
     story.learn()
     story.publish()
     story.learn()
@@ -328,7 +332,7 @@ def _plain(store: LocalStore) -> LocalStore:
 
 
 @pytest.mark.parametrize("after", [False, True])
-def test_a_publisher_killed_at_every_step(story: Story, template: dense_side.GraphTemplate, after: bool):
+def test_a_publisher_killed_at_every_step(story: Story, template: dense_side.GraphTemplate, after: bool) -> None:
     story.learn()
     story.publish()
     expected = {1: digest(story.published(1))}
@@ -369,7 +373,7 @@ def test_a_publisher_killed_at_every_step(story: Story, template: dense_side.Gra
     "the donefile is lost, then somebody publishes",
     "publish refuses, removes nothing and names `elasticctr fsck --rebuild`; after that it goes on",
 )
-def test_publishing_without_the_donefile_is_refused(story: Story):
+def test_publishing_without_the_donefile_is_refused(story: Story) -> None:
     for _ in range(3):
         story.learn(1)
         story.publish()
@@ -391,7 +395,7 @@ def test_publishing_without_the_donefile_is_refused(story: Story):
 )
 def test_publishing_with_a_damaged_line_removes_nothing(
     story: Story, template: dense_side.GraphTemplate, capsys: pytest.CaptureFixture[str]
-):
+) -> None:
     for _ in range(3):
         story.learn(1)
         story.publish()
@@ -414,7 +418,7 @@ def digest(rows: Rows) -> str:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("model", ["lr", "fm", "dnn", "wide_deep", "deepfm", "dcnv2"])
-def test_every_model_is_published_and_scores_as_the_trainer(tmp_path: Path, model: str):
+def test_every_model_is_published_and_scores_as_the_trainer(tmp_path: Path, model: str) -> None:
     job = make_job(tmp_path, model)
     learner = Learner(job)
     random = np.random.default_rng(1)
@@ -430,7 +434,7 @@ def test_every_model_is_published_and_scores_as_the_trainer(tmp_path: Path, mode
 
 @pytest.mark.slow
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
-def test_sequences_are_published(tmp_path: Path, precision: str):
+def test_sequences_are_published(tmp_path: Path, precision: str) -> None:
     module = tmp_path / "model.py"
     module.write_text(SEQUENCE_MODEL, encoding="utf-8")
     job = make_job(tmp_path, slots=[*SLOTS, SEQUENCE])

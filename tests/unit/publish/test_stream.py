@@ -51,7 +51,7 @@ def make_log_job(tmp_path: Path, **more: Any) -> Job:
     )
 
 
-def test_a_run_publishes_as_it_trains(tmp_path: Path):
+def test_a_run_publishes_as_it_trains(tmp_path: Path) -> None:
     job = make_log_job(tmp_path, publish={"to": str(tmp_path / "repo"), "every_steps": 8, "max_chain": 2})
     train(job, quiet=True)
     repository = Repository(str(tmp_path / "repo"))
@@ -65,7 +65,7 @@ def test_a_run_publishes_as_it_trains(tmp_path: Path):
         plain_train(job)
 
 
-def test_the_last_version_of_a_run_is_its_best_state(tmp_path: Path):
+def test_the_last_version_of_a_run_is_its_best_state(tmp_path: Path) -> None:
     job = make_cliff_job(tmp_path, publish={"to": str(tmp_path / "repo")})
     result = train(job, quiet=True)
     repository = Repository(str(tmp_path / "repo"))
@@ -80,7 +80,7 @@ def test_the_last_version_of_a_run_is_its_best_state(tmp_path: Path):
 
 
 @pytest.mark.slow
-def test_the_command_line_from_run_to_rollback(tmp_path: Path):
+def test_the_command_line_from_run_to_rollback(tmp_path: Path) -> None:
     job = make_log_job(tmp_path)
     plain_train(job, quiet=True)
     run, repo = str(tmp_path / "run"), str(tmp_path / "repo")
@@ -134,10 +134,11 @@ def test_the_command_line_from_run_to_rollback(tmp_path: Path):
 
 def test_a_repository_that_fails_later_does_not_end_training(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-):
+) -> None:
     job = make_job(tmp_path, publish={"to": str(tmp_path / "repo"), "every_steps": 1})
     learner = Learner(job)
     learn(learner, job, np.random.default_rng(0))
+    assert job.publish is not None
     hook = StreamPublisher(job, job.publish, quiet=True)
 
     def refuse(*_: object) -> None:
@@ -164,7 +165,7 @@ def test_a_repository_that_fails_later_does_not_end_training(
     assert found.all() and np.array_equal(rows, next(learner.sparse.tables[0].rows()).weights)
 
 
-def test_a_graph_that_cannot_be_filled_is_exported_anew(tmp_path: Path):
+def test_a_graph_that_cannot_be_filled_is_exported_anew(tmp_path: Path) -> None:
     job = make_job(tmp_path)
     learner = Learner(job)
     template = dense_side.GraphTemplate(learner)
@@ -173,7 +174,7 @@ def test_a_graph_that_cannot_be_filled_is_exported_anew(tmp_path: Path):
     assert template.fill(learner) is None
 
 
-def test_no_such_run(tmp_path: Path):
+def test_no_such_run(tmp_path: Path) -> None:
     from elasticctr.publish.runs import publish_run
 
     with pytest.raises(NotFound, match="not a run directory"):

@@ -107,7 +107,9 @@ class Live:
         """The same scores as ever."""
         feasign = int(self.made.feasigns[3])
         answer = self.post({"samples": [{"ad": [feasign]}], "values": "feasigns"}).json()
-        sparse = [[[feasign]] if slot.name == "ad" else [[]] for slot in self.schema.samples.sparse]
+        sparse: list[list[list[int]]] = [
+            [[feasign]] if slot.name == "ad" else [[]] for slot in self.schema.samples.sparse
+        ]
         batch = make_batch(self.schema.samples, sparse, [[0.0] * self.schema.samples.dense_dim])
         assert np.allclose(answer["scores"], self.expected(batch), atol=1e-6)
 

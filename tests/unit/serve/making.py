@@ -88,7 +88,7 @@ def make_graph(labels: int = 1, seed: int = 3) -> bytes:
         else helper.make_node("Identity", ["wide"], ["logits"]),
         helper.make_node("Sigmoid", ["logits"], ["scores"]),
     ]
-    out = ["n"] if labels == 1 else ["n", labels]
+    out: list[Any] = ["n"] if labels == 1 else ["n", labels]
     graph = helper.make_graph(
         nodes,
         "made",

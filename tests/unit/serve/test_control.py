@@ -39,6 +39,7 @@ def test_reads(fleet: RememberingFleet) -> None:
 
 def test_commands_reach_the_fleet(fleet: RememberingFleet) -> None:
     variants = [{"name": "b", "version": 8, "weight": 0.1}]
+    body: Any
     for action, body in [
         ("activate", {"version": 8}),
         ("pause", None),

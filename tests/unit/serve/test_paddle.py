@@ -246,6 +246,7 @@ def test_errors_have_brpcs_codes(live: Live) -> None:
     short = ctr_request([(instances[0][0][:3], instances[0][1])])
     dense = ctr_request([(instances[0][0], instances[0][1] + [1.0])])
     with BrpcPeer(live.port) as peer:
+        options: Any
         for body, options, code, words in [
             (good, {"service": "a.B"}, 1001, "no service 'a.B'"),
             (good, {"method": "train"}, 1002, "no method 'train'"),

@@ -43,10 +43,10 @@ def as_samples(live: Live, batch: Batch, text: bool) -> list[dict[str, Any]]:
             values = [str(v) if text else int(v) for v in batch.values[first:last]]
             sample[slot.name] = values[0] if len(values) == 1 else values
         at = 0
-        for slot in live.schema.samples.dense:
-            floats = [float(v) for v in batch.dense[i, at : at + slot.dim]]
-            sample[slot.name] = floats if slot.dim > 1 else floats[0]
-            at += slot.dim
+        for dense in live.schema.samples.dense:
+            floats = [float(v) for v in batch.dense[i, at : at + dense.dim]]
+            sample[dense.name] = floats if dense.dim > 1 else floats[0]
+            at += dense.dim
         samples.append(sample)
     return samples
 
@@ -107,7 +107,7 @@ def test_several_labels_are_named(tmp_path: Path) -> None:
 
 
 def test_ids_are_echoed_or_made(live: Live) -> None:
-    sample = {"samples": [{}]}
+    sample: dict[str, Any] = {"samples": [{}]}
     assert live.post({**sample, "id": "mine"}, X_Request_Id="other").json()["id"] == "mine"
     assert live.post({**sample, "id": 12}).json()["id"] == "12"
     assert live.post(sample, X_Request_Id="other").json()["id"] == "other"

@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.unit.serve.live import Live, live_server
@@ -16,7 +17,13 @@ from tests.unit.serve.live import Live, live_server
 
 @pytest.fixture(scope="module")
 def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
-    limits = {"request_timeout_s": 1, "body_mib": 4, "samples": 1000, "values": 50_000, "max_connections": 300}
+    limits: dict[str, Any] = {
+        "request_timeout_s": 1,
+        "body_mib": 4,
+        "samples": 1000,
+        "values": 50_000,
+        "max_connections": 300,
+    }
     limits["max_connections_per_address"] = 300
     with live_server(tmp_path_factory.mktemp("abuse"), **limits) as live:
         yield live
@@ -46,7 +53,7 @@ def test_random_bytes_and_mutated_requests(live: Live) -> None:
     chance = random.Random(3)
     for i in range(300):
         if i % 3 == 0:
-            sent = chance.randbytes(chance.randrange(1, 2000))
+            sent = bytearray(chance.randbytes(chance.randrange(1, 2000)))
         else:
             sent = bytearray(request(GOOD) * 2)
             for _ in range(chance.randrange(1, 6)):

@@ -46,7 +46,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
         if path == "/broken" or (path == "/flaky" and gets < 3 and with_body):
             return self.send_error(503)
         if path == "/slow" and with_body:
-            return threading.Event().wait(2) or None
+            threading.Event().wait(2)
+            return None
         data = self.files.get(path.strip("/"), self.files["log"] if path[1:] in _SPECIAL else None)
         if data is None:
             return self.send_error(404)
@@ -93,17 +94,17 @@ def read(url: str, **options: object) -> bytes:
 
 
 @pytest.mark.parametrize("name", ["log", "log.gz", "headless", "cut", "norange", "flaky"])
-def test_all_bytes_arrive(server: str, name: str):
+def test_all_bytes_arrive(server: str, name: str) -> None:
     assert read(f"{server}/{name}") == DATA
 
 
-def test_a_broken_connection_is_resumed_where_it_broke(server: str):
+def test_a_broken_connection_is_resumed_where_it_broke(server: str) -> None:
     read(f"{server}/cut")
     gets = [hit for hit in Handler.hits if hit.startswith("GET")]
     assert gets[:3] == ["GET /cut", "GET /cut bytes=200000-", "GET /cut bytes=400000-"]
 
 
-def test_a_dataset_over_http(server: str):
+def test_a_dataset_over_http(server: str) -> None:
     data = Dataset([f"{server}/log", f"{server}/log.gz"], SCHEMA, ReadOptions.model_validate(FAST))
     users = [u for b in data.iterate(4096) for u in b.values.tolist()]
     assert users == [*range(50_000), *range(50_000)]
@@ -115,7 +116,7 @@ def test_a_dataset_over_http(server: str):
     assert rest == users[15 * 4096 :]
 
 
-def test_parquet_over_http(server: str, tmp_path: Path):
+def test_parquet_over_http(server: str, tmp_path: Path) -> None:
     table = pa.table({"click": [0, 1, 1], "u": [1, 2, 3]})
     pq.write_table(table, tmp_path / "t")
     Handler.files["t.parquet"] = (tmp_path / "t").read_bytes()
@@ -134,12 +135,12 @@ def test_parquet_over_http(server: str, tmp_path: Path):
         ("part-*", ConfigError, "globs do not work over http"),
     ],
 )
-def test_failures(server: str, name: str, error: type[Exception], message: str):
+def test_failures(server: str, name: str, error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message) as caught:
         read(f"{server}/{name}", retries=1, timeout_s=0.2 if name == "slow" else 60)
     assert f"{server}/{name}" in str(caught.value)
 
 
-def test_nobody_listens():
+def test_nobody_listens() -> None:
     with pytest.raises(Unavailable, match=r"cannot be fetched: .*refused"):
         read("http://127.0.0.1:1/log", retries=0)

@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -20,11 +21,11 @@ def write(path: Path, text: str = "x\n") -> Path:
     return path
 
 
-def names(location: object, root: Path, options: ReadOptions | None = None) -> list[str]:
+def names(location: Any, root: Path, options: ReadOptions | None = None) -> list[str]:
     return [os.path.relpath(source.path, root) for source in resolve(location, options)]
 
 
-def test_a_directory_is_walked_in_order_without_hidden_files_and_donefiles(tmp_path: Path):
+def test_a_directory_is_walked_in_order_without_hidden_files_and_donefiles(tmp_path: Path) -> None:
     for name in ("b/2", "b/10", "a/x/deep", "c", ".hidden", "_SUCCESS", "b/_temporary/part", ".git/config", "donefile"):
         write(tmp_path / name)
     write(tmp_path / "b" / "to.hadoop.done")
@@ -32,12 +33,12 @@ def test_a_directory_is_walked_in_order_without_hidden_files_and_donefiles(tmp_p
     assert names(str(tmp_path), tmp_path, ReadOptions(donefile="READY")) == ["a/x/deep", "b/10", "b/2", "c"]
 
 
-def test_a_directory_below_hidden_ones_is_read(tmp_path: Path):
+def test_a_directory_below_hidden_ones_is_read(tmp_path: Path) -> None:
     write(tmp_path / ".data" / "_logs" / "a")
     assert names(str(tmp_path / ".data" / "_logs"), tmp_path) == [".data/_logs/a"]
 
 
-def test_globs_files_and_lists_keep_their_order(tmp_path: Path):
+def test_globs_files_and_lists_keep_their_order(tmp_path: Path) -> None:
     for name in ("p-2", "p-1", "q", "d/p-3"):
         write(tmp_path / name)
     assert names(str(tmp_path / "p-*"), tmp_path) == ["p-1", "p-2"]
@@ -47,12 +48,12 @@ def test_globs_files_and_lists_keep_their_order(tmp_path: Path):
     assert names(f"file://{tmp_path}/q", tmp_path) == ["q"]
 
 
-def test_a_file_whose_name_looks_like_a_glob(tmp_path: Path):
+def test_a_file_whose_name_looks_like_a_glob(tmp_path: Path) -> None:
     write(tmp_path / "log[1]")
     assert names(str(tmp_path / "log[1]"), tmp_path) == ["log[1]"]
 
 
-def test_what_is_not_there(tmp_path: Path):
+def test_what_is_not_there(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     with pytest.raises(NotFound, match=r"nothing\.txt: no such file"):
         resolve(str(tmp_path / "nothing.txt"))
@@ -77,7 +78,7 @@ def nobody() -> Iterator[None]:
         os.seteuid(0)
 
 
-def test_a_file_that_may_not_be_read(nobody: None):
+def test_a_file_that_may_not_be_read(nobody: None) -> None:
     with tempfile.TemporaryDirectory() as folder:
         secret = write(Path(folder) / "secret")
         secret.chmod(0)
@@ -91,7 +92,7 @@ def hours(root: Path, *parts: str) -> None:
         write(root / part / "donefile", "")
 
 
-def test_a_tree_of_hours_crosses_midnight(tmp_path: Path):
+def test_a_tree_of_hours_crosses_midnight(tmp_path: Path) -> None:
     hours(tmp_path, "20200401/22", "20200401/23", "20200402/00", "20200402/01")
     options = ReadOptions(start="20200401/23", end="20200402/00", donefile="donefile")
     expected = ["20200401/23/part-0", "20200402/00/part-0"]
@@ -99,7 +100,7 @@ def test_a_tree_of_hours_crosses_midnight(tmp_path: Path):
     assert names(f"{tmp_path}/{{date}}/{{hour}}/part-*", tmp_path, options) == expected
 
 
-def test_a_tree_of_days_and_other_spellings(tmp_path: Path):
+def test_a_tree_of_days_and_other_spellings(tmp_path: Path) -> None:
     for day in ("2020-02-28", "2020-02-29", "2020-03-01"):
         write(tmp_path / day / "log")
     options = ReadOptions(start="20200228", end="20200301")
@@ -110,13 +111,13 @@ def test_a_tree_of_days_and_other_spellings(tmp_path: Path):
     ]
 
 
-def test_an_end_without_an_hour_is_the_whole_day(tmp_path: Path):
+def test_an_end_without_an_hour_is_the_whole_day(tmp_path: Path) -> None:
     hours(tmp_path, *(f"20200401/{hour:02}" for hour in range(24)))
     options = ReadOptions(start="20200401", end="20200401")
     assert len(names(f"{tmp_path}/{{date}}/{{hour}}", tmp_path, options)) == 24
 
 
-def test_an_hour_that_is_not_finished_is_never_passed_over(tmp_path: Path):
+def test_an_hour_that_is_not_finished_is_never_passed_over(tmp_path: Path) -> None:
     hours(tmp_path, "20200401/00", "20200401/01", "20200401/02")
     (tmp_path / "20200401/01/donefile").unlink()
     location = f"{tmp_path}/{{date}}/{{hour}}"
@@ -129,7 +130,7 @@ def test_an_hour_that_is_not_finished_is_never_passed_over(tmp_path: Path):
         resolve(location, ReadOptions(start="20200401/00", end="20200401/03"))
 
 
-def test_a_donefile_is_waited_for(tmp_path: Path):
+def test_a_donefile_is_waited_for(tmp_path: Path) -> None:
     hours(tmp_path, "20200401/00")
     (tmp_path / "20200401/00/donefile").unlink()
     timer = threading.Timer(0.2, lambda: write(tmp_path / "20200401/00/donefile"))
@@ -153,6 +154,6 @@ def test_a_donefile_is_waited_for(tmp_path: Path):
         ("l/plain", "20200401", "20200401", "date trees"),
     ],
 )
-def test_mistakes_in_date_trees(location: str, start: str | None, end: str | None, message: str):
+def test_mistakes_in_date_trees(location: str, start: str | None, end: str | None, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         resolve(location, ReadOptions(start=start, end=end))

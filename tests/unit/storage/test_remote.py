@@ -6,7 +6,7 @@ import gzip
 import io
 import sys
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, cast
 
 import hdfs_native
 import pytest
@@ -61,7 +61,7 @@ def users(location: str | list[str], **options: object) -> list[int]:
     return [u for b in data.iterate(700) for u in b.values.tolist()]
 
 
-def test_files_directories_globs_and_date_trees(s3: str):
+def test_files_directories_globs_and_date_trees(s3: str) -> None:
     assert users(f"{s3}/20200401/00/part-0") == list(range(1000))
     assert users(f"{s3}/20200401/01") == list(range(2000, 4000))
     assert users(s3) == list(range(6000))
@@ -72,11 +72,11 @@ def test_files_directories_globs_and_date_trees(s3: str):
         users(tree, start="20200401/00", end="20200401/02", donefile="donefile")
 
 
-def test_paths_keep_their_protocol(s3: str):
+def test_paths_keep_their_protocol(s3: str) -> None:
     assert resolve(f"{s3}/20200401/00")[0].path == "s3://logs/clicks/20200401/00/part-0"
 
 
-def test_resuming(s3: str):
+def test_resuming(s3: str) -> None:
     data = Dataset(s3, SCHEMA, ReadOptions(shuffle_rows=500), seed=1)
     whole = [b.values.tolist() for b in data.iterate(700)]
     with data.iterate(700) as batches:
@@ -86,7 +86,7 @@ def test_resuming(s3: str):
     assert [b.values.tolist() for b in data.iterate(700, start=state)] == whole[4:]
 
 
-def test_what_is_not_there(s3: str):
+def test_what_is_not_there(s3: str) -> None:
     with pytest.raises(NotFound, match="s3://logs/clicks/nothing"):
         resolve(f"{s3}/nothing")
     with pytest.raises(NotFound, match="s3://nobucket/x"):
@@ -96,7 +96,7 @@ def test_what_is_not_there(s3: str):
 @pytest.mark.parametrize(
     ("location", "module", "extra"), [("s3://b/k", "s3fs", "s3"), ("hdfs://n:1/k", "hdfs_native", "hdfs")]
 )
-def test_a_missing_extra_is_named(location: str, module: str, extra: str, monkeypatch: pytest.MonkeyPatch):
+def test_a_missing_extra_is_named(location: str, module: str, extra: str, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in [module, *(name for name in sys.modules if name.startswith(f"{module}."))]:
         monkeypatch.setitem(sys.modules, name, None)
     with pytest.raises(ConfigError, match=rf"pip install 'elasticctr\[{extra}\]'"):
@@ -117,15 +117,16 @@ class HeldBytes:
         return len(self._file.getbuffer())
 
 
-def test_a_file_of_the_hdfs_client_is_read_like_any_other():
+def test_a_file_of_the_hdfs_client_is_read_like_any_other() -> None:
     """Its reader has no readinto, and its seek returns nothing."""
     data = bytes(range(256)) * 100
 
     class Client:
         def open(self, path: str, mode: str) -> Any:
-            return hdfs_native.FileReader(HeldBytes(data))
+            return hdfs_native.FileReader(cast(Any, HeldBytes(data)))
 
-    with open_file(Client(), "hdfs", "hdfs://n/x") as file:
+    opened: Any = open_file(Client(), "hdfs", "hdfs://n/x")
+    with opened as file:
         assert file.read(3) == data[:3] and file.tell() == 3
         assert file.seek(-2, 2) == len(data) - 2 and file.read() == data[-2:]
         file.seek(0)
@@ -134,7 +135,7 @@ def test_a_file_of_the_hdfs_client_is_read_like_any_other():
         assert file.read() == data[1000:]
 
 
-def test_hdfs_without_a_namenode(monkeypatch: pytest.MonkeyPatch):
+def test_hdfs_without_a_namenode(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("HADOOP_CONF_DIR", raising=False)
     with pytest.raises(Unavailable, match=r"no namenode answers at 127\.0\.0\.1:1"):
         resolve("hdfs://127.0.0.1:1/logs")

@@ -32,7 +32,7 @@ def read(path: Path, offset: int = 0) -> bytes:
 
 
 @pytest.mark.parametrize("codec", CODECS)
-def test_compression_is_told_by_content_not_by_name(tmp_path: Path, codec: str):
+def test_compression_is_told_by_content_not_by_name(tmp_path: Path, codec: str) -> None:
     path = tmp_path / "log.gz.zst.txt"
     path.write_bytes(CODECS[codec](DATA))
     assert read(path) == DATA
@@ -41,7 +41,7 @@ def test_compression_is_told_by_content_not_by_name(tmp_path: Path, codec: str):
 
 
 @pytest.mark.parametrize("codec", ["gzip", "zstd"])
-def test_files_put_together_from_several(tmp_path: Path, codec: str):
+def test_files_put_together_from_several(tmp_path: Path, codec: str) -> None:
     path = tmp_path / "log"
     path.write_bytes(CODECS[codec](DATA) + CODECS[codec](b"") + CODECS[codec](b"end\n"))
     assert read(path) == DATA + b"end\n"
@@ -49,7 +49,7 @@ def test_files_put_together_from_several(tmp_path: Path, codec: str):
 
 @pytest.mark.parametrize("codec", ["gzip", "zstd"])
 @pytest.mark.parametrize("cut", [9, 1000, -1, -5])
-def test_truncated(tmp_path: Path, codec: str, cut: int):
+def test_truncated(tmp_path: Path, codec: str, cut: int) -> None:
     path = tmp_path / "log"
     path.write_bytes(CODECS[codec](DATA)[:cut])
     with pytest.raises(Corruption, match=r"log: damaged or truncated"):
@@ -57,7 +57,7 @@ def test_truncated(tmp_path: Path, codec: str, cut: int):
 
 
 @pytest.mark.parametrize("codec", ["gzip", "zstd"])
-def test_flipped_bits(tmp_path: Path, codec: str):
+def test_flipped_bits(tmp_path: Path, codec: str) -> None:
     compress = CODECS[codec] if codec == "gzip" else zstandard.ZstdCompressor(write_checksum=True).compress
     original = compress(DATA[: 1 << 18])
     rng = random.Random(3)
@@ -71,14 +71,14 @@ def test_flipped_bits(tmp_path: Path, codec: str):
             read(path)
 
 
-def test_an_archive_of_another_kind(tmp_path: Path):
+def test_an_archive_of_another_kind(tmp_path: Path) -> None:
     path = tmp_path / "log.bz2"
     path.write_bytes(bz2.compress(DATA))
     with pytest.raises(DataError, match=r"is a bzip2 file; recompress it"):
         read(path)
 
 
-def test_an_empty_file_and_a_directory(tmp_path: Path):
+def test_an_empty_file_and_a_directory(tmp_path: Path) -> None:
     path = tmp_path / "log"
     path.write_bytes(b"")
     assert read(path) == b""
@@ -89,14 +89,14 @@ def test_an_empty_file_and_a_directory(tmp_path: Path):
         source.open()
 
 
-def test_a_position_past_the_end(tmp_path: Path):
+def test_a_position_past_the_end(tmp_path: Path) -> None:
     path = tmp_path / "log"
     path.write_bytes(gzip.compress(b"short\n"))
     with pytest.raises(Corruption, match="ends before the position"):
         resolve(str(path))[0].open(100)
 
 
-def test_a_pipe_is_read_once(tmp_path: Path):
+def test_a_pipe_is_read_once(tmp_path: Path) -> None:
     read_end, write_end = os.pipe()
     os.write(write_end, b"from a pipe\n")
     os.close(write_end)

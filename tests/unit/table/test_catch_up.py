@@ -1,5 +1,9 @@
 """Adam with catch_up is torch.optim.Adam on a dense embedding, whoever reads the rows and when."""
 
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
@@ -11,7 +15,7 @@ DIM = 9
 FEASIGNS = np.arange(30, dtype=np.uint64) * np.uint64(2**59 + 17)
 
 
-def make_table(**changes):
+def make_table(**changes: Any) -> Table:
     optimizer = AdamSettings(**{"learning_rate": 0.01, "l2": 0.05, "catch_up": 200, **changes})
     segment = SegmentSettings(name="w", dim=DIM, optimizer=optimizer, initializer=NormalSettings(std=0.3))
     table = Table(TableSettings(name="t", segments=(segment,), seed=5))
@@ -19,7 +23,7 @@ def make_table(**changes):
     return table
 
 
-def batch_of(step):
+def batch_of(step: int) -> tuple[np.ndarray, np.ndarray, float]:
     """The later a feasign, the fewer steps touch it; FEASIGNS[29] none. Some stand twice in a batch."""
     rng = np.random.default_rng(step)
     which = np.flatnonzero(rng.random(29) < 1 / np.arange(1, 30))
@@ -27,7 +31,7 @@ def batch_of(step):
     return which, rng.normal(size=(len(which), DIM)).astype(np.float32), 1.0 if step < 40 else 0.1
 
 
-def train(table, steps):
+def train(table: Table, steps: Iterable[int]) -> None:
     layout = table.layout([SlotTarget(0, {"w": 0})])
     for step in steps:
         which, gradient, scale = batch_of(step)
@@ -36,7 +40,7 @@ def train(table, steps):
         table.push(lookup, layout, [gradient], rate_scale=scale)
 
 
-def read_by_lookup(table):
+def read_by_lookup(table: Table) -> np.ndarray:
     """As evaluation does."""
     layout = table.layout([SlotTarget(0, {"w": 0})])
     lookup = layout.lookup(FEASIGNS, np.arange(len(FEASIGNS) + 1, dtype=np.int32), len(FEASIGNS))
@@ -46,7 +50,7 @@ def read_by_lookup(table):
     return weights
 
 
-def read_all(table):
+def read_all(table: Table) -> np.ndarray:
     rows = next(table.rows())
     return rows.weights[[int(np.flatnonzero(rows.feasigns == feasign)[0]) for feasign in FEASIGNS]]
 
@@ -62,7 +66,7 @@ READERS = {
 
 @pytest.mark.parametrize("l2", [0.0, 0.05])
 @pytest.mark.parametrize("reader", READERS)
-def test_agrees_with_torch_adam_of_all_rows(reader, l2):
+def test_agrees_with_torch_adam_of_all_rows(reader: str, l2: float) -> None:
     table = make_table(l2=l2)
     weights = torch.tensor(table.get(FEASIGNS).weights, requires_grad=True)
     before = weights.detach().numpy().copy()
@@ -78,14 +82,14 @@ def test_agrees_with_torch_adam_of_all_rows(reader, l2):
     assert (before[29] != weights.detach().numpy()[29]).any() == (l2 > 0)
 
 
-def test_without_it_untouched_rows_stay():
+def test_without_it_untouched_rows_stay() -> None:
     table = make_table(catch_up=0)
     before = table.get(FEASIGNS).weights
     train(table, range(20))
     assert table.get(FEASIGNS).weights[29].tobytes() == before[29].tobytes()
 
 
-def test_reading_changes_no_later_step():
+def test_reading_changes_no_later_step() -> None:
     quiet, read = make_table(), make_table()
     for step in range(60):
         train(quiet, [step])
@@ -95,7 +99,7 @@ def test_reading_changes_no_later_step():
     assert quiet.get(FEASIGNS).weights.tobytes() == read.get(FEASIGNS).weights.tobytes()
 
 
-def test_a_loaded_table_goes_on_bit_for_bit(tmp_path):
+def test_a_loaded_table_goes_on_bit_for_bit(tmp_path: Path) -> None:
     whole = make_table()
     train(whole, range(50))
     whole.save(tmp_path / "table")
@@ -115,12 +119,12 @@ def test_a_loaded_table_goes_on_bit_for_bit(tmp_path):
     assert (tmp_path / "loaded").read_bytes() == (tmp_path / "whole").read_bytes()
 
 
-def test_a_row_that_missed_more_steps_makes_up_for_no_more():
+def test_a_row_that_missed_more_steps_makes_up_for_no_more() -> None:
     table = make_table(catch_up=5, beta1=0.5, beta2=0.5)  # soon forgotten, so that all steps have the same rate
     layout = table.layout([SlotTarget(0, {"w": 0})])
     nothing = layout.lookup(np.zeros(0, np.uint64), np.zeros(2, np.int32), 1)
 
-    def miss(steps):
+    def miss(steps: int) -> np.ndarray:
         for _ in range(steps):
             table.find(nothing)
             table.push(nothing, layout, [np.zeros((1, DIM), np.float32)])
@@ -134,7 +138,7 @@ def test_a_row_that_missed_more_steps_makes_up_for_no_more():
     assert miss(50).tobytes() == after_five.tobytes()
 
 
-def test_its_files_are_not_those_of_adam(tmp_path):
+def test_its_files_are_not_those_of_adam(tmp_path: Path) -> None:
     table = make_table()
     table.save(tmp_path / "moving")
     still = make_table(catch_up=0)
@@ -148,12 +152,12 @@ def test_its_files_are_not_those_of_adam(tmp_path):
     assert other.get(FEASIGNS).weights.tobytes() == table.get(FEASIGNS).weights.tobytes()
 
 
-def test_costs_four_bytes_a_row_and_only_where_asked_for():
+def test_costs_four_bytes_a_row_and_only_where_asked_for() -> None:
     moving, still = make_table().stats(), make_table(catch_up=0).stats()
     assert moving.payload_bytes - still.payload_bytes == 4 * len(FEASIGNS)
     assert still.payload_bytes == len(FEASIGNS) * 4 * 3 * DIM
 
 
-def test_needs_an_epsilon():
+def test_needs_an_epsilon() -> None:
     with pytest.raises(ValueError, match="epsilon"):
         AdamSettings(catch_up=10, epsilon=0.0)

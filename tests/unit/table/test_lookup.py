@@ -9,7 +9,7 @@ from elasticctr.errors import DataError
 from elasticctr.table import Lookup
 
 
-def reference(values, offsets, samples, slots):
+def reference(values: np.ndarray, offsets: np.ndarray, samples: int, slots: list[int]) -> tuple[np.ndarray, np.ndarray]:
     """Distinct feasigns by first occurrence, inverse, and the occurrences of each in order."""
     parts = [values[offsets[s * samples] : offsets[(s + 1) * samples]] for s in slots]
     flat = np.concatenate(parts) if parts else np.empty(0, np.uint64)
@@ -20,7 +20,7 @@ def reference(values, offsets, samples, slots):
     return unique[by_first], rank[inverse]
 
 
-def check(values, offsets, samples, slots):
+def check(values: np.ndarray, offsets: np.ndarray, samples: int, slots: list[int]) -> Lookup:
     lookup = Lookup(values, offsets, samples, slots)
     feasigns, inverse = reference(values, offsets, samples, slots)
     assert np.array_equal(lookup.feasigns, feasigns)
@@ -33,7 +33,7 @@ def check(values, offsets, samples, slots):
 
 
 @st.composite
-def batches(draw):
+def batches(draw: st.DrawFn) -> tuple[np.ndarray, np.ndarray, int, list[int]]:
     samples = draw(st.integers(0, 12))
     slots = draw(st.integers(1, 5))
     lengths = draw(st.lists(st.integers(0, 4), min_size=samples * slots, max_size=samples * slots))
@@ -46,25 +46,25 @@ def batches(draw):
 
 @settings(max_examples=300, deadline=None)
 @given(batches())
-def test_fuzzed_batches_agree_with_numpy(batch):
+def test_fuzzed_batches_agree_with_numpy(batch: tuple[np.ndarray, np.ndarray, int, list[int]]) -> None:
     check(*batch)
 
 
 @pytest.mark.parametrize("vocabulary", [1, 7, 5_000, 10**6, 2**64 - 1])
-def test_large_batches_agree_with_numpy(vocabulary):
+def test_large_batches_agree_with_numpy(vocabulary: int) -> None:
     rng = np.random.default_rng(vocabulary % 1000)
     values = rng.integers(0, vocabulary, size=26 * 2048, dtype=np.uint64, endpoint=True)
     lookup = check(values, np.arange(len(values) + 1, dtype=np.int32), 2048, list(range(26)))
     assert lookup.is_single_valued
 
 
-def test_scratch_serves_small_batches_after_large_ones():
+def test_scratch_serves_small_batches_after_large_ones() -> None:
     for size in (50_000, 3, 20_000, 0, 1):
         values = np.arange(size, dtype=np.uint64) * np.uint64(2**40)
         check(values, np.arange(size + 1, dtype=np.int32), size, [0])
 
 
-def test_lengths_are_those_of_the_bags():
+def test_lengths_are_those_of_the_bags() -> None:
     offsets = np.array([0, 2, 2, 5, 6, 7, 8], np.int32)
     lookup = Lookup(np.arange(8, dtype=np.uint64), offsets, 3, [1, 0])
     assert lookup.lengths(0).tolist() == [1, 1, 1]
@@ -83,6 +83,6 @@ def test_lengths_are_those_of_the_bags():
         ([], 0, []),
     ],
 )
-def test_contradicting_offsets_are_refused(offsets, samples, slots):
+def test_contradicting_offsets_are_refused(offsets: list[int], samples: int, slots: list[int]) -> None:
     with pytest.raises(DataError):
         Lookup(np.arange(3, dtype=np.uint64), np.array(offsets, np.int32), samples, slots)

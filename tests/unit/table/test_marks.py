@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from elasticctr import _native
 from elasticctr.errors import Corruption, FailedPrecondition
 from elasticctr.table import (
     AdagradSettings,
@@ -93,7 +94,7 @@ class Life:
                 self.push()
 
 
-def make_layout(table: Table):
+def make_layout(table: Table) -> _native.Layout:
     return table.layout(
         [SlotTarget(s, {"linear": s, "embedding": SLOTS + s * DIM}, "mean" if s == 1 else "sum") for s in range(SLOTS)]
     )
@@ -103,7 +104,7 @@ def make_layout(table: Table):
     "admission", [AdmissionSettings(), AdmissionSettings(count=3), AdmissionSettings(probability=0.4)]
 )
 @pytest.mark.parametrize("seed", range(4))
-def test_parent_and_delta_make_the_whole(tmp_path: Path, seed: int, admission: AdmissionSettings):
+def test_parent_and_delta_make_the_whole(tmp_path: Path, seed: int, admission: AdmissionSettings) -> None:
     table = make_table(admission)
     life = Life(table, seed)
     history: list[tuple[Mark, Export]] = []
@@ -127,7 +128,7 @@ def test_parent_and_delta_make_the_whole(tmp_path: Path, seed: int, admission: A
     assert len(history) > 3
 
 
-def test_only_what_changed_is_in_a_delta():
+def test_only_what_changed_is_in_a_delta() -> None:
     table = make_table()
     life = Life(table, 1)
     for _ in range(20):
@@ -146,7 +147,7 @@ def test_only_what_changed_is_in_a_delta():
     assert set(export(table, mark)) == {5} and not len(table.gone(mark))
 
 
-def test_marks_are_remembered_for_255_epochs():
+def test_marks_are_remembered_for_255_epochs() -> None:
     table = make_table()
     life = Life(table, 2)
     marks, exports = [], []
@@ -162,7 +163,7 @@ def test_marks_are_remembered_for_255_epochs():
         export(table, marks[44])
 
 
-def test_a_mark_of_another_history_is_refused(tmp_path: Path):
+def test_a_mark_of_another_history_is_refused(tmp_path: Path) -> None:
     table = make_table()
     life = Life(table, 3)
     life.push()
@@ -180,7 +181,7 @@ def test_a_mark_of_another_history_is_refused(tmp_path: Path):
         other.gone(here)
 
 
-def test_forgetting_frees_what_is_gone():
+def test_forgetting_frees_what_is_gone() -> None:
     table = make_table()
     life = Life(table, 5)
     life.push()
@@ -192,7 +193,7 @@ def test_forgetting_frees_what_is_gone():
     assert not table.knows(first) and table.knows(second) and not len(table.gone(second))
 
 
-def test_a_table_never_marked_keeps_the_old_file_and_an_old_file_loads(tmp_path: Path):
+def test_a_table_never_marked_keeps_the_old_file_and_an_old_file_loads(tmp_path: Path) -> None:
     table = make_table()
     life = Life(table, 6)
     life.push()
@@ -207,7 +208,7 @@ def test_a_table_never_marked_keeps_the_old_file_and_an_old_file_loads(tmp_path:
     assert export(table)
 
 
-def test_marks_as_text():
+def test_marks_as_text() -> None:
     mark = Mark(7, 0xF00)
     assert str(mark) == "7-0000000000000f00" and Mark.parse(str(mark)) == mark
     for text in ("", "7", "x-1", "1-x", "-1-2", "1-" + "f" * 17):
@@ -215,7 +216,7 @@ def test_marks_as_text():
             Mark.parse(text)
 
 
-def test_layouts_of_one_segment_too(tmp_path: Path):
+def test_layouts_of_one_segment_too(tmp_path: Path) -> None:
     table = Table(TableSettings(segments=(SegmentSettings(dim=2, optimizer=AdagradSettings()),), counters=False))
     layout = table.layout([SlotTarget(0, {"embedding": 0})])
     values = np.arange(1000, dtype=np.uint64)

@@ -18,7 +18,7 @@ FEASIGNS = np.array([5, 2**64 - 1, 9], np.uint64)
 
 
 def make(**settings: object) -> Table:
-    return Table(TableSettings(name="t", segments=SEGMENTS, **settings))  # type: ignore[arg-type]
+    return Table(TableSettings(name="t", segments=SEGMENTS, **settings))
 
 
 def test_rows_are_made_pulled_and_stepped() -> None:

@@ -1,5 +1,7 @@
 """Table settings: mistakes are ConfigErrors that say where, every field says what it is for."""
 
+from typing import Any
+
 import pytest
 from pydantic import BaseModel
 
@@ -8,11 +10,11 @@ from elasticctr.errors import ConfigError
 from elasticctr.table import TableSettings, settings
 
 
-def parse(**segment):
+def parse(**segment: Any) -> TableSettings:
     return parse_settings(TableSettings, {"segments": [{"dim": 4, **segment}]}, "job.yaml")
 
 
-def test_defaults():
+def test_defaults() -> None:
     table = parse()
     assert table.segments[0].optimizer.name == "adam"
     assert table.segments[0].initializer.name == "uniform"
@@ -31,12 +33,12 @@ def test_defaults():
         ({"dim": 0}, "greater than or equal to 1"),
     ],
 )
-def test_mistakes_say_where(segment, message):
+def test_mistakes_say_where(segment: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         parse(**segment)
 
 
-def test_contradictions_are_refused():
+def test_contradictions_are_refused() -> None:
     with pytest.raises(ConfigError, match="declared twice"):
         parse_settings(TableSettings, {"segments": [{"dim": 1}, {"dim": 2}]}, "job.yaml")
     with pytest.raises(ConfigError, match="not both"):
@@ -44,7 +46,7 @@ def test_contradictions_are_refused():
         parse_settings(TableSettings, both, "job.yaml")
 
 
-def test_every_field_is_described():
+def test_every_field_is_described() -> None:
     for cls in vars(settings).values():
         if isinstance(cls, type) and issubclass(cls, BaseModel) and cls.__module__ == settings.__name__:
             for name, field in cls.model_fields.items():

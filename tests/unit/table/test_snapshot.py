@@ -5,6 +5,9 @@ import os
 import struct
 import subprocess
 import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -20,12 +23,12 @@ from elasticctr.table import (
 )
 
 
-def make_table(dim=4, optimizer=None, **changes):
+def make_table(dim: int = 4, optimizer: Any = None, **changes: Any) -> Table:
     segment = SegmentSettings(dim=dim, optimizer=optimizer or AdagradSettings())
     return Table(TableSettings(segments=(segment,), admission=AdmissionSettings(count=2), **changes))
 
 
-def fill(table, count=3000, seed=0):
+def fill(table: Table, count: int = 3000, seed: int = 0) -> None:
     rng = np.random.default_rng(seed)
     layout = table.layout([SlotTarget(0, {"embedding": 0})])
     values = rng.integers(0, count, size=count).astype(np.uint64) * np.uint64(2**50 + 1)
@@ -36,14 +39,14 @@ def fill(table, count=3000, seed=0):
 
 
 @pytest.fixture
-def saved(tmp_path):
+def saved(tmp_path: Path) -> tuple[Table, Path]:
     table = make_table()
     fill(table)
     table.save(tmp_path / "table")
     return table, tmp_path / "table"
 
 
-def test_a_loaded_table_is_the_saved_one(saved):
+def test_a_loaded_table_is_the_saved_one(saved: tuple[Table, Path]) -> None:
     table, path = saved
     other = make_table()
     fill(other, seed=9)  # what was there before is gone
@@ -60,7 +63,7 @@ def test_a_loaded_table_is_the_saved_one(saved):
     assert next(table.rows()).weights.tobytes() == next(other.rows()).weights.tobytes()
 
 
-def test_an_empty_table_too(tmp_path):
+def test_an_empty_table_too(tmp_path: Path) -> None:
     make_table().save(tmp_path / "empty")
     table = make_table()
     fill(table)
@@ -68,7 +71,7 @@ def test_an_empty_table_too(tmp_path):
     assert len(table) == 0 and table.stats().pending == 0
 
 
-def test_the_file_is_as_its_page_says(saved):
+def test_the_file_is_as_its_page_says(saved: tuple[Table, Path]) -> None:
     """Reads docs/formats/table.md's layout with struct, independently of the native reader."""
     table, path = saved
     data = path.read_bytes()
@@ -98,7 +101,7 @@ def test_the_file_is_as_its_page_says(saved):
         assert found[int(feasign)] == (show, 3, weights.tolist())
 
 
-def test_damage_is_refused_by_file_and_byte(saved):
+def test_damage_is_refused_by_file_and_byte(saved: tuple[Table, Path]) -> None:
     _, path = saved
     good = path.read_bytes()
     rng = np.random.default_rng(0)
@@ -114,7 +117,7 @@ def test_damage_is_refused_by_file_and_byte(saved):
             make_table().load(path)
 
 
-def test_a_damaged_block_leaves_an_empty_table_and_a_bad_header_the_old_one(saved):
+def test_a_damaged_block_leaves_an_empty_table_and_a_bad_header_the_old_one(saved: tuple[Table, Path]) -> None:
     _, path = saved
     good = path.read_bytes()
     table = make_table()
@@ -143,16 +146,16 @@ def test_a_damaged_block_leaves_an_empty_table_and_a_bad_header_the_old_one(save
         lambda: make_table(counters=False),
     ],
 )
-def test_a_layout_that_does_not_fit_names_both(saved, other):
+def test_a_layout_that_does_not_fit_names_both(saved: tuple[Table, Path], other: Callable[[], Table]) -> None:
     with pytest.raises(FailedPrecondition, match=r'"dim":4,"optimizer":"adagrad".*the table\'s \{"counters"'):
         other().load(saved[1])
 
 
-def test_learning_rates_may_change_between_save_and_load(saved):
+def test_learning_rates_may_change_between_save_and_load(saved: tuple[Table, Path]) -> None:
     make_table(optimizer=AdagradSettings(learning_rate=0.5)).load(saved[1])
 
 
-def test_a_future_format_is_refused(saved):
+def test_a_future_format_is_refused(saved: tuple[Table, Path]) -> None:
     _, path = saved
     bad = bytearray(path.read_bytes())
     bad[8] = 2
@@ -161,7 +164,7 @@ def test_a_future_format_is_refused(saved):
         make_table().load(path)
 
 
-def test_missing_file_and_folder(tmp_path):
+def test_missing_file_and_folder(tmp_path: Path) -> None:
     with pytest.raises(NotFound, match="absent"):
         make_table().load(tmp_path / "absent")
     with pytest.raises(NotFound, match="nowhere"):
@@ -186,7 +189,7 @@ except InternalError as e:
 """
 
 
-def test_a_write_that_fails_keeps_the_old_file_and_no_half_one(saved):
+def test_a_write_that_fails_keeps_the_old_file_and_no_half_one(saved: tuple[Table, Path]) -> None:
     _, path = saved
     before = path.read_bytes()
     script = FULL_DISK.format(tests=os.path.dirname(__file__), path=str(path))  # noqa: PTH120
@@ -196,7 +199,7 @@ def test_a_write_that_fails_keeps_the_old_file_and_no_half_one(saved):
     assert [p.name for p in path.parent.iterdir()] == ["table"]
 
 
-def test_a_full_disk_says_so(saved):
+def test_a_full_disk_says_so(saved: tuple[Table, Path]) -> None:
     if not os.path.exists("/dev/full"):  # noqa: PTH110
         pytest.skip("needs /dev/full")
     table, path = saved

@@ -1,12 +1,16 @@
 """find, pull and push against NumPy, initial values, admission, counters, eviction, threads."""
 
 import threading
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import xxhash
+from numpy.typing import ArrayLike
 
 from elasticctr import _native
+from elasticctr._native import Layout, Lookup
 from elasticctr.errors import ConfigError, FailedPrecondition
 from elasticctr.table import (
     AdmissionSettings,
@@ -25,7 +29,7 @@ from elasticctr.table import (
 DIM = 5
 
 
-def make_table(**changes):
+def make_table(**changes: Any) -> Table:
     settings = {
         "segments": (
             SegmentSettings(name="linear", dim=1, optimizer=FtrlSettings(), initializer=UniformSettings()),
@@ -35,14 +39,16 @@ def make_table(**changes):
     return Table(TableSettings(**(settings | changes)))
 
 
-def make_batch(seed=0, samples=40, slots=3, longest=4, vocabulary=50):
+def make_batch(
+    seed: int = 0, samples: int = 40, slots: int = 3, longest: int = 4, vocabulary: int = 50
+) -> tuple[np.ndarray, np.ndarray, int]:
     rng = np.random.default_rng(seed)
     lengths = rng.integers(0, longest + 1, size=samples * slots)
     offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
     return rng.integers(0, vocabulary, size=offsets[-1]).astype(np.uint64), offsets, samples
 
 
-def insert(table, feasigns):
+def insert(table: Table, feasigns: ArrayLike) -> tuple[Lookup, Layout]:
     feasigns = np.asarray(feasigns, np.uint64)
     layout = table.layout([SlotTarget(0, {table.settings.segments[0].name: 0})])
     lookup = layout.lookup(feasigns, np.array([0, len(feasigns)], np.int32), 1)
@@ -51,7 +57,7 @@ def insert(table, feasigns):
 
 
 @pytest.mark.parametrize("longest", [1, 4])
-def test_pull_pools_as_numpy_does(longest):
+def test_pull_pools_as_numpy_does(longest: int) -> None:
     table = make_table()
     values, offsets, samples = make_batch(longest=longest)
     if longest == 1:
@@ -80,7 +86,7 @@ def test_pull_pools_as_numpy_does(longest):
 
 
 @pytest.mark.parametrize("pooling", ["first", "last"])
-def test_sequences_are_padded_and_trained_value_by_value(pooling):
+def test_sequences_are_padded_and_trained_value_by_value(pooling: Any) -> None:
     table = make_table()
     layout = table.layout([SlotTarget(0, {"embedding": 1}, pooling=pooling, length=3)])
     values = np.arange(1, 8, dtype=np.uint64)
@@ -103,7 +109,7 @@ def test_sequences_are_padded_and_trained_value_by_value(pooling):
     np.testing.assert_allclose(after, expected, rtol=1e-6)
 
 
-def test_a_segment_no_slot_uses_is_not_stepped():
+def test_a_segment_no_slot_uses_is_not_stepped() -> None:
     table = Table(
         TableSettings(segments=(SegmentSettings(name="a", dim=2), SegmentSettings(name="b", dim=2)))
     )  # Adam moves weights by momentum even at zero gradient
@@ -119,7 +125,7 @@ def test_a_segment_no_slot_uses_is_not_stepped():
     assert (after[0, :2] != before[0, :2]).all() and (after[0, 2:] == before[0, 2:]).all()
 
 
-def test_extreme_feasigns_are_feasigns():
+def test_extreme_feasigns_are_feasigns() -> None:
     table = make_table()
     feasigns = np.array([0, 1, 2**63 - 1, 2**63, 2**64 - 1], np.uint64)
     assert not table.get(feasigns).found.any()
@@ -130,7 +136,7 @@ def test_extreme_feasigns_are_feasigns():
     assert len(np.unique(rows.weights, axis=0)) == 5
 
 
-def test_a_million_rows_are_all_found_again():
+def test_a_million_rows_are_all_found_again() -> None:
     table = Table(TableSettings(segments=(SegmentSettings(dim=1, optimizer=SgdSettings()),)))
     feasigns = np.random.default_rng(0).permutation(1_000_000).astype(np.uint64) * np.uint64(0x10001)
     for part in np.array_split(feasigns, 5):
@@ -142,10 +148,10 @@ def test_a_million_rows_are_all_found_again():
     assert (stats.row_bytes + stats.index_bytes - stats.payload_bytes - stats.counter_bytes) / stats.rows <= 16
 
 
-def test_initial_values_depend_on_seed_table_segment_and_feasign_alone():
+def test_initial_values_depend_on_seed_table_segment_and_feasign_alone() -> None:
     feasigns = np.arange(500, dtype=np.uint64)
 
-    def weights(order=1, **changes):
+    def weights(order: int = 1, **changes: Any) -> np.ndarray:
         table = make_table(**changes)
         insert(table, feasigns[::order])
         return table.get(feasigns).weights
@@ -157,14 +163,14 @@ def test_initial_values_depend_on_seed_table_segment_and_feasign_alone():
     assert not np.array_equal(first[:, 0], first[:, 1])
 
 
-def mix64(x):
+def mix64(x: int) -> int:
     mask = 2**64 - 1
     x = ((x ^ (x >> 30)) * 0xBF58476D1CE4E5B9) & mask
     x = ((x ^ (x >> 27)) * 0x94D049BB133111EB) & mask
     return x ^ (x >> 31)
 
 
-def test_initial_values_are_golden():
+def test_initial_values_are_golden() -> None:
     """Stored models depend on them: recomputed with Python's integers, and as first written down."""
     feasigns = [0, 2**64 - 1]
     segment = SegmentSettings(name="embedding", dim=3, initializer=UniformSettings(low=-0.5, high=0.5))
@@ -179,8 +185,8 @@ def test_initial_values_are_golden():
     assert weights[0] == [-0.45726680755615234, -0.3862440586090088, -0.2459844946861267]
 
 
-def test_initializers_have_the_distribution_they_say():
-    def draw(initializer):
+def test_initializers_have_the_distribution_they_say() -> None:
+    def draw(initializer: Any) -> np.ndarray:
         table = Table(TableSettings(segments=(SegmentSettings(dim=8, initializer=initializer),)))
         insert(table, np.arange(20_000))
         return table.get(np.arange(20_000, dtype=np.uint64)).weights.astype(np.float64).ravel()
@@ -197,7 +203,7 @@ def test_initializers_have_the_distribution_they_say():
     assert abs((np.abs(normal - 1) < 2).mean() - 0.6827) < 0.01
 
 
-def test_admission_by_count_reads_zeros_until_then():
+def test_admission_by_count_reads_zeros_until_then() -> None:
     table = make_table(admission=AdmissionSettings(count=3))
     lookup, layout = insert(table, [1, 1, 2])
     assert len(table) == 0 and table.stats().pending == 2
@@ -211,7 +217,7 @@ def test_admission_by_count_reads_zeros_until_then():
     assert table.stats().pending == 1
 
 
-def test_admission_by_probability_is_a_share_and_deterministic():
+def test_admission_by_probability_is_a_share_and_deterministic() -> None:
     tables = [make_table(admission=AdmissionSettings(probability=0.1), seed=seed) for seed in (0, 0, 1)]
     for table in tables:
         insert(table, np.arange(20_000))
@@ -223,7 +229,7 @@ def test_admission_by_probability_is_a_share_and_deterministic():
     assert abs(len(tables[0]) / 20_000 - (1 - 0.9**10)) < 0.02
 
 
-def test_counters_count_every_occurrence():
+def test_counters_count_every_occurrence() -> None:
     table = make_table()
     layout = table.layout([SlotTarget(0, {"embedding": 0}), SlotTarget(1, {"embedding": DIM})])
     lookup = layout.lookup(np.array([7, 7, 8, 7, 8], np.uint64), np.array([0, 2, 3, 4, 5], np.int32), 2)
@@ -240,7 +246,7 @@ def test_counters_count_every_occurrence():
     assert table.evict(min_score=3.5) == 2
 
 
-def test_evict_by_age_and_refuse_stale_lookups():
+def test_evict_by_age_and_refuse_stale_lookups() -> None:
     table = make_table()
     old, layout = insert(table, [1, 2])
     new, _ = insert(table, [3])
@@ -255,7 +261,7 @@ def test_evict_by_age_and_refuse_stale_lookups():
     assert table.erase(np.array([3, 4], np.uint64)) == 1 and len(table) == 0
 
 
-def test_without_counters_rows_are_smaller_and_eviction_says_why():
+def test_without_counters_rows_are_smaller_and_eviction_says_why() -> None:
     table, with_counters = make_table(counters=False), make_table()
     for t in (table, with_counters):
         insert(t, np.arange(100))
@@ -267,7 +273,7 @@ def test_without_counters_rows_are_smaller_and_eviction_says_why():
     assert np.array_equal(a, b)
 
 
-def test_rows_come_out_in_chunks_and_by_bucket():
+def test_rows_come_out_in_chunks_and_by_bucket() -> None:
     table = make_table()
     feasigns = np.arange(3000, dtype=np.uint64)
     insert(table, feasigns)
@@ -280,7 +286,7 @@ def test_rows_come_out_in_chunks_and_by_bucket():
     assert np.array_equal(one.weights, table.get(one.feasigns).weights)
 
 
-def run(threads, tmp_path):
+def run(threads: int, tmp_path: Path) -> bytes:
     _native.set_threads(threads)
     table = make_table()
     layout = table.layout([SlotTarget(s, {"linear": s, "embedding": 3 + DIM * s}) for s in range(3)])
@@ -294,7 +300,7 @@ def run(threads, tmp_path):
     return (tmp_path / f"{threads}").read_bytes()
 
 
-def test_the_number_of_threads_changes_no_bit(tmp_path):
+def test_the_number_of_threads_changes_no_bit(tmp_path: Path) -> None:
     before = _native.threads()
     try:
         one = run(1, tmp_path)
@@ -304,7 +310,7 @@ def test_the_number_of_threads_changes_no_bit(tmp_path):
         _native.set_threads(before)
 
 
-def test_reading_beside_training_sees_whole_rows():
+def test_reading_beside_training_sees_whole_rows() -> None:
     table = Table(
         TableSettings(
             segments=(
@@ -318,7 +324,7 @@ def test_reading_beside_training_sees_whole_rows():
     lookup, layout = insert(table, feasigns)
     failures = []
 
-    def read():
+    def read() -> None:
         for _ in range(50):
             weights = table.get(feasigns).weights
             if (weights != weights[:, :1]).any():
@@ -337,7 +343,7 @@ def test_reading_beside_training_sees_whole_rows():
     ("shape", "message"),
     [((40, 4), "column"), ((39, 30), "samples"), ((40, 2, 30), "width"), ((40,), "dimensions")],
 )
-def test_arrays_that_do_not_fit_are_refused(shape, message):
+def test_arrays_that_do_not_fit_are_refused(shape: tuple[int, ...], message: str) -> None:
     table = make_table()
     layout = table.layout([SlotTarget(0, {"embedding": 0})])
     lookup = layout.lookup(*make_batch())
@@ -346,7 +352,7 @@ def test_arrays_that_do_not_fit_are_refused(shape, message):
         table.pull(lookup, layout, [np.zeros(shape, np.float32)])
 
 
-def test_wrong_calls_are_refused():
+def test_wrong_calls_are_refused() -> None:
     table, other = make_table(), make_table()
     layout = table.layout([SlotTarget(0, {"embedding": 0})])
     lookup = layout.lookup(*make_batch())

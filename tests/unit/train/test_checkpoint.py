@@ -127,8 +127,17 @@ def test_the_note_of_the_best_is_on_disk_before_it_replaces_another(
     path = write(tmp_path, 1)
     done: list[str] = []
     sync, replace = os.fsync, Path.replace
-    monkeypatch.setattr(os, "fsync", lambda file: (done.append("sync"), sync(file)))
-    monkeypatch.setattr(Path, "replace", lambda self, to: (done.append("replace"), replace(self, to)))
+
+    def note_sync(file: int) -> None:
+        done.append("sync")
+        sync(file)
+
+    def note_replace(self: Path, to: Path) -> Path:
+        done.append("replace")
+        return replace(self, to)
+
+    monkeypatch.setattr(os, "fsync", note_sync)
+    monkeypatch.setattr(Path, "replace", note_replace)
     note_best(tmp_path, path)
     assert done == ["sync", "replace", "sync"]
 

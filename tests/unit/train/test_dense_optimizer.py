@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ from elasticctr import _native
 from elasticctr.train.dense_optimizer import DenseAdam
 
 SHAPES = [(1,), (3, 5), (64,), (33, 17), (40000,), (2, 16384)]
-SETTINGS = {"lr": 3e-3, "betas": (0.85, 0.97), "eps": 1e-6, "weight_decay": 0.02}
+SETTINGS: dict[str, Any] = {"lr": 3e-3, "betas": (0.85, 0.97), "eps": 1e-6, "weight_decay": 0.02}
 
 
 def make_parameters(seed: int = 0) -> list[torch.nn.Parameter]:
@@ -87,7 +88,7 @@ def test_threads_do_not_change_a_bit() -> None:
 def test_scheduler_groups_and_missing_gradients() -> None:
     ours, theirs = make_parameters(), make_parameters()
     for cls, parameters in ((DenseAdam, ours), (torch.optim.Adam, theirs)):
-        groups = [{"params": parameters[:2], "lr": 0.1}, {"params": parameters[2:]}]
+        groups: list[dict[str, Any]] = [{"params": parameters[:2], "lr": 0.1}, {"params": parameters[2:]}]
         optimizer = cls(groups, lr=0.01)
         scheduler = torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.5)
         for step in range(4):
@@ -100,7 +101,7 @@ def test_scheduler_groups_and_missing_gradients() -> None:
 
 
 @pytest.mark.parametrize("options", [{"amsgrad": True}, {"maximize": True}])
-def test_what_is_not_native_is_torchs(options: dict[str, bool]) -> None:
+def test_what_is_not_native_is_torchs(options: dict[str, Any]) -> None:
     ours, theirs = make_parameters(), make_parameters()
     run(DenseAdam(ours, **SETTINGS, **options), ours, range(3))
     run(torch.optim.Adam(theirs, **SETTINGS, **options), theirs, range(3))

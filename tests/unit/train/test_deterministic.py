@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,7 @@ CHOICES: dict[str, dict[str, Any]] = {
 
 
 @pytest.fixture(autouse=True)
-def _put_back():
+def _put_back() -> Iterator[None]:
     native, of_torch = _native.threads(), torch.get_num_threads()
     yield
     set_deterministic(False)
@@ -91,7 +92,7 @@ def test_checkpoints_are_the_same_to_the_bit(tmp_path: Path, monkeypatch: pytest
 def test_every_model_is_the_same_for_one_and_two_threads(tmp_path: Path, name: str) -> None:
     case = case_of(name)
     model = {"name": name, **settings_of(name)}
-    shape = {"labels": case.labels[0], "history": case.has_sequences}
+    shape: dict[str, Any] = {"labels": case.labels[0], "history": case.has_sequences}
     assert_same(run(tmp_path, "one", model, 1, **shape), run(tmp_path, "two", model, 2, **shape))
 
 

@@ -23,6 +23,6 @@ PAST: dict[str, Any] = {"name": "past", "pooling": "none", "max_values": 5}
         ([{"name": "item", "dim": 3}, {"name": "user"}, PAST], "user"),  # of another width: other rows
     ],
 )
-def test_the_target_of_a_sequence(slots: list[dict[str, Any]], target: str | None):
+def test_the_target_of_a_sequence(slots: list[dict[str, Any]], target: str | None) -> None:
     (sequence,) = make_input_spec(Schema.model_validate({"slots": slots}), InputNeeds(8, False)).sequences
     assert (sequence.name, sequence.dim, sequence.max_values, sequence.target) == ("past", 8, 5, target)

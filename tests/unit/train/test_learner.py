@@ -131,9 +131,10 @@ def test_a_step_goes_back_from_the_losses_a_model_has_of_its_own(tmp_path: Path)
     item.batch.weights[:] = np.linspace(0, 3, len(item.batch), dtype=np.float32)
     inputs = learner.sparse.pull(item, train=True)
     loss, logits = learner.compute(inputs, item.batch)
-    by_head = [head.bias.grad.clone() for head in (learner.model.head1, learner.model.head2)]
+    model: Any = learner.model
+    by_head = [head.bias.grad.clone() for head in (model.head1, model.head2)]
     with torch.no_grad():
-        blocks = [z[:, 0].double().numpy() for z in learner.model._of_blocks(inputs)]
+        blocks = [z[:, 0].double().numpy() for z in model._of_blocks(inputs)]
     y, w = item.batch.labels[:, 0].astype(np.float64), item.batch.weights.astype(np.float64)
     p, q = 1 / (1 + np.exp(-(blocks[0] + blocks[1]) / 2)), [1 / (1 + np.exp(-z)) for z in blocks]
     np.testing.assert_allclose(logits.numpy(), (blocks[0] + blocks[1]) / 2, rtol=1e-5, atol=1e-6)

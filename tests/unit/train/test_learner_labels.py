@@ -59,7 +59,7 @@ def save(learner: Learner, job: Job) -> Path:
 
 
 @pytest.mark.parametrize("loss", LOSSES, ids=str)
-def test_saved_and_restored_it_steps_on_as_if_nothing_had_been(tmp_path, loss):
+def test_saved_and_restored_it_steps_on_as_if_nothing_had_been(tmp_path: Path, loss: dict[str, Any]) -> None:
     job = make_job(tmp_path, loss)
     whole = Learner(job)
     steps(whole, job, range(3))
@@ -72,7 +72,7 @@ def test_saved_and_restored_it_steps_on_as_if_nothing_had_been(tmp_path, loss):
     assert set(whole.metrics.report()["labels"]) == {"click", "buy"}
 
 
-def test_what_the_loss_learns_is_part_of_the_dense_vector_and_moves(tmp_path):
+def test_what_the_loss_learns_is_part_of_the_dense_vector_and_moves(tmp_path: Path) -> None:
     job = make_job(tmp_path, {"task_weights": "uncertainty"})
     learner = Learner(job)
     model = sum(p.numel() for p in learner.model.parameters())
@@ -89,7 +89,7 @@ def test_what_the_loss_learns_is_part_of_the_dense_vector_and_moves(tmp_path):
     assert other.dense_vector().values.shape == (model + 2,)
 
 
-def test_a_checkpoint_of_another_loss_is_refused(tmp_path):
+def test_a_checkpoint_of_another_loss_is_refused(tmp_path: Path) -> None:
     job = make_job(tmp_path, {"task_weights": "uncertainty"})
     learner = Learner(job)
     path = save(learner, job)
@@ -98,7 +98,7 @@ def test_a_checkpoint_of_another_loss_is_refused(tmp_path):
         plain.load(open_checkpoint(path))
 
 
-def test_metrics_of_thinned_out_negatives_are_of_the_whole_log(tmp_path):
+def test_metrics_of_thinned_out_negatives_are_of_the_whole_log(tmp_path: Path) -> None:
     job = make_job(tmp_path, {"negative_rate": 0.25})
     learner = Learner(job)
     item = make_item(learner, job, 1)
@@ -107,7 +107,7 @@ def test_metrics_of_thinned_out_negatives_are_of_the_whole_log(tmp_path):
     assert learner.metrics.compute().ctr == pytest.approx(clicks / (clicks + 4 * (64 - clicks)))
 
 
-def test_a_label_or_slot_that_is_not_there_is_said_with_the_job(tmp_path):
+def test_a_label_or_slot_that_is_not_there_is_said_with_the_job(tmp_path: Path) -> None:
     for loss, word in (({"group": "session"}, "loss.group"), ({"delayed_label": "like"}, "'like'")):
         with pytest.raises(ValueError, match=word):
             make_job(tmp_path, loss)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,7 @@ class Killed(Exception):
 
 
 @pytest.fixture(autouse=True)
-def _put_back():
+def _put_back() -> Iterator[None]:
     yield
     set_deterministic(False)
 

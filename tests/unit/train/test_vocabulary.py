@@ -16,7 +16,7 @@ from elasticctr.train.trainer import Trainer
 from elasticctr.train.vocabulary import find_vocabulary
 
 
-def test_rows_are_the_vocabulary_and_one_per_slot(tmp_path: Path):
+def test_rows_are_the_vocabulary_and_one_per_slot(tmp_path: Path) -> None:
     random = np.random.default_rng(0)
     ads = (random.random(400) ** 3 * 90).astype(int) + 1
     log = tmp_path / "log.txt"

@@ -46,7 +46,7 @@ def call(*args: str, status: int = 0) -> dict[str, Any]:
     return json.loads(done.stdout)
 
 
-def test_a_sound_repository(repository: Repository):
+def test_a_sound_repository(repository: Repository) -> None:
     assert kinds(repository, checksums=True) == []
     for path in Path(repository.url).rglob("*"):
         os.utime(path, (1, 1))
@@ -57,7 +57,7 @@ def test_a_sound_repository(repository: Repository):
     assert "nothing is broken" in CliRunner().invoke(app, ["fsck", repository.url]).stdout
 
 
-def test_what_was_left_behind_is_told_and_breaks_nothing(repository: Repository):
+def test_what_was_left_behind_is_told_and_breaks_nothing(repository: Repository) -> None:
     repository.store.write_bytes("ctr/5/schema.json", b"{}")
     repository.store.write_bytes(f"ctr/6/{REMOVING}", b"")
     repository.store.write_bytes("ctr/publisher.lock", b'{"expires": 1, "pid": 1}')
@@ -72,7 +72,7 @@ def test_what_was_left_behind_is_told_and_breaks_nothing(repository: Repository)
     assert call(repository.url)["is_whole"]
 
 
-def test_each_kind_of_damage_has_its_name(repository: Repository):
+def test_each_kind_of_damage_has_its_name(repository: Repository) -> None:
     part = place(repository, "3", "sparse/main/part-00000.arrow")
     data = bytearray(part.read_bytes())
     data[len(data) // 2] ^= 1
@@ -101,7 +101,7 @@ def test_each_kind_of_damage_has_its_name(repository: Repository):
 @pytest.mark.promise(
     "the donefile is lost", "`elasticctr fsck --rebuild` makes it anew from the manifests, and publishing goes on"
 )
-def test_a_lost_donefile_is_made_anew(repository: Repository):
+def test_a_lost_donefile_is_made_anew(repository: Repository) -> None:
     before = [(e.version, e.kind, e.parent, e.base, e.manifest_sha256) for e in repository.events("ctr")]
     place(repository, "donefile").unlink()
     with pytest.raises(FailedPrecondition, match=r"fsck .* --rebuild"):
@@ -123,7 +123,7 @@ def test_a_lost_donefile_is_made_anew(repository: Repository):
     "a line of the donefile is damaged",
     "`elasticctr fsck --rebuild` keeps the good lines and the old file, and mends it",
 )
-def test_a_damaged_line_is_mended(repository: Repository):
+def test_a_damaged_line_is_mended(repository: Repository) -> None:
     rollback(repository, "ctr", 2)
     path = place(repository, "donefile")
     good = path.read_bytes()
@@ -143,7 +143,7 @@ def test_a_damaged_line_is_mended(repository: Repository):
     plan_removal(repository, "ctr", 1)
 
 
-def test_only_whole_versions_are_announced_again(repository: Repository):
+def test_only_whole_versions_are_announced_again(repository: Repository) -> None:
     place(repository, "donefile").unlink()
     place(repository, "2", "metrics.json").unlink()
     repository.store.write_bytes("ctr/5/manifest.json", b"{}")
@@ -154,7 +154,7 @@ def test_only_whole_versions_are_announced_again(repository: Repository):
     assert ("orphan", 2, True) in kinds(repository)
 
 
-def test_a_change_of_equal_length_is_seen_by_its_size(repository: Repository):
+def test_a_change_of_equal_length_is_seen_by_its_size(repository: Repository) -> None:
     path = place(repository, "donefile")
     size = len(path.read_bytes())
     path.write_bytes(path.read_bytes().replace(b'"version": 4,', b'"version": 5,', 1))
@@ -162,7 +162,7 @@ def test_a_change_of_equal_length_is_seen_by_its_size(repository: Repository):
     assert len(path.read_bytes()) != size and repository.live("ctr").version == 4
 
 
-def test_nobody_publishes_while_a_donefile_is_made_anew(repository: Repository):
+def test_nobody_publishes_while_a_donefile_is_made_anew(repository: Repository) -> None:
     place(repository, "donefile").unlink()
     with Lease(repository.store, "ctr"), pytest.raises(Unavailable, match="is publishing"):
         rebuild_donefile(repository, "ctr")

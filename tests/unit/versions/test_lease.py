@@ -32,7 +32,7 @@ def repository(tmp_path: Path) -> Repository:
     return repository
 
 
-def test_one_publisher_at_a_time(tmp_path: Path):
+def test_one_publisher_at_a_time(tmp_path: Path) -> None:
     store = open_store(str(tmp_path))
     with Lease(store, "ctr") as lease:
         lease.renew()
@@ -45,7 +45,7 @@ def test_one_publisher_at_a_time(tmp_path: Path):
     assert store.list("ctr") == []
 
 
-def test_a_dead_publishers_lock_is_broken(tmp_path: Path):
+def test_a_dead_publishers_lock_is_broken(tmp_path: Path) -> None:
     store = open_store(str(tmp_path))
     code = "import os, sys; from elasticctr.storage import open_store; from elasticctr.versions.lease import Lease;"
     code += f"Lease(open_store({str(tmp_path)!r}), 'ctr').__enter__(); os._exit(9)"
@@ -56,7 +56,7 @@ def test_a_dead_publishers_lock_is_broken(tmp_path: Path):
 
 
 @pytest.mark.parametrize("text", [b"", b"garbage", b"[]", b'{"expires": 1, "pid": 1, "host": "elsewhere"}'])
-def test_a_lock_past_its_time_or_unreadable_is_broken(tmp_path: Path, text: bytes):
+def test_a_lock_past_its_time_or_unreadable_is_broken(tmp_path: Path, text: bytes) -> None:
     store = open_store(str(tmp_path))
     store.write_bytes(f"ctr/{LOCK}", text)
     if b"expires" not in text:
@@ -68,16 +68,17 @@ def test_a_lock_past_its_time_or_unreadable_is_broken(tmp_path: Path, text: byte
         pass
 
 
-def test_a_lock_of_another_machine_holds_until_its_time(tmp_path: Path):
+def test_a_lock_of_another_machine_holds_until_its_time(tmp_path: Path) -> None:
     store = open_store(str(tmp_path))
     held = {"owner": "x", "pid": 1, "host": "elsewhere", "expires": time.time() + 100}
     store.write_bytes(f"ctr/{LOCK}", json.dumps(held).encode())
     with pytest.raises(Unavailable, match="elsewhere") as caught, Lease(store, "ctr"):
         pass
+    assert caught.value.retry_after_s is not None
     assert 50 < caught.value.retry_after_s <= 100
 
 
-def test_a_publisher_taken_for_dead_announces_nothing(repository: Repository, monkeypatch: pytest.MonkeyPatch):
+def test_a_publisher_taken_for_dead_announces_nothing(repository: Repository, monkeypatch: pytest.MonkeyPatch) -> None:
     lost = Lease(repository.store, "ctr")
     lost.__enter__()
     held = json.loads(repository.store.read_bytes(f"ctr/{LOCK}"))
@@ -89,7 +90,7 @@ def test_a_publisher_taken_for_dead_announces_nothing(repository: Repository, mo
         assert repository.store.exists(f"ctr/{LOCK}")
 
 
-def test_two_publishers_at_once(tmp_path: Path):
+def test_two_publishers_at_once(tmp_path: Path) -> None:
     """Four publish as fast as they can: every version has its own number, everyone else is told to wait."""
     repository = Repository(str(tmp_path))
     made: list[int] = []
@@ -123,7 +124,7 @@ def test_two_publishers_at_once(tmp_path: Path):
     "two containers with the same host name publish at once",
     "a process number of another PID namespace or boot proves nothing: the lock holds until its time",
 )
-def test_a_lock_of_another_pid_namespace_holds_until_its_time(tmp_path: Path, changed: dict[str, object]):
+def test_a_lock_of_another_pid_namespace_holds_until_its_time(tmp_path: Path, changed: dict[str, object]) -> None:
     store = open_store(str(tmp_path))
     Lease(store, "ctr").__enter__()
     held = json.loads(store.read_bytes(f"ctr/{LOCK}"))
@@ -133,7 +134,7 @@ def test_a_lock_of_another_pid_namespace_holds_until_its_time(tmp_path: Path, ch
         pass
 
 
-def test_a_number_given_to_another_process_is_no_sign_of_life(tmp_path: Path):
+def test_a_number_given_to_another_process_is_no_sign_of_life(tmp_path: Path) -> None:
     store = open_store(str(tmp_path))
     Lease(store, "ctr").__enter__()
     held = json.loads(store.read_bytes(f"ctr/{LOCK}"))
@@ -159,7 +160,7 @@ class SlowRows:
 @pytest.mark.promise(
     "a table takes longer to write than the lease lasts", "the lease is renewed between and within its parts"
 )
-def test_the_lease_is_renewed_while_a_table_is_written(repository: Repository, monkeypatch: pytest.MonkeyPatch):
+def test_the_lease_is_renewed_while_a_table_is_written(repository: Repository, monkeypatch: pytest.MonkeyPatch) -> None:
     clock = {"s": 0.0}
     monkeypatch.setattr("elasticctr.versions.lease.time.monotonic", lambda: clock["s"])
     monkeypatch.setattr("elasticctr.versions.lease.time.time", lambda: 1e9 + clock["s"])
@@ -176,7 +177,9 @@ def test_the_lease_is_renewed_while_a_table_is_written(repository: Repository, m
     assert repository.live("ctr").version == 2
 
 
-def test_a_rollback_that_lost_its_lease_appends_nothing(repository: Repository, monkeypatch: pytest.MonkeyPatch):
+def test_a_rollback_that_lost_its_lease_appends_nothing(
+    repository: Repository, monkeypatch: pytest.MonkeyPatch
+) -> None:
     publish(repository, "ctr", 2, [2])
     chain = Repository.chain
 
@@ -190,7 +193,7 @@ def test_a_rollback_that_lost_its_lease_appends_nothing(repository: Repository, 
     assert repository.live("ctr").version == 2
 
 
-def test_a_lock_is_taken_over_once(tmp_path: Path):
+def test_a_lock_is_taken_over_once(tmp_path: Path) -> None:
     """Eight find the same stale lock."""
     store = open_store(str(tmp_path))
     store.write_bytes(f"ctr/{LOCK}", b'{"expires": 1, "pid": 1, "host": "elsewhere"}')

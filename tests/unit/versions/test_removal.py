@@ -67,26 +67,26 @@ def reasons(repository: Repository, keep: int | None) -> dict[int, str]:
     return {fate.version: fate.why for fate in plan_removal(repository, "ctr", keep).fates if not fate.goes}
 
 
-def test_the_newest_stay_and_the_one_before_the_live_one(repository: Repository):
+def test_the_newest_stay_and_the_one_before_the_live_one(repository: Repository) -> None:
     assert prune(repository, "ctr", 1).going == [1, 2, 3, 4, 5]
     assert left(repository) == [6, 7]
     assert sorted(p.name for p in Path(repository.url, "ctr").iterdir()) == ["6", "7", "donefile"]
 
 
-def test_what_a_kept_version_stands_on_stays(repository: Repository):
+def test_what_a_kept_version_stands_on_stays(repository: Repository) -> None:
     assert plan_removal(repository, "ctr", 3).going == [1, 2, 3]
     assert reasons(repository, 3)[4] == "version 5 stands on it"
     assert left(repository) == [1, 2, 3, 4, 5, 6, 7]
 
 
-def test_the_live_version_stays_however_old(repository: Repository):
+def test_the_live_version_stays_however_old(repository: Repository) -> None:
     rollback(repository, "ctr", 2)
     assert prune(repository, "ctr", 1).going == [3, 4, 5, 6]
     assert left(repository) == [1, 2, 7] and repository.live("ctr").version == 2
 
 
 @pytest.mark.promise("a pruned version is pinned by a server", "pinned versions and what they stand on stay")
-def test_pinned_versions_stay_while_pinned(repository: Repository):
+def test_pinned_versions_stay_while_pinned(repository: Repository) -> None:
     repository.pin("ctr", "server", [3], ttl_s=60)
     repository.pin("ctr", "gone", [5], ttl_s=-1)
     assert prune(repository, "ctr", 1).going == [4, 5]
@@ -94,7 +94,7 @@ def test_pinned_versions_stay_while_pinned(repository: Repository):
     assert prune(repository, "ctr", 1).going == [1, 2, 3]
 
 
-def test_young_versions_stay(repository: Repository):
+def test_young_versions_stay(repository: Repository) -> None:
     os.utime(Path(repository.url, "ctr", "3", "manifest.json"))
     assert plan_removal(repository, "ctr", 1).going == [4, 5]
     assert reasons(repository, 1)[3] == "published in the last 10 minutes"
@@ -105,7 +105,7 @@ def test_young_versions_stay(repository: Repository):
     "a publisher is killed, or paused, before it announced its version",
     "its directory goes only when nobody wrote to it for the time of a lease, and never once it has a manifest",
 )
-def test_leftovers_of_killed_publishers_are_removed_when_old(repository: Repository):
+def test_leftovers_of_killed_publishers_are_removed_when_old(repository: Repository) -> None:
     store = repository.store
     store.write_bytes("ctr/8/sparse/main/part-00000.arrow", b"half")
     store.write_bytes("ctr/9/manifest.json", b"{}")  # complete, but never announced
@@ -135,7 +135,7 @@ def test_leftovers_of_killed_publishers_are_removed_when_old(repository: Reposit
     "the donefile is lost", "publish and prune refuse and remove nothing; `fsck --rebuild` makes it anew"
 )
 @pytest.mark.parametrize("is_pinned", [False, True])
-def test_a_lost_donefile_removes_nothing(repository: Repository, is_pinned: bool):
+def test_a_lost_donefile_removes_nothing(repository: Repository, is_pinned: bool) -> None:
     if is_pinned:
         repository.pin("ctr", "server", [1, 2, 3], ttl_s=600)
     donefile(repository).unlink()
@@ -152,7 +152,7 @@ def test_a_lost_donefile_removes_nothing(repository: Repository, is_pinned: bool
     "a byte of the donefile flips", "readers follow the good lines, nothing is removed, and the line is named"
 )
 @pytest.mark.parametrize("place", range(0, 250, 7))
-def test_a_flipped_byte_in_the_donefile_removes_nothing(repository: Repository, place: int):
+def test_a_flipped_byte_in_the_donefile_removes_nothing(repository: Repository, place: int) -> None:
     data = bytearray(donefile(repository).read_bytes())
     end = data.index(b"\n")
     if place >= end:
@@ -177,7 +177,7 @@ def clean_or_refuse(repository: Repository) -> list[int]:
     return []
 
 
-def test_a_damaged_line_is_told_of_once(repository: Repository, capsys: pytest.CaptureFixture[str]):
+def test_a_damaged_line_is_told_of_once(repository: Repository, capsys: pytest.CaptureFixture[str]) -> None:
     with donefile(repository).open("ab") as file:
         file.write(b"garbage\n\n")
     for _ in range(3):
@@ -187,7 +187,7 @@ def test_a_damaged_line_is_told_of_once(repository: Repository, capsys: pytest.C
         plan_removal(repository, "ctr")
 
 
-def test_an_unfinished_last_line_is_no_damage(repository: Repository):
+def test_an_unfinished_last_line_is_no_damage(repository: Repository) -> None:
     with donefile(repository).open("ab") as file:
         file.write(b'{"event": "publish", "vers')
     assert plan_removal(repository, "ctr", 1).going == [1, 2, 3, 4, 5]
@@ -197,7 +197,7 @@ def test_an_unfinished_last_line_is_no_damage(repository: Repository):
     assert [event.event for event in repository.events("ctr")][-1] == "rollback"
 
 
-def test_lines_without_a_checksum_are_read(repository: Repository):
+def test_lines_without_a_checksum_are_read(repository: Repository) -> None:
     lines = [json.loads(line) for line in donefile(repository).read_bytes().splitlines()]
     old = b"".join(json.dumps({k: v for k, v in line.items() if k != "crc"}).encode() + b"\n" for line in lines)
     donefile(repository).write_bytes(old)
@@ -205,7 +205,7 @@ def test_lines_without_a_checksum_are_read(repository: Repository):
     assert prune(repository, "ctr", 1).going == [1, 2, 3, 4, 5]
 
 
-def test_every_changed_byte_of_a_line_is_noticed_or_harmless():
+def test_every_changed_byte_of_a_line_is_noticed_or_harmless() -> None:
     event = Event(1, "publish", 17, "delta", 16, 5, "ab" * 32, 1794747816.75)
     line = event.line()
     for place in range(len(line) - 1):
@@ -217,7 +217,7 @@ def test_every_changed_byte_of_a_line_is_noticed_or_harmless():
 
 
 @pytest.mark.parametrize("error", [Unavailable("no answer"), Unauthorized("no")])
-def test_a_donefile_that_cannot_be_read_removes_nothing(repository: Repository, error: Exception):
+def test_a_donefile_that_cannot_be_read_removes_nothing(repository: Repository, error: Exception) -> None:
     class Failing(LocalStore):
         def read_bytes(self, name: str) -> bytes:
             if name.endswith("donefile"):
@@ -233,14 +233,14 @@ def test_a_donefile_that_cannot_be_read_removes_nothing(repository: Repository, 
 
 @pytest.mark.parametrize("text", [b"", b"{", b"[]", b'{"versions": [1]}', b'{"versions": 1, "expires": 99999999999}'])
 @pytest.mark.promise("a pin cannot be read", "nothing is removed, for nobody knows what it protects")
-def test_an_unreadable_pin_protects_everything(repository: Repository, text: bytes):
+def test_an_unreadable_pin_protects_everything(repository: Repository, text: bytes) -> None:
     repository.store.write_bytes("ctr/pins/server.json", text)
     with pytest.raises(FailedPrecondition, match=r"server\.json cannot be read.*nothing is removed.*fsck"):
         prune(repository, "ctr", 1)
     assert left(repository) == [1, 2, 3, 4, 5, 6, 7]
 
 
-def test_a_version_whose_manifest_is_damaged_keeps_what_it_stands_on(repository: Repository):
+def test_a_version_whose_manifest_is_damaged_keeps_what_it_stands_on(repository: Repository) -> None:
     rollback(repository, "ctr", 3)
     rollback(repository, "ctr", 7)
     manifest = Path(repository.url, "ctr", "5", "manifest.json")
@@ -250,7 +250,7 @@ def test_a_version_whose_manifest_is_damaged_keeps_what_it_stands_on(repository:
     assert "not the announced one" in why[5] and why[4] == "version 5 stands on it"
 
 
-def test_a_late_line_brings_nothing_back_and_loses_nothing(repository: Repository):
+def test_a_late_line_brings_nothing_back_and_loses_nothing(repository: Repository) -> None:
     """A publisher paused for hours appends its line: its files are still there."""
     late = publish(repository, "ctr", 8, [8])
     data = donefile(repository).read_bytes()
@@ -263,7 +263,7 @@ def test_a_late_line_brings_nothing_back_and_loses_nothing(repository: Repositor
     assert repository.live("ctr").version == 9 and repository.manifest("ctr", 8) == late
 
 
-def test_dry_run_shows_what_would_go_and_why(repository: Repository):
+def test_dry_run_shows_what_would_go_and_why(repository: Repository) -> None:
     before = files(repository)
     told = CliRunner().invoke(app, ["versions", repository.url, "--prune", "3", "--dry-run", "--json"])
     plan = json.loads(told.stdout)["plan"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import pytest
@@ -27,13 +27,13 @@ def donefile(repository: Repository) -> Path:
     return Path(repository.url, "ctr", "donefile")
 
 
-def test_an_empty_place_has_no_models(repository: Repository):
+def test_an_empty_place_has_no_models(repository: Repository) -> None:
     assert repository.models() == [] and repository.events("ctr") == [] and repository.versions("ctr") == []
     with pytest.raises(NotFound, match="no published version"):
         repository.live("ctr")
 
 
-def test_versions_events_and_files(repository: Repository):
+def test_versions_events_and_files(repository: Repository) -> None:
     one = publish(repository, "ctr", 1, [1, 2, 3])
     two = publish(repository, "ctr", 2, [2, 9], [3], one)
     assert repository.models() == ["ctr"]
@@ -53,7 +53,7 @@ def test_versions_events_and_files(repository: Repository):
         repository.read_file("ctr", 1, "nothing")
 
 
-def test_a_chain_answers_with_its_newest_rows(repository: Repository):
+def test_a_chain_answers_with_its_newest_rows(repository: Repository) -> None:
     one = publish(repository, "ctr", 1, [1, 2, 3, 2**64 - 1])
     two = publish(repository, "ctr", 2, [2, 9], [3, 77], one)
     publish(repository, "ctr", 3, [3], [9], two)
@@ -84,7 +84,7 @@ GARBAGE = [
     "garbage",
     [*GARBAGE, *((LINE % version).encode() for version in ('"7"', "7", "-7", "1", "null")), b"[" * 100_000 + b"\n"],
 )
-def test_garbage_in_the_donefile_is_passed_over(repository: Repository, garbage: bytes):
+def test_garbage_in_the_donefile_is_passed_over(repository: Repository, garbage: bytes) -> None:
     one = publish(repository, "ctr", 1, [1])
     with donefile(repository).open("ab") as file:
         file.write(garbage)
@@ -96,7 +96,7 @@ def test_garbage_in_the_donefile_is_passed_over(repository: Repository, garbage:
     assert repository.live("ctr").version == 1
 
 
-def test_a_line_without_its_newline_is_not_there_yet(repository: Repository):
+def test_a_line_without_its_newline_is_not_there_yet(repository: Repository) -> None:
     one = publish(repository, "ctr", 1, [1])
     publish(repository, "ctr", 2, [2], [], one)
     path = donefile(repository)
@@ -104,7 +104,7 @@ def test_a_line_without_its_newline_is_not_there_yet(repository: Repository):
     assert repository.live("ctr").version == 1 and [e.version for e in repository.events("ctr")] == [1]
 
 
-def test_only_the_announced_manifest_counts(repository: Repository):
+def test_only_the_announced_manifest_counts(repository: Repository) -> None:
     one = publish(repository, "ctr", 1, [1])
     publish(repository, "ctr", 2, [2], [], one)
     manifest = Path(repository.url, "ctr", "2", "manifest.json")
@@ -118,7 +118,7 @@ def test_only_the_announced_manifest_counts(repository: Repository):
         repository.manifest("ctr", 2)
 
 
-def test_rolling_back_and_forth(repository: Repository):
+def test_rolling_back_and_forth(repository: Repository) -> None:
     one = publish(repository, "ctr", 1, [1])
     with pytest.raises(FailedPrecondition, match="the only one"):
         rollback(repository, "ctr")
@@ -135,7 +135,7 @@ def test_rolling_back_and_forth(repository: Repository):
         rollback(repository, "ctr", 9)
 
 
-def test_pins_last_until_they_expire(repository: Repository):
+def test_pins_last_until_they_expire(repository: Repository) -> None:
     publish(repository, "ctr", 1, [1])
     repository.pin("ctr", "server-1", [1, 2], ttl_s=60)
     repository.pin("ctr", "server-2", [1], ttl_s=60)
@@ -152,10 +152,11 @@ def test_pins_last_until_they_expire(repository: Repository):
             repository.events(name)
 
 
-def test_manifests_that_cannot_be(repository: Repository):
+def test_manifests_that_cannot_be(repository: Repository) -> None:
     publish(repository, "ctr", 1, [1])
     good = json.loads(Path(repository.url, "ctr", "1", "manifest.json").read_text())
     parse_manifest(json.dumps(good | {"new key": 1}).encode(), "x")
+    change: dict[str, Any]
     for change in ({"version": 0}, {"kind": "delta"}, {"parent": 1}, {"tables": 3}, {"files": [{}]}, {"chain": [1]}):
         with pytest.raises(Corruption, match="x: no manifest"):
             parse_manifest(json.dumps(good | change).encode(), "x")

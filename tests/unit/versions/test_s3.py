@@ -50,7 +50,7 @@ def remove(repository: Repository, keep: int | None, later_s: float = 0.0) -> li
     return plan.going
 
 
-def test_a_repository_on_s3(bucket: str):
+def test_a_repository_on_s3(bucket: str) -> None:
     repository = Repository(bucket)
     assert repository.models() == []
     one = publish(repository, "ctr", 1, [1, 2, 3])
@@ -83,7 +83,7 @@ def test_a_repository_on_s3(bucket: str):
     "a publisher on S3 is paused past its lease, another publishes, the first wakes up and announces",
     "both lines are in the donefile, each once, and the newer version stays live",
 )
-def test_a_paused_publisher_erases_nothing(bucket: str):
+def test_a_paused_publisher_erases_nothing(bucket: str) -> None:
     repository = Repository(f"{bucket}-paused")
     publish(repository, "ctr", 1, [1])
     with Lease(repository.store, "ctr") as lease:
@@ -114,7 +114,7 @@ def test_a_paused_publisher_erases_nothing(bucket: str):
 @pytest.mark.promise(
     "many publishers append to a donefile on S3 at the same moment", "no line is lost and none is there twice"
 )
-def test_appending_at_once_loses_nothing(bucket: str):
+def test_appending_at_once_loses_nothing(bucket: str) -> None:
     lines = [f"{writer} {number}\n".encode() for writer in range(4) for number in range(5)]
 
     def write(writer: int) -> None:
@@ -135,7 +135,7 @@ def test_appending_at_once_loses_nothing(bucket: str):
     "the line is looked for before it is sent again: it is there once",
 )
 @pytest.mark.parametrize("is_written", [False, True])
-def test_a_lost_answer_writes_no_line_twice(bucket: str, is_written: bool, monkeypatch: pytest.MonkeyPatch):
+def test_a_lost_answer_writes_no_line_twice(bucket: str, is_written: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     store = open_store(f"{bucket}-lost-{is_written}")
     store.append("log", b"one\n")
     client = store._client  # type: ignore[attr-defined]
@@ -158,7 +158,7 @@ def test_a_lost_answer_writes_no_line_twice(bucket: str, is_written: bool, monke
 @pytest.mark.promise(
     "S3 fails with a text that says 'exist' or 'not found'", "only certain answers count as taken or as missing"
 )
-def test_other_errors_are_neither_taken_nor_missing(bucket: str, code: str, monkeypatch: pytest.MonkeyPatch):
+def test_other_errors_are_neither_taken_nor_missing(bucket: str, code: str, monkeypatch: pytest.MonkeyPatch) -> None:
     store = open_store(f"{bucket}-errors")
     client = store._client  # type: ignore[attr-defined]
 

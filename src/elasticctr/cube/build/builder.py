@@ -20,12 +20,12 @@ from typing import Any
 import numpy as np
 
 from elasticctr import _native
-from elasticctr.storage.atomic import explain_write
-from elasticctr.cube.shared.names import MAX_SHARDS, check_model, check_version, shard_directory
-from elasticctr.cube.layout import BUILD, FORMAT, SHARD, Encoding, Kind, Sharding
 from elasticctr.cube.build.version_source import ChainSource
 from elasticctr.cube.build.workspace import building
+from elasticctr.cube.layout import BUILD, FORMAT, SHARD, Encoding, Kind, Sharding
+from elasticctr.cube.shared.names import MAX_SHARDS, check_model, check_version, shard_directory
 from elasticctr.errors import ConfigError, FailedPrecondition
+from elasticctr.storage.atomic import explain_write
 from elasticctr.versions.interchange.rows import Block, RowInfo, RowSource
 
 Advance = Callable[[int], None]

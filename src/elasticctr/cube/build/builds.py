@@ -10,8 +10,8 @@ from pathlib import Path
 
 from elasticctr.cube.build.builder import Advance, BuildOptions, BuildResult, Target, build_tables
 from elasticctr.cube.build.version_source import ChainSource, VersionSource
-from elasticctr.storage import open_store
 from elasticctr.errors import ConfigError, NotFound
+from elasticctr.storage import open_store
 from elasticctr.versions.donefile import DONEFILE
 from elasticctr.versions.interchange import open_rows
 from elasticctr.versions.manifest import MANIFEST

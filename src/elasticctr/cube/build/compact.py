@@ -9,9 +9,9 @@ from pathlib import Path
 
 from elasticctr import _native
 from elasticctr.cube.build.builder import BuildOptions, BuildResult, BuiltTable, Target, settle, write_listings
-from elasticctr.cube.shared.names import shard_directory
-from elasticctr.cube.directory import BuiltVersion, pick_model, read_chain
 from elasticctr.cube.build.workspace import building
+from elasticctr.cube.directory import BuiltVersion, pick_model, read_chain
+from elasticctr.cube.shared.names import shard_directory
 from elasticctr.errors import FailedPrecondition
 
 

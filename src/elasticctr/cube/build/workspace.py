@@ -14,8 +14,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from elasticctr.storage.atomic import explain_write, sync_directory
 from elasticctr.errors import AlreadyExists
+from elasticctr.storage.atomic import explain_write, sync_directory
 
 PREFIX = ".writing-"
 

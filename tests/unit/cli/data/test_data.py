@@ -1,10 +1,8 @@
-"""`elasticctr data` as users call it: in-process for speed, as a real process for status and streams."""
+"""`elasticctr data` as users call it, in this process."""
 
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -19,11 +17,6 @@ def run(*args: object) -> tuple[int, str, str]:
     result = CliRunner().invoke(app, [str(arg) for arg in args])
     assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
     return result.exit_code, result.stdout, result.stderr
-
-
-def run_process(*args: object) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-c", "from elasticctr.cli.app import main; main()", *(str(arg) for arg in args)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
 
 
 @pytest.fixture(scope="module")
@@ -148,14 +141,6 @@ def test_wrong_input_is_a_typed_error(tmp_path: Path, args: tuple[str, ...], sta
     error = json.loads(out)["error"]
     assert (got, error["code"]) == (status, code) and error["message"]
     assert sorted(tmp_path.rglob("*")) == before
-
-
-def test_a_real_process_ends_with_the_status_of_its_error(tmp_path: Path) -> None:
-    result = run_process("data", "inspect", tmp_path / "absent")
-    assert (result.returncode, result.stdout) == (12, "")
-    assert result.stderr == f"elasticctr: NotFound: {tmp_path / 'absent'}: no such file or directory\n"
-    result = run_process("data", "synth", tmp_path / "x", "--rows", 10, "--json")
-    assert result.returncode == 0 and json.loads(result.stdout)["rows"] == 10
 
 
 def test_every_data_command_shows_an_example() -> None:

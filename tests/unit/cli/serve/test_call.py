@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.unit.serve.client.fake_server import FakeServer
+from tests.unit.serve.client.fake_server import Behaviour, FakeServer
 from typer.testing import CliRunner
 
 from elasticctr.cli.app import app
@@ -52,7 +52,7 @@ def test_rate_repeat_and_weights(log: Path) -> None:
 
 
 def test_failed_requests_have_no_scores_and_give_the_status(log: Path, tmp_path: Path) -> None:
-    bad = ("status", (400, {"error": {"code": "DataError", "message": "line 3: no"}}, {}))
+    bad: Behaviour = ("status", (400, {"error": {"code": "DataError", "message": "line 3: no"}}, {}))
     with FakeServer("answer", bad) as server:
         got = run(str(log), "--endpoint", server.url, "--model", "ctr", "--concurrency", "1", "--out",
                   str(tmp_path / "scores.txt"), "--timeout", "60", status=DataError.exit_status)  # fmt: skip

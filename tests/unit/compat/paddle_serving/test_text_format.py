@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import random
 from pathlib import Path
+from typing import Any
 
 import pytest
 from google.protobuf import descriptor_pb2, text_format
@@ -118,7 +119,7 @@ def test_agrees_with_protobufs_own_reader() -> None:
 def _rebuilt(message: Message, into: object) -> object:
     for field in message.fields:
         own = into.DESCRIPTOR.fields_by_name[field.name]  # type: ignore[attr-defined]
-        value = field.value
+        value: Any = field.value
         if isinstance(value, Message):
             inner = getattr(into, field.name)
             _rebuilt(value, inner.add() if own.is_repeated else inner)

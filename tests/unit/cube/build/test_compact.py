@@ -28,8 +28,8 @@ def test_a_compacted_chain_answers_what_the_chain_answered(tmp_path: Path) -> No
     assert np.array_equal(base.rows, chain.rows)
     assert result.rows == int(chain.found.sum())
     assert result.target.kind == "base"
-    version = read_version(tmp_path / "compacted/m/5")
-    assert (version.parent, len(version.shards)) == (0, 2)
+    compacted = read_version(tmp_path / "compacted/m/5")
+    assert (compacted.parent, len(compacted.shards)) == (0, 2)
 
 
 def test_a_base_of_another_number(tmp_path: Path) -> None:

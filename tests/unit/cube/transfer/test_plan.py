@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from elasticctr.cube.transfer.feed import Link
 from elasticctr.cube.transfer.instance import Held, Holding
 from elasticctr.cube.transfer.plan import choose_forms
@@ -14,9 +16,7 @@ def holding(*versions: int, parents: dict[int, int] | None = None, state: str = 
     return Holding(versions[-1] if versions else 0, 0, held)
 
 
-def forms(
-    links: list[Link], *holdings: Holding, built: set[int] = frozenset(), most: int = 16
-) -> list[tuple[int, str]]:  # type: ignore[assignment]
+def forms(links: list[Link], *holdings: Holding, built: Iterable[int] = (), most: int = 16) -> list[tuple[int, str]]:
     return [(link.version, form) for link, form in choose_forms(links, holdings, set(built), most)]
 
 

@@ -3,10 +3,6 @@ from __future__ import annotations
 import json
 import os
 import random
-import signal
-import subprocess
-import sys
-import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -68,7 +64,7 @@ def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("small_chunks")
 @pytest.mark.parametrize("batch_size", [100, 333, 500, 1200, 5000])
-def test_the_same_batches_as_from_the_log(log: Path, tmp_path: Path, batch_size: int):
+def test_the_same_batches_as_from_the_log(log: Path, tmp_path: Path, batch_size: int) -> None:
     cache = make(log, tmp_path / "cache", block_bytes=1024 * 16)
     assert cache.chunk_count == 6
     assert len(cache) == 3000
@@ -78,7 +74,7 @@ def test_the_same_batches_as_from_the_log(log: Path, tmp_path: Path, batch_size:
     assert all(a.flags.writeable for b in from_cache for a in (b.labels, b.dense, b.values, b.offsets))
 
 
-def test_every_sample_once_when_shuffled(log: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_every_sample_once_when_shuffled(log: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("elasticctr.data.cache.build.CHUNK_ROWS", 100)
     make(log, tmp_path / "cache")
     data = Dataset(str(tmp_path / "cache"), SCHEMA, ReadOptions(shuffle_rows=450), seed=9)
@@ -93,7 +89,7 @@ def test_every_sample_once_when_shuffled(log: Path, tmp_path: Path, monkeypatch:
 
 @pytest.mark.usefixtures("small_chunks")
 @pytest.mark.parametrize("shuffle_rows", [0, 700])
-def test_a_resumed_stream_is_the_uninterrupted_one(log: Path, tmp_path: Path, shuffle_rows: int):
+def test_a_resumed_stream_is_the_uninterrupted_one(log: Path, tmp_path: Path, shuffle_rows: int) -> None:
     make(log, tmp_path / "cache")
     options = ReadOptions(shuffle_rows=shuffle_rows)
     data = Dataset(str(tmp_path / "cache"), SCHEMA, options, seed=2)
@@ -107,7 +103,7 @@ def test_a_resumed_stream_is_the_uninterrupted_one(log: Path, tmp_path: Path, sh
         assert bits(list(again.iterate(90, epoch=3, start=state))) == bits(whole[stop:])
 
 
-def test_the_file_is_plain_arrow(log: Path, tmp_path: Path):
+def test_the_file_is_plain_arrow(log: Path, tmp_path: Path) -> None:
     make(log, tmp_path / "cache")
     table = pa.ipc.open_file(pa.memory_map(str(tmp_path / "cache" / "samples.arrow"))).read_all()
     assert table.column_names == ["labels", "weights", "shows", "dense", "slot.user", "slot.tags"]
@@ -123,7 +119,7 @@ def test_the_file_is_plain_arrow(log: Path, tmp_path: Path):
     ]
 
 
-def test_a_configured_cache_is_made_once_and_again_only_when_content_changes(log: Path, tmp_path: Path):
+def test_a_configured_cache_is_made_once_and_again_only_when_content_changes(log: Path, tmp_path: Path) -> None:
     options = ReadOptions(cache=str(tmp_path / "caches"))
 
     def made() -> tuple[int, ...]:
@@ -146,7 +142,7 @@ def test_a_configured_cache_is_made_once_and_again_only_when_content_changes(log
     assert len(third) == 1
 
 
-def test_a_touched_file_is_read_once_not_every_time(log: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_a_touched_file_is_read_once_not_every_time(log: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     options = ReadOptions()
     ensure_cache(tmp_path, resolve(str(log)), SCHEMA, options)
     os.utime(log, (5, 5))
@@ -155,7 +151,7 @@ def test_a_touched_file_is_read_once_not_every_time(log: Path, tmp_path: Path, m
     ensure_cache(tmp_path, resolve(str(log)), SCHEMA, options)
 
 
-def test_the_parts_of_a_split_have_caches_of_their_own(log: Path, tmp_path: Path):
+def test_the_parts_of_a_split_have_caches_of_their_own(log: Path, tmp_path: Path) -> None:
     seen: list[int] = []
     for fraction in ((0, 0.8), (0.8, 1)):
         options = ReadOptions(cache=str(tmp_path / "caches"), fraction=fraction)
@@ -164,7 +160,7 @@ def test_the_parts_of_a_split_have_caches_of_their_own(log: Path, tmp_path: Path
     assert len(list((tmp_path / "caches").iterdir())) == 2
 
 
-def test_another_schema(log: Path, tmp_path: Path):
+def test_another_schema(log: Path, tmp_path: Path) -> None:
     cache = make(log, tmp_path / "cache")
     other = SCHEMA.model_copy(update={"hash_seed": 1})
     with pytest.raises(FailedPrecondition, match=f"{cache.manifest.fingerprint}.*{other.fingerprint()}"):
@@ -175,13 +171,13 @@ def test_another_schema(log: Path, tmp_path: Path):
     assert len(list((tmp_path / "caches").iterdir())) == 1
 
 
-def test_a_cache_cannot_be_split(log: Path, tmp_path: Path):
+def test_a_cache_cannot_be_split(log: Path, tmp_path: Path) -> None:
     make(log, tmp_path / "cache")
     with pytest.raises(ConfigError, match="no lines left to split"):
         Dataset(str(tmp_path / "cache"), SCHEMA, ReadOptions(fraction=(0, 0.5)))
 
 
-def test_bad_lines_are_remembered(log: Path, tmp_path: Path):
+def test_bad_lines_are_remembered(log: Path, tmp_path: Path) -> None:
     with log.open("a") as file:
         file.write("click:2 user:1\n")
     make(log, tmp_path / "cache")
@@ -193,7 +189,7 @@ def test_bad_lines_are_remembered(log: Path, tmp_path: Path):
         Dataset(str(tmp_path / "cache"), SCHEMA, ReadOptions(on_bad="fail")).iterate(10)
 
 
-def test_a_log_that_cannot_be_cached_leaves_nothing(tmp_path: Path):
+def test_a_log_that_cannot_be_cached_leaves_nothing(tmp_path: Path) -> None:
     log = tmp_path / "log"
     log.write_text("garbage\n" * 10)
     with pytest.raises(DataError, match="all 10 lines are bad"):
@@ -201,7 +197,7 @@ def test_a_log_that_cannot_be_cached_leaves_nothing(tmp_path: Path):
     assert sorted(p.name for p in tmp_path.iterdir()) == ["log"]
 
 
-def test_a_directory_of_someone_else_is_not_overwritten(log: Path, tmp_path: Path):
+def test_a_directory_of_someone_else_is_not_overwritten(log: Path, tmp_path: Path) -> None:
     (tmp_path / "home").mkdir()
     (tmp_path / "home" / "thesis.tex").write_text("precious")
     with pytest.raises(AlreadyExists, match=r"thesis\.tex"):
@@ -210,7 +206,7 @@ def test_a_directory_of_someone_else_is_not_overwritten(log: Path, tmp_path: Pat
         make(log, log)
 
 
-def test_flipped_bits_are_found_wherever_they_are(log: Path, tmp_path: Path):
+def test_flipped_bits_are_found_wherever_they_are(log: Path, tmp_path: Path) -> None:
     directory = tmp_path / "cache"
     make(log, directory)
     rng = random.Random(4)
@@ -240,7 +236,7 @@ def _same_json(a: bytes, b: bytes) -> bool:
 
 
 @pytest.mark.parametrize("keep", [0, 1, 100, -1])
-def test_truncated(log: Path, tmp_path: Path, keep: int):
+def test_truncated(log: Path, tmp_path: Path, keep: int) -> None:
     for name in ("samples.arrow", "manifest.json"):
         directory = tmp_path / "cache"
         make(log, directory)
@@ -255,7 +251,7 @@ def test_truncated(log: Path, tmp_path: Path, keep: int):
         Dataset(str(directory), SCHEMA)
 
 
-def test_a_damaged_cache_is_made_anew_when_it_is_configured(log: Path, tmp_path: Path):
+def test_a_damaged_cache_is_made_anew_when_it_is_configured(log: Path, tmp_path: Path) -> None:
     cache = ensure_cache(tmp_path / "caches", resolve(str(log)), SCHEMA, ReadOptions())
     (cache.directory / "manifest.json").write_text("{}")
     again = ensure_cache(tmp_path / "caches", resolve(str(log)), SCHEMA, ReadOptions())
@@ -263,7 +259,7 @@ def test_a_damaged_cache_is_made_anew_when_it_is_configured(log: Path, tmp_path:
     assert len(again) == 3000
 
 
-def test_what_is_not_a_cache(tmp_path: Path):
+def test_what_is_not_a_cache(tmp_path: Path) -> None:
     with pytest.raises(NotFound, match="no cached sample set"):
         Cache.open(tmp_path)
     assert not is_cache(str(tmp_path))
@@ -272,7 +268,7 @@ def test_what_is_not_a_cache(tmp_path: Path):
         Cache.open(tmp_path)
 
 
-def test_a_reader_keeps_the_old_cache_while_a_new_one_is_made(log: Path, tmp_path: Path):
+def test_a_reader_keeps_the_old_cache_while_a_new_one_is_made(log: Path, tmp_path: Path) -> None:
     options = ReadOptions(cache=str(tmp_path / "caches"), prefetch=0)
     batches = Dataset(str(log), SCHEMA, options).iterate(100)
     next(batches)
@@ -281,54 +277,7 @@ def test_a_reader_keeps_the_old_cache_while_a_new_one_is_made(log: Path, tmp_pat
     assert sum(len(b) for b in batches) == 2900
 
 
-def _build_in_a_process(log: Path, directory: Path, before: str = "") -> subprocess.Popen[str]:
-    code = f"""
-import resource, signal
-from elasticctr.data import Schema, ReadOptions
-from elasticctr.data.cache import build_cache
-from elasticctr.storage import resolve
-from elasticctr.errors import ElasticCTRError
-schema = Schema.model_validate_json({SCHEMA.model_dump_json()!r})
-{before}
-print("started", flush=True)
-try:
-    build_cache({str(directory)!r}, resolve({str(log)!r}), schema, ReadOptions())
-except ElasticCTRError as e:
-    print(type(e).__name__, e)
-"""
-    return subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
-
-
-def test_a_full_disk_leaves_nothing(tmp_path: Path):
-    log = write_log(tmp_path / "log", 30_000)
-    limit = (
-        "signal.signal(signal.SIGXFSZ, signal.SIG_IGN); resource.setrlimit(resource.RLIMIT_FSIZE, (500_000, 500_000))"
-    )
-    output, _ = _build_in_a_process(log, tmp_path / "cache", limit).communicate(timeout=60)
-    assert "InternalError" in output
-    assert "cache: no room for the cache" in output
-    assert sorted(p.name for p in tmp_path.iterdir()) == ["log"]
-
-
-def test_a_killed_build_leaves_nothing_that_is_believed(tmp_path: Path):
-    log = write_log(tmp_path / "log", 200_000)
-    process = _build_in_a_process(log, tmp_path / "cache")
-    assert process.stdout is not None
-    process.stdout.readline()
-    deadline = time.monotonic() + 30
-    while not list(tmp_path.glob(".cache.tmp-*/samples.arrow")) and time.monotonic() < deadline:
-        time.sleep(0.001)
-    process.send_signal(signal.SIGKILL)
-    process.wait()
-    process.stdout.close()
-    assert list(tmp_path.glob(".cache.tmp-*"))
-    assert not (tmp_path / "cache").exists()
-    small = write_log(tmp_path / "small", 100)
-    make(small, tmp_path / "cache").verify()
-    assert sorted(p.name for p in tmp_path.iterdir()) == ["cache", "log", "small"]
-
-
-def test_several_builds_at_once(log: Path, tmp_path: Path):
+def test_several_builds_at_once(log: Path, tmp_path: Path) -> None:
     with ThreadPoolExecutor(4) as pool:
         made = [pool.submit(make, log, tmp_path / "cache") for _ in range(8)]
         for future in made:
@@ -336,13 +285,13 @@ def test_several_builds_at_once(log: Path, tmp_path: Path):
     assert sorted(p.name for p in tmp_path.iterdir()) == ["cache", "log"]
 
 
-def test_chunks_are_as_large_as_documented(tmp_path: Path):
+def test_chunks_are_as_large_as_documented(tmp_path: Path) -> None:
     log = write_log(tmp_path / "log", CHUNK_ROWS + 10)
     cache = make(log, tmp_path / "cache")
     assert [c.rows for c in cache.manifest.chunks] == [65536, 10]
 
 
-def test_a_schema_without_dense_or_sparse_slots(tmp_path: Path):
+def test_a_schema_without_dense_or_sparse_slots(tmp_path: Path) -> None:
     log = write_log(tmp_path / "log", 50)
     for slot in ({"kind": "sparse", "name": "user"}, {"kind": "dense", "name": "price", "dim": 2}):
         schema = Schema.model_validate({"slots": [slot]})

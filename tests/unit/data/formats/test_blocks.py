@@ -30,7 +30,7 @@ def lines_of(blocks: list[Block]) -> list[tuple[int, bytes]]:
     return found
 
 
-def test_whole_lines_with_their_numbers():
+def test_whole_lines_with_their_numbers() -> None:
     data = b"".join(b"%d " % i + b"x" * (i % 50) + b"\n" for i in range(1000))
     blocks = blocks_of(data)
     assert len(blocks) > 10
@@ -39,27 +39,27 @@ def test_whole_lines_with_their_numbers():
         assert data[block.offset :].startswith(bytes(block.data))
 
 
-def test_a_last_line_without_line_end():
+def test_a_last_line_without_line_end() -> None:
     assert lines_of(blocks_of(b"a\nb")) == [(1, b"a\n"), (2, b"b")]
 
 
 @pytest.mark.parametrize("size", [1023, 1024, 1025, 2048])
-def test_a_stream_that_ends_with_a_block(size: int):
+def test_a_stream_that_ends_with_a_block(size: int) -> None:
     data = (b"y" * 99 + b"\n") * 50
     assert b"".join(bytes(b.data) for b in blocks_of(data[:size])) == data[:size]
 
 
-def test_nothing_in_an_empty_stream():
+def test_nothing_in_an_empty_stream() -> None:
     assert blocks_of(b"") == []
 
 
-def test_a_byte_order_mark_is_no_part_of_the_first_line():
+def test_a_byte_order_mark_is_no_part_of_the_first_line() -> None:
     assert lines_of(blocks_of(b"\xef\xbb\xbfa\nb\n")) == [(1, b"a\n"), (2, b"b\n")]
 
 
 @pytest.mark.parametrize(("length", "is_bad"), [(1024, False), (4095, False), (4096, False), (4097, True)])
 @pytest.mark.parametrize("ends", [True, False])
-def test_a_line_over_the_limit_is_bad_and_one_at_the_limit_is_not(length: int, is_bad: bool, ends: bool):
+def test_a_line_over_the_limit_is_bad_and_one_at_the_limit_is_not(length: int, is_bad: bool, ends: bool) -> None:
     long = b"z" * length + (b"\n" if ends else b"")
     data = b"a\n" + long + (b"b\n" if ends else b"")
     blocks = blocks_of(data)
@@ -71,7 +71,7 @@ def test_a_line_over_the_limit_is_bad_and_one_at_the_limit_is_not(length: int, i
         assert str(length) in bad[0].reason
 
 
-def test_reading_from_any_block_gives_the_same_blocks():
+def test_reading_from_any_block_gives_the_same_blocks() -> None:
     rng = random.Random(7)
     for _ in range(30):
         data = b"".join(b"q" * min(int(rng.paretovariate(0.5)), 9000) + b"\n" for _ in range(200))
@@ -83,7 +83,7 @@ def test_reading_from_any_block_gives_the_same_blocks():
             ]
 
 
-def test_a_gigabyte_line_costs_no_memory():
+def test_a_gigabyte_line_costs_no_memory() -> None:
     class Endless:
         """1 GB of one line, then a good one."""
 

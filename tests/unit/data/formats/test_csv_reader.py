@@ -56,7 +56,7 @@ def slots(batch: Batch, row: int) -> list[list[int]]:
     return [batch.values[a:b].tolist() for a, b in starts]
 
 
-def test_columns_become_slots(tmp_path: Path):
+def test_columns_become_slots(tmp_path: Path) -> None:
     big = 2**64 - 1
     text = HEADER + f'1,x,"Graz, AT",{big},a|b||c|d,1;2;3,10,3|10,0.5\n0,y,Köln,,,,,,\n'
     batch, _ = read(write(tmp_path, text))
@@ -92,7 +92,7 @@ def test_columns_become_slots(tmp_path: Path):
         ('1,x,"c,1,,,1,,1', "3 cells, not 9"),
     ],
 )
-def test_a_bad_row_is_reported_with_its_line_and_left_out(tmp_path: Path, row: str, reason: str):
+def test_a_bad_row_is_reported_with_its_line_and_left_out(tmp_path: Path, row: str, reason: str) -> None:
     good = "1,x,c,{},,,1,1|2,1\n"
     lines = [good.format(i) for i in range(2, 52)]
     lines.insert(20, row + "\n")
@@ -108,7 +108,7 @@ def test_a_bad_row_is_reported_with_its_line_and_left_out(tmp_path: Path, row: s
         read(path, on_bad="fail")
 
 
-def test_stray_quotes_cost_their_own_lines_only(tmp_path: Path):
+def test_stray_quotes_cost_their_own_lines_only(tmp_path: Path) -> None:
     rng = random.Random(2)
     lines = [f"1,x,c,{i},,,1,,1\n" for i in range(2000)]
     wrong = sorted(rng.sample(range(2000), 15))
@@ -119,7 +119,7 @@ def test_stray_quotes_cost_their_own_lines_only(tmp_path: Path):
     assert data.stats.bad == 15
 
 
-def test_bytes_that_are_no_text_are_hashed_as_they_are(tmp_path: Path):
+def test_bytes_that_are_no_text_are_hashed_as_they_are(tmp_path: Path) -> None:
     text = HEADER.encode() + b"1,x,\xff\xfe,1,,,1,,1\n"
     batch, _ = read(write(tmp_path, text))
     seed = xxhash.xxh64_intdigest(b"city", 7)
@@ -128,7 +128,7 @@ def test_bytes_that_are_no_text_are_hashed_as_they_are(tmp_path: Path):
 
 @pytest.mark.parametrize("mark", [b"", b"\xef\xbb\xbf"])
 @pytest.mark.parametrize("end", ["\n", "\r\n"])
-def test_line_ends_and_byte_order_marks(tmp_path: Path, mark: bytes, end: str):
+def test_line_ends_and_byte_order_marks(tmp_path: Path, mark: bytes, end: str) -> None:
     text = (HEADER + "1,x,c,1,,,1,,0.25\n0,x,d,2,,,1,,1").replace("\n", end)
     batch, _ = read(write(tmp_path, mark + text.encode()))
     assert batch.labels[:, 0].tolist() == [1, 0]
@@ -136,7 +136,7 @@ def test_line_ends_and_byte_order_marks(tmp_path: Path, mark: bytes, end: str):
     assert slots(batch, 0)[0] == [hashed("city", "c")]
 
 
-def test_without_a_header_columns_are_numbers(tmp_path: Path):
+def test_without_a_header_columns_are_numbers(tmp_path: Path) -> None:
     schema = Schema.model_validate(
         {
             "format": "csv",
@@ -151,14 +151,14 @@ def test_without_a_header_columns_are_numbers(tmp_path: Path):
     assert batch.values.tolist() == [5, 6]
 
 
-def test_a_missing_column_is_named_with_the_nearest(tmp_path: Path):
+def test_a_missing_column_is_named_with_the_nearest(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"log\.csv:1: no column 'user_id'; did you mean 'userid'\?"):
         read(write(tmp_path, HEADER.replace("user_id", "userid") + "1,x,c,1,,,1,,1\n"))
     with pytest.raises(DataError, match="column 'city' is there twice"):
         read(write(tmp_path, HEADER.replace("unused", "city") + "1,x,c,1,,,1,,1\n"))
 
 
-def test_an_over_long_line(tmp_path: Path):
+def test_an_over_long_line(tmp_path: Path) -> None:
     text = HEADER + "1,x,c,1,,,1,,1\n" * 3 + "z" * 5000 + "\n" + "1,x,c,2,,,1,,1\n"
     batch, data = read(write(tmp_path, text), block_bytes=1024, max_line_bytes=2048)
     assert batch.slot(1)[0].tolist() == [1, 1, 1, 2]
@@ -172,7 +172,7 @@ def many(tmp_path: Path, count: int = 1000) -> Path:
     return path
 
 
-def test_a_split_goes_by_the_line(tmp_path: Path):
+def test_a_split_goes_by_the_line(tmp_path: Path) -> None:
     path = many(tmp_path)
     lines = gzip.decompress(path.read_bytes()).splitlines()[1:]
     batch, _ = read(path, fraction=(0.25, 0.75), split_seed=3)
@@ -182,7 +182,7 @@ def test_a_split_goes_by_the_line(tmp_path: Path):
 
 
 @pytest.mark.parametrize("shuffle_rows", [0, 200])
-def test_resuming(tmp_path: Path, shuffle_rows: int):
+def test_resuming(tmp_path: Path, shuffle_rows: int) -> None:
     options = ReadOptions(block_bytes=2048, shuffle_rows=shuffle_rows)
     data = Dataset(str(many(tmp_path)), SCHEMA, options, seed=1)
     whole = [b.slot(1)[0].tolist() for b in data.iterate(33)]
@@ -195,7 +195,7 @@ def test_resuming(tmp_path: Path, shuffle_rows: int):
         assert [b.slot(1)[0].tolist() for b in data.iterate(33, start=state)] == whole[stop:]
 
 
-def test_labels_may_be_missing_when_only_scoring(tmp_path: Path):
+def test_labels_may_be_missing_when_only_scoring(tmp_path: Path) -> None:
     path = write(tmp_path, HEADER + ",x,c,1,,,1,,1\n1,x,c,2,,,1,,1\n")
     data = Dataset(str(path), SCHEMA, require_label=False)
     labels = next(iter(data)).labels[:, 0]

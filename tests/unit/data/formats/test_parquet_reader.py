@@ -65,14 +65,14 @@ CLICK = pa.array([1, 0, 1], pa.int8())
     ],
     ids=lambda value: str(value.type) if isinstance(value, pa.Array) else None,
 )
-def test_every_kind_of_column(tmp_path: Path, column: pa.Array, values: str, expected: list[list[int | str]]):
+def test_every_kind_of_column(tmp_path: Path, column: pa.Array, values: str, expected: list[list[int | str]]) -> None:
     batch, data = read(tmp_path, schema(sparse("s", values=values)), {"click": CLICK, "s": column})
     as_ids = [[hashed("s", v) if isinstance(v, str) else v for v in bag] for bag in expected]
     assert bags(batch, 0) == as_ids
     assert data.stats.bad == 0
 
 
-def test_dense_lists_and_weights(tmp_path: Path):
+def test_dense_lists_and_weights(tmp_path: Path) -> None:
     slots = schema(
         sparse("u"),
         {"kind": "dense", "name": "v", "dim": 2},
@@ -92,7 +92,7 @@ def test_dense_lists_and_weights(tmp_path: Path):
     assert batch.weights.tolist() == [2, 1, 0.5]
 
 
-def test_bad_rows_are_numbered_through_row_groups(tmp_path: Path):
+def test_bad_rows_are_numbered_through_row_groups(tmp_path: Path) -> None:
     n = 3000
     click = np.zeros(n)
     click[[10, 2999]] = [2, np.nan]
@@ -109,7 +109,7 @@ def test_bad_rows_are_numbered_through_row_groups(tmp_path: Path):
     assert [e.split(": ")[0] for e in data.stats.examples] == [f"{path}:{i + 1}" for i in sorted(wrong)]
 
 
-def test_columns_that_cannot_be_read(tmp_path: Path):
+def test_columns_that_cannot_be_read(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="column 'u' holds double; a sparse slot needs integers or strings"):
         read(tmp_path, schema(sparse("u")), {"click": CLICK, "u": pa.array([1.0, 2.0, 3.0])})
     with pytest.raises(DataError, match="no column 'user'; its columns are: click, x"):
@@ -132,7 +132,7 @@ def big(tmp_path: Path, **options: object) -> Dataset:
 
 
 @pytest.mark.parametrize("shuffle_rows", [0, 50_000])
-def test_resuming(tmp_path: Path, shuffle_rows: int):
+def test_resuming(tmp_path: Path, shuffle_rows: int) -> None:
     data = big(tmp_path, shuffle_rows=shuffle_rows)
     whole = [b.values.tobytes() for b in data.iterate(7000)]
     for stop in (0, 1, 5, 12, 15):
@@ -143,7 +143,7 @@ def test_resuming(tmp_path: Path, shuffle_rows: int):
         assert [b.values.tobytes() for b in data.iterate(7000, start=state)] == whole[stop:]
 
 
-def test_a_split_goes_by_content(tmp_path: Path):
+def test_a_split_goes_by_content(tmp_path: Path) -> None:
     def kept(low: float, high: float) -> set[int]:
         return {u for b in big(tmp_path, fraction=(low, high)).iterate(10_000) for u in b.slot(0)[0].tolist()}
 
@@ -154,7 +154,7 @@ def test_a_split_goes_by_content(tmp_path: Path):
 
 
 @pytest.mark.parametrize("damage", ["truncated", "text", "empty"])
-def test_a_file_that_is_not_parquet(tmp_path: Path, damage: str):
+def test_a_file_that_is_not_parquet(tmp_path: Path, damage: str) -> None:
     path = tmp_path / "log.parquet"
     pq.write_table(pa.table({"click": CLICK, "u": CLICK}), path)
     stored = path.read_bytes()
@@ -163,7 +163,7 @@ def test_a_file_that_is_not_parquet(tmp_path: Path, damage: str):
         list(Dataset(str(path), schema(sparse("u"))))
 
 
-def test_a_damaged_page(tmp_path: Path):
+def test_a_damaged_page(tmp_path: Path) -> None:
     path = tmp_path / "log.parquet"
     values = pa.array(np.random.default_rng(1).integers(0, 1 << 60, 50_000))
     columns = {"click": pa.array(np.zeros(50_000)), "u": values}
@@ -176,7 +176,7 @@ def test_a_damaged_page(tmp_path: Path):
         list(Dataset(str(path), schema(sparse("u"))))
 
 
-def test_parquet_given_as_text(tmp_path: Path):
+def test_parquet_given_as_text(tmp_path: Path) -> None:
     path = tmp_path / "log"
     pq.write_table(pa.table({"click": CLICK, "u": CLICK}), path)
     for format in ("slot", "csv"):
@@ -185,7 +185,7 @@ def test_parquet_given_as_text(tmp_path: Path):
             list(Dataset(str(path), wrong))
 
 
-def test_strings_of_a_sequence_are_hashed_like_its_target(tmp_path: Path):
+def test_strings_of_a_sequence_are_hashed_like_its_target(tmp_path: Path) -> None:
     past = sparse("past", values="string", pooling="none", max_values=2, target="item")
     columns = {
         "click": CLICK,

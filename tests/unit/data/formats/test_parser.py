@@ -175,7 +175,7 @@ def test_transforms() -> None:
     ]
     assert dense.tolist() == np.array(expected, np.float32).tolist()
     divided = parse(text, log.model_copy(update={"diff": (2.0, 1.0, -4.0)}), scale).batch.dense
-    assert divided[:, :3].tolist() == (dense[:, :3] / np.float32([2, 1, -4])).tolist()
+    assert divided[:, :3].tolist() == (dense[:, :3] / np.array([2, 1, -4], np.float32)).tolist()
     assert divided[:, 3:].tolist() == dense[:, 3:].tolist()
 
 
@@ -203,7 +203,10 @@ def test_criteo_against_python() -> None:
         ]
         rows.append((numbers, strings, str(rng.integers(2))))
     text = b"\r\n".join(criteo_row(*row) for row in rows)
-    slots = [DenseSlot(name="dense", dim=13), *(SparseSlot(name=f"C{i + 1}") for i in range(26))]
+    slots: list[SparseSlot | DenseSlot] = [
+        DenseSlot(name="dense", dim=13),
+        *(SparseSlot(name=f"C{i + 1}") for i in range(26)),
+    ]
     parsed = parse(text, *slots, format="criteo", hash_seed=3)
     assert (parsed.bad, len(parsed.batch)) == ([], n)
     assert parsed.batch.labels[:, 0].tolist() == [float(label) for *_, label in rows]
@@ -223,7 +226,7 @@ def test_criteo_slots_by_name_and_by_order() -> None:
     )
     batch = parse(line, *by_name, format="criteo").batch
     assert (batch.dense.tolist(), batch.values.tolist()) == ([[13, 2]], [26, 3])
-    in_order = (
+    in_order: tuple[SparseSlot | DenseSlot, ...] = (
         DenseSlot(name="x", dim=6),
         DenseSlot(name="y", dim=7),
         *(SparseSlot(name=f"s{i}", values="id") for i in range(26)),
@@ -449,7 +452,7 @@ def test_random_bytes_are_bad_lines(format: str) -> None:
         ("feasign", b"1 1 x:item y:past x:past z:past x:past\n"),
     ],
 )
-def test_a_sequence_keeps_its_last_values_in_order_hashed_like_its_target(format: str, line: bytes):
+def test_a_sequence_keeps_its_last_values_in_order_hashed_like_its_target(format: str, line: bytes) -> None:
     item = SparseSlot(name="item", values="string")
     past = SparseSlot(name="past", values="string", pooling=Pooling.NONE, max_values=3, target="item")
     batch = parse(line, item, past, format=format).batch

@@ -7,13 +7,13 @@ import pytest
 
 from elasticctr.data.guessing.columns import guess_parquet
 from elasticctr.data.guessing.guess import guess_text
-from elasticctr.data.schema import DenseSlot, Format, SparseSlot
+from elasticctr.data.schema import DenseSlot, Format, Schema, SparseSlot
 from elasticctr.errors import DataError
 
 CRITEO = "\t".join(["1", *(str(i) for i in range(12)), "", *(f"{i:08x}" for i in range(25)), ""])
 
 
-def _guess(text: str, format: Format | None = None):
+def _guess(text: str, format: Format | None = None) -> Schema:
     return guess_text(text.encode(), "log", format, whole=True).schema
 
 

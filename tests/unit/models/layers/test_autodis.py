@@ -31,7 +31,7 @@ def embed(layer: AutoDis, column: int, x: float) -> list[float]:
     return [sum(w / total * float(meta[j, k]) for j, w in enumerate(weights)) for k in range(meta.shape[1])]
 
 
-def test_every_number_is_a_soft_choice_of_meta_embeddings():
+def test_every_number_is_a_soft_choice_of_meta_embeddings() -> None:
     torch.manual_seed(1)
     layer = AutoDis(3, 4, buckets=5, temperature=0.5)
     with torch.no_grad():
@@ -45,7 +45,7 @@ def test_every_number_is_a_soft_choice_of_meta_embeddings():
             assert torch.allclose(out[i, column].double(), expected.double(), atol=1e-6)
 
 
-def test_gradients_are_those_of_small_steps():
+def test_gradients_are_those_of_small_steps() -> None:
     torch.manual_seed(2)
     layer = AutoDis(2, 3, buckets=4, temperature=1.0).double()
     numbers = torch.randn(5, 2, dtype=torch.float64, requires_grad=True)
@@ -58,13 +58,13 @@ def test_gradients_are_those_of_small_steps():
     assert torch.autograd.gradcheck(run, (numbers, *parameters))
 
 
-def test_no_numbers_are_refused():
+def test_no_numbers_are_refused() -> None:
     with pytest.raises(ConfigError, match="need a dense slot"):
         AutoDis(0, 4)
     assert AutoDis(2, 3)(torch.zeros(0, 2)).shape == (0, 2, 3)
 
 
-def test_fields_take_numbers_by_autodis():
+def test_fields_take_numbers_by_autodis() -> None:
     spec = InputSpec(slots=("a",), dims=(4,), dense_dim=2)
     fields = Fields(spec, "any", "autodis")
     inputs = Inputs(spec, torch.randn(3, spec.width))

@@ -7,7 +7,7 @@ import torch
 from elasticctr.models.layers.auxiliary import distillation, next_value_losses
 
 
-def test_distillation_is_a_loop_over_samples_and_labels():
+def test_distillation_is_a_loop_over_samples_and_labels() -> None:
     torch.manual_seed(5)
     students = [torch.randn(4, 2, dtype=torch.float64, requires_grad=True) for _ in range(2)]
     teacher = torch.randn(4, 2, dtype=torch.float64, requires_grad=True)
@@ -20,19 +20,20 @@ def test_distillation_is_a_loop_over_samples_and_labels():
             for student in students:
                 q = 1 / (1 + math.exp(-float(student[i, k])))
                 expected -= p * math.log(q) + (1 - p) * math.log(1 - q)
+                assert student.grad is not None
                 assert abs(float(student.grad[i, k]) - (q - p)) < 1e-12
             assert abs(float(losses[i, k]) - expected) < 1e-12
     assert teacher.grad is None, "the teacher learns from its students"
 
 
-def test_distillation_of_half_floats_is_computed_in_float32():
+def test_distillation_of_half_floats_is_computed_in_float32() -> None:
     students, teacher = [torch.tensor([0.5, -2.0]).bfloat16()], torch.tensor([1.0, 3.0]).bfloat16()
     losses = distillation(students, teacher)
     assert losses.dtype == torch.float32
     assert torch.equal(losses, distillation([students[0].float()], teacher.float()))
 
 
-def test_next_value_losses_are_a_loop_over_pairs():
+def test_next_value_losses_are_a_loop_over_pairs() -> None:
     torch.manual_seed(6)
     states, keys = torch.randn(3, 4, 2, dtype=torch.float64), torch.randn(3, 4, 2, dtype=torch.float64)
     lengths = [4, 2, 0]

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+from tests.unit.models.conftest import Kit
 
 from elasticctr.errors import ConfigError
 from elasticctr.models import InputSpec, SequenceSpec
@@ -19,7 +20,7 @@ SPEC = InputSpec(
 )
 
 
-def test_targets_of_the_schema_count_unless_something_else_is_wanted():
+def test_targets_of_the_schema_count_unless_something_else_is_wanted() -> None:
     behaviours = Behaviours(SPEC, [], "din")
     assert [[s.name for s in pair.sequences] for pair in behaviours.pairs] == [["items"]]
     assert [s.name for s in behaviours.rest] == ["categories", "words"]
@@ -28,7 +29,7 @@ def test_targets_of_the_schema_count_unless_something_else_is_wanted():
     assert [s.name for s in behaviours.rest] == ["items", "words"]
 
 
-def test_sequences_are_read_side_by_side(kit):
+def test_sequences_are_read_side_by_side(kit: Kit) -> None:
     inputs = kit.random_inputs(SPEC, 6)
     inputs.sequences["items"].lengths[1:] = torch.tensor([4, 1, 0, 3, 2])
     inputs.sequences["categories"].lengths[1:] = torch.tensor([4, 1, 0, 3, 1])
@@ -53,11 +54,11 @@ def test_sequences_are_read_side_by_side(kit):
         (["items", "words"], ["item", "user"], "need one max_values in the schema; got items: 4, words: 6"),
     ],
 )
-def test_what_does_not_fit_is_said(sequences, targets, message):
+def test_what_does_not_fit_is_said(sequences: list[str], targets: list[str], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         Behaviours(SPEC, [(sequences, targets)], "din")
 
 
-def test_a_model_without_a_target_says_what_to_set():
+def test_a_model_without_a_target_says_what_to_set() -> None:
     with pytest.raises(ConfigError, match=r"'target: SLOT' in the schema, or set model\.attention"):
         Behaviours(InputSpec(slots=("a",), dims=(3,), sequences=(SequenceSpec("h", 3, 4),)), [], "din")

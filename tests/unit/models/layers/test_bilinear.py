@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import itertools
+from typing import Any
 
 import pytest
 import torch
@@ -21,7 +22,7 @@ def pairs_by_loops(layer: Bilinear, v: torch.Tensor) -> torch.Tensor:
 
 
 @pytest.mark.parametrize("kind", ["all", "each", "interaction"])
-def test_equals_loops_over_pairs(kind):
+def test_equals_loops_over_pairs(kind: Any) -> None:
     layer = Bilinear(4, 3, kind).double()
     v = torch.randn(2, 4, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64, requires_grad=True)
     out = layer(v)
@@ -35,11 +36,11 @@ def test_equals_loops_over_pairs(kind):
 
 
 @pytest.mark.parametrize(("kind", "matrices"), [("all", 1), ("each", 4), ("interaction", 10)])
-def test_number_of_matrices(kind, matrices):
+def test_number_of_matrices(kind: Any, matrices: int) -> None:
     assert Bilinear(5, 2, kind).weight.shape == (matrices, 2, 2)
 
 
-def test_the_exported_form_is_the_same(monkeypatch):
+def test_the_exported_form_is_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     for kind in ("all", "each", "interaction"):
         layer = Bilinear(4, 3, kind)
         v = torch.randn(5, 4, 3, generator=torch.Generator().manual_seed(2))

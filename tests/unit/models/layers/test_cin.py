@@ -7,7 +7,7 @@ from elasticctr.models.layers import cin
 from elasticctr.models.layers.cin import CIN, mix_products
 
 
-def test_one_layer_by_hand():
+def test_one_layer_by_hand() -> None:
     network = CIN(2, [1])
     with torch.no_grad():
         network.weights[0].copy_(torch.tensor([[1.0, 10.0, 100.0, 1000.0]]))
@@ -16,7 +16,7 @@ def test_one_layer_by_hand():
     assert network(torch.tensor([[[2.0, 1.0], [3.0, 5.0]]])).tolist() == [[9664.0 + 25551.0 + 1.0]]
 
 
-def test_halves():
+def test_halves() -> None:
     assert CIN(5, [4, 6, 3]).out_features == 13
     split = CIN(5, [4, 6, 3], split_half=True)
     assert split.out_features == 2 + 3 + 3
@@ -27,7 +27,7 @@ def test_halves():
 
 
 @pytest.mark.parametrize("piece", [1, 24, 30, 10_000])
-def test_pieces_make_no_difference(monkeypatch, piece):
+def test_pieces_make_no_difference(monkeypatch: pytest.MonkeyPatch, piece: int) -> None:
     generator = torch.Generator().manual_seed(0)
     left, right, weight = (
         torch.randn(*shape, generator=generator, dtype=torch.float64, requires_grad=True)

@@ -1,12 +1,14 @@
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 
 from elasticctr.models.layers.cross import Cross, MixtureCross, VectorCross
 
 
-def test_one_layer_by_hand():
-    cross = Cross(2, 1)
+def test_one_layer_by_hand() -> None:
+    cross: Any = Cross(2, 1)
     with torch.no_grad():
         cross.full[0].weight.copy_(torch.tensor([[1.0, 2.0], [3.0, 4.0]]))
         cross.full[0].bias.copy_(torch.tensor([0.5, -0.5]))
@@ -14,7 +16,9 @@ def test_one_layer_by_hand():
     assert cross(torch.tensor([[2.0, 3.0]])).tolist() == [[2 * 8.5 + 2, 3 * 17.5 + 3]]
 
 
-def test_full_rank_factors_equal_the_full_matrix():
+def test_full_rank_factors_equal_the_full_matrix() -> None:
+    full: Any
+    low: Any
     full, low = Cross(4, 3).double(), Cross(4, 3, rank=4).double()
     with torch.no_grad():
         for a, down, up in zip(full.full, low.down, low.up, strict=True):
@@ -25,7 +29,7 @@ def test_full_rank_factors_equal_the_full_matrix():
     torch.testing.assert_close(low(x), full(x), rtol=1e-12, atol=1e-12)
 
 
-def test_degree_grows_by_one_per_layer():
+def test_degree_grows_by_one_per_layer() -> None:
     """Without biases, layer n is a polynomial of degree n + 1: scaling the input shows it."""
     cross = Cross(3, 2).double()
     x = torch.randn(1, 3, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
@@ -36,7 +40,7 @@ def test_degree_grows_by_one_per_layer():
     assert abs(third) > 1e-3
 
 
-def test_vector_crosses_equal_their_recursion():
+def test_vector_crosses_equal_their_recursion() -> None:
     cross = VectorCross(4, 3).double()
     with torch.no_grad():
         cross.bias.normal_(generator=torch.Generator().manual_seed(2))
@@ -47,7 +51,9 @@ def test_vector_crosses_equal_their_recursion():
     torch.testing.assert_close(cross(x0), x, rtol=1e-12, atol=1e-12)
 
 
-def test_a_mixture_of_equal_experts_is_one_expert():
+def test_a_mixture_of_equal_experts_is_one_expert() -> None:
+    one: Any
+    many: Any
     one, many = MixtureCross(4, 2, rank=3, experts=1).double(), MixtureCross(4, 2, rank=3, experts=5).double()
     with torch.no_grad():
         for layer in range(2):

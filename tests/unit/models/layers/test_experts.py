@@ -7,7 +7,7 @@ from elasticctr.models.layers.experts import Experts, Gate, Heads
 from elasticctr.models.layers.mlp import MLP
 
 
-def test_experts_are_their_towers_side_by_side():
+def test_experts_are_their_towers_side_by_side() -> None:
     experts = Experts(3, lambda: MLP(4, (5,), None))
     x = torch.randn(6, 4)
     out = experts(x)
@@ -16,7 +16,7 @@ def test_experts_are_their_towers_side_by_side():
         torch.testing.assert_close(out[:, number], tower(x))
 
 
-def test_a_gate_starts_with_equal_shares_and_weighs_by_its_softmax():
+def test_a_gate_starts_with_equal_shares_and_weighs_by_its_softmax() -> None:
     gate = Gate(4, 3).double()
     x, experts = torch.randn(6, 4).double(), torch.randn(6, 3, 5).double()
     torch.testing.assert_close(gate(x, experts), experts.mean(dim=1))
@@ -29,14 +29,14 @@ def test_a_gate_starts_with_equal_shares_and_weighs_by_its_softmax():
         np.testing.assert_allclose(gate(x, experts)[i].detach().numpy(), mixed, rtol=1e-12)
 
 
-def test_gates_of_huge_features_stay_finite():
+def test_gates_of_huge_features_stay_finite() -> None:
     gate = Gate(2, 3)
     with torch.no_grad():
         gate.weight.copy_(torch.tensor([[1e4, 0.0], [0.0, 1e4], [-1e4, -1e4]]))
     assert gate(torch.full((1, 2), 1e4), torch.ones(1, 3, 2)).tolist() == [[1.0, 1.0]]
 
 
-def test_heads_read_what_is_given_to_each():
+def test_heads_read_what_is_given_to_each() -> None:
     heads = Heads(2, lambda: MLP(3, (), 1))
     each = [torch.randn(4, 3), torch.randn(4, 3)]
     logits = heads(each)

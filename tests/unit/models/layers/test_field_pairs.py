@@ -12,7 +12,7 @@ def random_fields(batch: int = 3, count: int = 4, dim: int = 2) -> torch.Tensor:
     return torch.randn(batch, count, dim, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
 
 
-def test_dots_row_after_row_of_the_lower_triangle():
+def test_dots_row_after_row_of_the_lower_triangle() -> None:
     fields = random_fields()
     expected = [[float(s[i] @ s[j]) for i in range(4) for j in range(i)] for s in fields]
     dots = PairDots(4)
@@ -23,7 +23,7 @@ def test_dots_row_after_row_of_the_lower_triangle():
 
 
 @pytest.mark.parametrize("batch", [0, 3])
-def test_the_written_gradient_of_dots_is_autograds(batch):
+def test_the_written_gradient_of_dots_is_autograds(batch: int) -> None:
     fields = random_fields(batch).requires_grad_()
     weights = torch.randn(batch, 6, dtype=torch.float64)
     dots = PairDots(4)
@@ -33,7 +33,7 @@ def test_the_written_gradient_of_dots_is_autograds(batch):
     torch.testing.assert_close(written, expected, rtol=1e-12, atol=1e-12)
 
 
-def test_weights_are_in_the_order_of_combinations():
+def test_weights_are_in_the_order_of_combinations() -> None:
     pairs = WeightedPairs(4).double()
     with torch.no_grad():
         pairs.weight.copy_(torch.arange(1.0, 7.0))

@@ -9,7 +9,7 @@ SPEC = InputSpec(("a", "b"), (2, 2), dense_dim=1, linear=True, labels=2)
 INPUTS = Inputs(SPEC, torch.arange(14.0).reshape(2, 7))
 
 
-def test_each_part_can_be_left_out():
+def test_each_part_can_be_left_out() -> None:
     for sparse, dense, expected in [
         (True, True, [[1 + 60, 1 + 61], [15 + 130, 15 + 131]]),
         (True, False, [[1, 2], [15, 16]]),
@@ -24,5 +24,5 @@ def test_each_part_can_be_left_out():
         assert layer(INPUTS).tolist() == expected
 
 
-def test_it_starts_at_zero():
+def test_it_starts_at_zero() -> None:
     assert all((p == 0).all() for p in FirstOrder(SPEC).parameters())

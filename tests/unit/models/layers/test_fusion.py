@@ -8,7 +8,7 @@ from elasticctr.models.layers.fusion import BilinearFusion
 
 
 @pytest.mark.parametrize(("heads", "out"), [(1, 1), (2, 1), (2, 3)])
-def test_equals_loops(heads, out):
+def test_equals_loops(heads: int, out: int) -> None:
     fusion = BilinearFusion(4, 6, out, heads).double()
     generator = torch.Generator().manual_seed(0)
     x, y = (torch.randn(5, n, generator=generator, dtype=torch.float64) for n in (4, 6))
@@ -25,6 +25,6 @@ def test_equals_loops(heads, out):
     torch.testing.assert_close(fusion(x, y), expected, rtol=1e-12, atol=1e-12)
 
 
-def test_heads_must_divide_both_widths():
+def test_heads_must_divide_both_widths() -> None:
     with pytest.raises(ConfigError, match="num_heads 3 must divide"):
         BilinearFusion(6, 4, heads=3)

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
@@ -7,11 +9,11 @@ import torch
 from elasticctr.models.layers.gru import GRU
 
 
-def sigmoid(x):
+def sigmoid(x: np.ndarray) -> np.ndarray:
     return 1 / (1 + np.exp(-x))
 
 
-def states_by_formula(layer: GRU, x: np.ndarray, attention: np.ndarray | None) -> np.ndarray:
+def states_by_formula(layer: GRU, x: np.ndarray, attention: np.ndarray) -> np.ndarray:
     """One sample's [T, in] → [T, width]."""
     width = layer.width
     w, b = layer.inputs.weight.detach().numpy(), layer.inputs.bias.detach().numpy()
@@ -32,7 +34,7 @@ def states_by_formula(layer: GRU, x: np.ndarray, attention: np.ndarray | None) -
 
 
 @pytest.mark.parametrize("kind", ["gru", "agru", "augru"])
-def test_it_is_the_formula_step_by_step(kind):
+def test_it_is_the_formula_step_by_step(kind: Any) -> None:
     torch.manual_seed(4)
     layer = GRU(3, 4, kind).double()
     torch.nn.init.normal_(layer.inputs.bias)
@@ -42,8 +44,9 @@ def test_it_is_the_formula_step_by_step(kind):
     np.testing.assert_allclose(layer(x, given).detach().numpy(), np.stack(expected), rtol=1e-10, atol=1e-12)
 
 
-def test_it_is_torchs_gru_with_its_gates_renamed():
+def test_it_is_torchs_gru_with_its_gates_renamed() -> None:
     torch.manual_seed(5)
+    other: Any
     layer, other = GRU(3, 4).double(), torch.nn.GRU(3, 4, batch_first=True).double()
     with torch.no_grad():
         for mine, theirs in ((layer.inputs.weight, other.weight_ih_l0), (layer.states.weight, other.weight_hh_l0)):
@@ -56,7 +59,7 @@ def test_it_is_torchs_gru_with_its_gates_renamed():
 
 
 @pytest.mark.parametrize("kind", ["agru", "augru"])
-def test_no_attention_leaves_the_state(kind):
+def test_no_attention_leaves_the_state(kind: Any) -> None:
     layer = GRU(3, 4, kind)
     x, attention = torch.randn(2, 6, 3), torch.rand(2, 6)
     attention[:, 3:] = 0

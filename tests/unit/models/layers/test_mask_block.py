@@ -6,7 +6,7 @@ import torch
 from elasticctr.models.layers.mask_block import MaskBlock
 
 
-def test_equals_numpy():
+def test_equals_numpy() -> None:
     block = MaskBlock(3, 4, 5, reduction=2.0).double()
     generator = torch.Generator().manual_seed(0)
     features = torch.randn(6, 3, generator=generator, dtype=torch.float64)
@@ -19,7 +19,7 @@ def test_equals_numpy():
     np.testing.assert_allclose(block(features, x).detach().numpy(), np.maximum(hidden, 0), rtol=1e-9, atol=1e-12)
 
 
-def test_without_layer_norm_the_hidden_layer_has_a_bias():
+def test_without_layer_norm_the_hidden_layer_has_a_bias() -> None:
     block = MaskBlock(3, 4, 5, layer_norm=False)
     assert block.norm is None
     assert block.hidden.bias is not None

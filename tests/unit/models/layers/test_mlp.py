@@ -72,7 +72,7 @@ class Problem:
         assert wide_gradient is not None
         assert not wide_gradient[:, :4].any() and not wide_gradient[:, 4 + self.widths[0] :].any()
         dx = wide_gradient[:, 4 : 4 + self.widths[0]]
-        return [y.detach(), dx, *(leaf.grad for leaf in leaves[1:])]  # type: ignore[list-item]
+        return [y.detach(), dx, *(leaf.grad for leaf in leaves[1:])]
 
     def reference(self, relu_last: bool = False, bf16: bool = False) -> list[np.ndarray]:
         """The same in float64; with bf16, everything a product reads is rounded to it first."""
@@ -242,7 +242,7 @@ def test_compiled_module_gives_the_same() -> None:
 
 def test_initial_values() -> None:
     torch.manual_seed(0)
-    model = MLP(400, [900])
+    model: Any = MLP(400, [900])
     assert model.linears[0].weight.std().item() == pytest.approx(1 / 20, rel=0.01)
     assert not model.linears[0].bias.any()
 
@@ -304,7 +304,7 @@ def test_double_backward_is_refused() -> None:
 
 
 def test_weight_changed_before_backward_is_noticed() -> None:
-    model = MLP(3, [4])
+    model: Any = MLP(3, [4])
     y = model(torch.ones(2, 3)).sum()
     with torch.no_grad():
         model.linears[0].weight.add_(1.0)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 import torch
 from torch import Tensor
@@ -23,7 +25,7 @@ def mix_by_formula(left: Tensor, right: Tensor, weight: Tensor) -> Tensor:
     return torch.einsum("hij,in,jn->hn", weight.reshape(len(weight), len(left), len(right)), left, right)
 
 
-def check(function, formula, *inputs: Tensor) -> None:
+def check(function: Callable[..., Tensor], formula: Callable[..., Tensor], *inputs: Tensor) -> None:
     """Values and all gradients of the native function are those of the formula in float64."""
     exact_inputs = [x.double().requires_grad_() for x in inputs]
     exact = formula(*exact_inputs)
@@ -43,7 +45,7 @@ def check(function, formula, *inputs: Tensor) -> None:
     [(1, 1, 1, 1), (16, 10, 2, 20), (37, 3, 3, 5), (65, 17, 1, 16), (130, 9, 2, 7)],
 )
 @pytest.mark.parametrize("scale", [1.0, 0.25])
-def test_attention(batch, fields, heads, head_dim, scale):
+def test_attention(batch: int, fields: int, heads: int, head_dim: int, scale: float) -> None:
     generator = torch.Generator().manual_seed(batch)
     projected = torch.randn(batch, fields, 4 * heads * head_dim, generator=generator)
     check(
@@ -53,7 +55,7 @@ def test_attention(batch, fields, heads, head_dim, scale):
     )
 
 
-def test_attention_to_one_field_alone():
+def test_attention_to_one_field_alone() -> None:
     """Scores far apart: all attention goes to the largest, and nothing overflows."""
     projected = torch.zeros(2, 3, 4)
     projected[:, :, 0] = 1e3  # queries
@@ -65,20 +67,20 @@ def test_attention_to_one_field_alone():
 @pytest.mark.parametrize(
     ("left", "right", "out", "columns"), [(1, 1, 1, 1), (16, 10, 16, 700), (3, 4, 5, 512), (7, 9, 11, 33)]
 )
-def test_mixes_of_products(left, right, out, columns):
+def test_mixes_of_products(left: int, right: int, out: int, columns: int) -> None:
     generator = torch.Generator().manual_seed(columns)
     inputs = [torch.randn(*shape, generator=generator) for shape in ((left, columns), (right, columns))]
     check(native_fields.mix_rows, mix_by_formula, *inputs, torch.randn(out, left * right, generator=generator))
 
 
-def test_sums_over_more_columns_than_one_segment():
+def test_sums_over_more_columns_than_one_segment() -> None:
     generator = torch.Generator().manual_seed(0)
     inputs = [torch.randn(*shape, generator=generator) for shape in ((2, 9000), (3, 9000), (4, 6))]
     check(native_fields.mix_rows, mix_by_formula, *inputs)
 
 
 @pytest.mark.parametrize("layer", [SelfAttention(6, 2, 5), CIN(4, [5, 6, 3], split_half=True)])
-def test_layers_are_the_same_without(layer):
+def test_layers_are_the_same_without(layer: torch.nn.Module) -> None:
     x = torch.randn(33, 4, 6, generator=torch.Generator().manual_seed(0))
     results = []
     for is_native in (True, False):
@@ -93,7 +95,7 @@ def test_layers_are_the_same_without(layer):
 
 
 @pytest.mark.parametrize("layer", [SelfAttention(6, 2, 5), CIN(4, [5, 3])])
-def test_no_samples(layer):
+def test_no_samples(layer: torch.nn.Module) -> None:
     layer.zero_grad()
     x = torch.empty(0, 4, 6, requires_grad=True)
     y = layer(x)
@@ -104,7 +106,7 @@ def test_no_samples(layer):
     assert all(not p.grad.any() for p in layer.parameters() if p.grad is not None)
 
 
-def test_only_float32_in_this_process_memory():
+def test_only_float32_in_this_process_memory() -> None:
     x = torch.zeros(2, 3, 4)
     assert native_fields.can_run(x)
     assert not native_fields.can_run(x, x.double())

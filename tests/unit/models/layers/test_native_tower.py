@@ -70,7 +70,7 @@ class Problem:
         for i, norm in enumerate(norms):
             found |= {f"scale {i}": norm.weight.grad, f"shift {i}": norm.bias.grad}
             found |= {f"mean {i}": norm.running_mean, f"variance {i}": norm.running_var}
-        return found  # type: ignore[return-value]
+        return found
 
     def first_layers(self, count: int) -> Problem:
         """The tower that ends with the ReLU of layer `count` - 1: what it gives is what the whole one has there."""
@@ -228,7 +228,7 @@ def test_statistics_move_without_gradients_too() -> None:
         found = model(x)
     assert torch.equal(found, other(x).detach())
     assert all(torch.equal(a, b) for a, b in zip(model.buffers(), other.buffers(), strict=True))
-    assert model.norms[0].running_mean.any()  # type: ignore[index, union-attr]
+    assert model.norms[0].running_mean.any()  # type: ignore[index, operator]
 
 
 def test_norms_in_another_mode_than_their_tower_are_left_to_torch() -> None:
@@ -243,7 +243,7 @@ def test_large_means_cost_no_precision() -> None:
     torch.manual_seed(0)
     model = MLP(5, [16], batch_norm=True)
     with torch.no_grad():
-        model.linears[0].bias.fill_(300.0)  # type: ignore[union-attr, operator]
+        model.linears[0].bias.fill_(300.0)  # type: ignore[operator]
     assert_modules_agree(model, torch.randn(500, 5), 1e-3)
 
 

@@ -7,7 +7,7 @@ from elasticctr.models.layers.search import hard_search, soft_search
 MASK = torch.arange(6) < torch.tensor([[6], [4], [0]])
 
 
-def test_soft_search_finds_the_largest_products():
+def test_soft_search_finds_the_largest_products() -> None:
     torch.manual_seed(0)
     query, keys = torch.randn(3, 4), torch.randn(3, 6, 4)
     found = soft_search(query, keys, MASK, 3)
@@ -21,13 +21,13 @@ def test_soft_search_finds_the_largest_products():
     assert torch.equal(found.take(torch.arange(6).expand(3, -1)), found.places)
 
 
-def test_more_places_than_values_finds_them_all():
+def test_more_places_than_values_finds_them_all() -> None:
     found = soft_search(torch.randn(3, 4), torch.randn(3, 6, 4), MASK, 50)
     assert found.places.shape == (3, 6)
     assert torch.equal(found.mask.sum(dim=1), MASK.sum(dim=1))
 
 
-def test_hard_search_finds_the_last_of_the_same_category():
+def test_hard_search_finds_the_last_of_the_same_category() -> None:
     rows = torch.randn(3, 2)
     rows[2] = 0  # no row
     categories = rows[torch.tensor([[0, 1, 0, 0, 1, 0], [1, 1, 0, 1, 1, 1], [0, 0, 0, 0, 0, 0]])]
@@ -39,7 +39,7 @@ def test_hard_search_finds_the_last_of_the_same_category():
     assert not nothing.mask.any()
 
 
-def test_of_repeated_values_the_last_are_found():
+def test_of_repeated_values_the_last_are_found() -> None:
     value, other = torch.tensor([0.3, -0.7, 0.1]), torch.tensor([0.3, -0.7, 0.2])
     for query in (torch.tensor([[0.5, -0.2, 0.4]]), torch.tensor([[-0.5, 0.2, -0.4]]), torch.zeros(1, 3)):
         keys = torch.stack([value, other, value, value, value, other]).unsqueeze(0)

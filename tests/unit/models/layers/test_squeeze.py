@@ -5,7 +5,7 @@ import torch
 from elasticctr.models.layers.squeeze import SqueezeExcitation
 
 
-def test_by_hand():
+def test_by_hand() -> None:
     layer = SqueezeExcitation(3, 3)
     with torch.no_grad():
         layer.squeeze.weight.copy_(torch.tensor([[1.0, 2.0, 0.0]]))
@@ -15,6 +15,6 @@ def test_by_hand():
     assert layer(fields).tolist() == [[[3.0, 9.0], [0.0, 0.0], [6.0, 6.0]]]
 
 
-def test_the_inner_layer_has_at_least_one_value():
+def test_the_inner_layer_has_at_least_one_value() -> None:
     assert SqueezeExcitation(10, 3).squeeze.out_features == 3
     assert SqueezeExcitation(2, 5).squeeze.out_features == 1

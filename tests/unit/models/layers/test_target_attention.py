@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
@@ -14,7 +16,7 @@ def draw(*shape: int, seed: int = 0) -> torch.Tensor:
     return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
-def score_by_formula(unit: LocalActivation, query: np.ndarray, key: np.ndarray) -> float:
+def score_by_formula(unit: Any, query: np.ndarray, key: np.ndarray) -> float:
     x = np.concatenate([query, key, query - key, query * key])
     layers = [(layer.weight.detach().numpy(), layer.bias.detach().numpy()) for layer in unit.linears]
     for weight, bias in layers[:-1]:
@@ -24,9 +26,9 @@ def score_by_formula(unit: LocalActivation, query: np.ndarray, key: np.ndarray) 
 
 @pytest.mark.parametrize("hidden", [(), (7,), (6, 4)])
 @pytest.mark.parametrize("softmax", [False, True])
-def test_local_activation_is_a_loop_over_samples_and_values(hidden, softmax):
+def test_local_activation_is_a_loop_over_samples_and_values(hidden: tuple[int, ...], softmax: bool) -> None:
     torch.manual_seed(1)
-    unit = LocalActivation(3, hidden, softmax=softmax).double()
+    unit: Any = LocalActivation(3, hidden, softmax=softmax).double()
     for layer in unit.linears:
         torch.nn.init.normal_(layer.bias)
     query, keys = draw(4, 3), draw(4, 5, 3, seed=1)
@@ -43,8 +45,8 @@ def test_local_activation_is_a_loop_over_samples_and_values(hidden, softmax):
     assert (result[0] == 0).all()
 
 
-def test_local_activation_with_dice_ignores_padding_in_its_means():
-    unit = LocalActivation(3, (4,), "dice").double()
+def test_local_activation_with_dice_ignores_padding_in_its_means() -> None:
+    unit: Any = LocalActivation(3, (4,), "dice").double()
     query, keys = draw(4, 3), draw(4, 5, 3, seed=1).masked_fill(~MASK.unsqueeze(2), 0.0)
     short = unit(query, keys, MASK)
     kept = unit.activations[0].running_mean.clone()
@@ -54,7 +56,7 @@ def test_local_activation_with_dice_ignores_padding_in_its_means():
     torch.testing.assert_close(unit.activations[0].running_mean, kept)
 
 
-def test_target_attention_is_a_loop_over_heads_and_values():
+def test_target_attention_is_a_loop_over_heads_and_values() -> None:
     torch.manual_seed(2)
     layer = TargetAttention(3, 4, heads=2, head_dim=5).double()
     torch.nn.init.normal_(layer.value.bias)
@@ -69,7 +71,7 @@ def test_target_attention_is_a_loop_over_heads_and_values():
     np.testing.assert_allclose(layer(query, keys, MASK).detach().numpy(), expected, rtol=1e-10, atol=1e-12)
 
 
-def test_masked_softmax_of_nothing_is_zeros_with_zero_gradients():
+def test_masked_softmax_of_nothing_is_zeros_with_zero_gradients() -> None:
     scores = draw(2, 3).requires_grad_()
     weights = masked_softmax(scores, torch.tensor([[False, False, False], [True, False, True]]))
     assert weights[0].eq(0).all()

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 import torch
+from tests.unit.models.conftest import Kit
 from torch import Tensor
 from torch.nn import functional as F
 
@@ -51,7 +53,7 @@ def take_step(model: Model, inputs: Inputs, labels: Tensor, weights: Tensor) -> 
         *(("wide_deep", True, rows) for rows in (1, 32, 65)),
     ],
 )
-def test_gradients_are_those_of_float64_autograd(kit, name, batch_norm, rows):
+def test_gradients_are_those_of_float64_autograd(kit: Kit, name: str, batch_norm: bool, rows: int) -> None:
     spec = kit.spec_for(name, SMALL)
     model = kit.randomize(create(name, spec, SMALL | {"batch_norm": batch_norm})).float()
     inputs = kit.random_inputs(spec, batch=rows)
@@ -66,6 +68,7 @@ def test_gradients_are_those_of_float64_autograd(kit, name, batch_norm, rows):
 
     assert found == pytest.approx(loss.item(), rel=1e-5, abs=1e-6)
     torch.testing.assert_close(logits.double(), expected, rtol=1e-4, atol=1e-5)
+    assert inputs.flat.grad is not None
     torch.testing.assert_close(inputs.flat.grad.double(), flat.grad, rtol=1e-3, atol=1e-6)
     for (parameter, other), of in zip(
         zip(model.parameters(), reference.parameters(), strict=True), dict(model.named_parameters()), strict=True
@@ -75,7 +78,7 @@ def test_gradients_are_those_of_float64_autograd(kit, name, batch_norm, rows):
 
 @pytest.mark.parametrize("more", [{}, {"batch_norm": True, "dropout": 0.2}])
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
-def test_results_do_not_depend_on_the_number_of_threads(kit, precision, more):
+def test_results_do_not_depend_on_the_number_of_threads(kit: Kit, precision: Any, more: dict[str, Any]) -> None:
     set_tower_precision(precision)
     spec = kit.spec_for("wide_deep", SMALL)
     model = kit.randomize(create("wide_deep", spec, SMALL | more)).float()
@@ -87,12 +90,13 @@ def test_results_do_not_depend_on_the_number_of_threads(kit, precision, more):
         inputs = kit.random_inputs(spec, batch=1500)
         loss, logits = take_step(model, inputs, labels, weights)
         gradients = [p.grad.clone() for p in model.parameters()]
+        assert inputs.flat.grad is not None
         results.append((torch.tensor(loss), logits, inputs.flat.grad.clone(), *gradients))
     for other in results[1:]:
         assert all(torch.equal(a, b) for a, b in zip(results[0], other, strict=True))
 
 
-def test_dropout_and_norms_are_those_of_autograd(kit):
+def test_dropout_and_norms_are_those_of_autograd(kit: Kit) -> None:
     """The same seed drops the same units on both ways, and both move the running statistics alike."""
     spec = kit.spec_for("wide_deep", SMALL)
     settings = SMALL | {"batch_norm": True, "dropout": 0.3}
@@ -113,9 +117,9 @@ def test_dropout_and_norms_are_those_of_autograd(kit):
         torch.testing.assert_close(a, b)
 
 
-def test_what_only_autograd_can_do_is_left_to_it(kit):
+def test_what_only_autograd_can_do_is_left_to_it(kit: Kit) -> None:
     spec = kit.spec_for("wide_deep", SMALL)
-    model = create("wide_deep", spec, SMALL)
+    model: Any = create("wide_deep", spec, SMALL)
     step, inputs = TowerStep(model.tower_parts()), kit.random_inputs(spec)
     assert step.can_run(inputs)
     set_native_towers(False)
@@ -123,11 +127,11 @@ def test_what_only_autograd_can_do_is_left_to_it(kit):
     set_native_towers(True)
     model.wide.bias.requires_grad_(False)
     assert not step.can_run(inputs)
-    other = create("wide_deep", spec, SMALL | {"activation": "gelu"})
+    other: Any = create("wide_deep", spec, SMALL | {"activation": "gelu"})
     assert not TowerStep(other.tower_parts()).can_run(inputs)
 
 
-def test_a_model_that_is_more_than_its_tower_has_no_parts(kit):
+def test_a_model_that_is_more_than_its_tower_has_no_parts(kit: Kit) -> None:
     class Twice(WideDeep):
         def forward(self, inputs: Inputs) -> Tensor:
             return 2 * super().forward(inputs)

@@ -30,7 +30,7 @@ def apply_by_loops(layer: TransformerLayer, x: np.ndarray) -> np.ndarray:
     return np.stack(result)
 
 
-def test_it_is_a_loop_over_tokens_and_heads():
+def test_it_is_a_loop_over_tokens_and_heads() -> None:
     torch.manual_seed(3)
     layer = TransformerLayer(4, heads=2, head_dim=3, feed_forward=7).double()
     for parameter in layer.parameters():

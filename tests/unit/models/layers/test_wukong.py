@@ -25,7 +25,7 @@ def layer_by_loops(layer: WukongLayer, x: np.ndarray) -> np.ndarray:
 
 
 @pytest.mark.parametrize(("machines", "linears"), [(2, 3), (2, 2)])
-def test_equals_loops(machines, linears):
+def test_equals_loops(machines: int, linears: int) -> None:
     layer = WukongLayer(5, 4, machines, linears, rank=3, hidden=(6,)).double()
     assert layer.has_shortcut == (machines + linears != 5)
     x = torch.randn(3, 5, 4, generator=torch.Generator().manual_seed(0), dtype=torch.float64)

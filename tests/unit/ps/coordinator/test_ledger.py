@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import random
+from typing import Any
 
 import pytest
 
@@ -36,7 +37,7 @@ def test_whatever_happens_every_chunk_is_done_once_and_dates_in_order(seed: int)
             entry = ledger.lease(trainer, have, idle=random_.choice([0, 2]))
             if entry is not None:
                 assert entry.state == "leased" and entry.holder == trainer
-                open_dates = {c.date for c in chunks if c.id not in finished}
+                open_dates: set[Any] = {c.date for c in chunks if c.id not in finished}
                 assert entry.chunk.date == min(open_dates)
                 believed[trainer] = {*have, entry.chunk.id}
         elif action < 0.6 and believed[trainer]:

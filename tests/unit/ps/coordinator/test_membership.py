@@ -39,7 +39,7 @@ def test_a_shard_with_an_empty_standby_only_is_served_by_whoever_comes_next() ->
     waiting = join(members, "pserver", "pserver-0")
     assert waiting.role == "standby"
     again = join(members, "standby", "standby-0")
-    assert promoted.phase == "lost"
+    assert str(promoted.phase) == "lost"
     assert (members.primary(0), members.standby(0)) == (again, waiting)
 
 

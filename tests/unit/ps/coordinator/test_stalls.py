@@ -27,7 +27,7 @@ def test_members_that_wait_for_each_other_are_told_from_a_slow_one() -> None:
     slow = {0: said([1, 3]), 1: said([3])}
     assert watch.look(41.0, slow, 2) is None
     stall = watch.look(50.0, slow, 2)
-    assert stall is not None and (stall.seconds, stall.absent) == (9.0, {3})
+    assert stall is not None and (stall.seconds, stall.absent) == (9.0, frozenset({3}))
 
 
 @pytest.mark.parametrize(

@@ -118,7 +118,7 @@ def test_a_run_that_was_stopped_publishes_nothing_more(tmp_path: Path, publisher
 
 def test_a_version_that_a_coordinator_died_over_is_owed(tmp_path: Path, publisher: Publisher) -> None:
     versions, _ = make(tmp_path)
-    assert versions.is_out and versions.is_owed(10)
+    assert (versions.is_out, versions.is_owed(10)) == (True, True)
     log = tmp_path / "run" / "events.jsonl"
     log.parent.mkdir()
     log.write_text('{"event":"publish","time":1.0,"of_step":10}\n{"event":"publish_failed","time":1.0,"of_step":20}\n')

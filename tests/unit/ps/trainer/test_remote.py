@@ -49,7 +49,7 @@ def make(failover: Watching, fetch: SlowFetch) -> tuple[Remote, Pulling]:
 def test_pservers_are_looked_after_while_rows_are_waited_for() -> None:
     failover, fetch = Watching(), SlowFetch(4)
     remote, pulling = make(failover, fetch)
-    assert remote.use_rows(pulling, lambda found: found) is fetch
+    assert remote.use_rows(pulling, lambda found: found) is cast(object, fetch)
     assert failover.polls == 3
 
 

@@ -18,8 +18,9 @@ from tests.cluster.truth import announce
 from elasticctr.cube.directory import read_version
 from elasticctr.errors import ConfigError, FailedPrecondition, NotFound
 from elasticctr.serve.activation import loading
-from elasticctr.serve.activation.fleet import ModelFleet, NativeModel, _find_previous
+from elasticctr.serve.activation.fleet import ModelFleet, _find_previous
 from elasticctr.serve.activation.shelf import Shelf
+from elasticctr.serve.server import NativeModel
 from elasticctr.serve.settings import ServeSettings
 from elasticctr.versions.repository import Repository
 
@@ -299,7 +300,7 @@ def test_variants_share_are_promoted_and_end(desk: Desk) -> None:
         None,
     )
     desk.wait(lambda status: status["variants"][0]["serving"] and bool(status["refused"]))
-    shares = desk.shares()
+    shares: dict[str, Any] = desk.shares()
     assert shares["live"] == (1, pytest.approx(0.7), False), "and what the broken one would have had"
     assert (shares["b"], shares["dark"]) == ((2, 0.3, False), (2, 0.5, True))
     assert [one["serving"] for one in desk.status()["variants"]] == [True, False, True]

@@ -2,35 +2,25 @@
 
 from __future__ import annotations
 
-import os
-import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from tests.unit.cube.serving import ServerProcess
 from tests.unit.serve.making import Made, make_graph, make_schema
 
 from elasticctr import _native
-from elasticctr.cube.client import Client
-from elasticctr.cube.conf import ClusterSettings
-from elasticctr.data.batch import Batch
 from elasticctr.data.formats.parser import Parser
 from elasticctr.errors import (
     ConfigError,
     Corruption,
     DataError,
-    DeadlineExceeded,
     FailedPrecondition,
     NotFound,
-    Unavailable,
 )
 from elasticctr.serve.activation.served_version import (
-    CubeRows,
     LocalRows,
     Rows,
     Served,
@@ -56,7 +46,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
 
 @pytest.mark.parametrize(("encoding", "shards"), [("fp32", 1), ("fp16", 1), ("int8", 1), ("fp32", 3), ("int8", 2)])
 @pytest.mark.parametrize("count", [1, 257, 900])
-def test_scores_are_those_of_the_reference(tmp_path: Path, encoding: Any, shards: int, count: int):
+def test_scores_are_those_of_the_reference(tmp_path: Path, encoding: Any, shards: int, count: int) -> None:
     made = Made(tmp_path, encoding, shards)
     served = serve(made)
     batch = made.samples(served.schema, count)
@@ -67,7 +57,7 @@ def test_scores_are_those_of_the_reference(tmp_path: Path, encoding: Any, shards
     assert count == 1 or np.std(expected) > 0.1
 
 
-def test_several_labels_get_a_score_each(made: Made):
+def test_several_labels_get_a_score_each(made: Made) -> None:
     labels = ("click", "buy", "stay")
     served = serve(made, labels=labels)
     batch = made.samples(served.schema, 40)
@@ -76,7 +66,7 @@ def test_several_labels_get_a_score_each(made: Made):
     assert np.abs(result.scores - made.expected(served.schema, make_graph(3), batch)).max() <= 1e-6
 
 
-def test_coverage_counts_rows_of_slots_the_model_looks_at(made: Made):
+def test_coverage_counts_rows_of_slots_the_model_looks_at(made: Made) -> None:
     served = serve(made)
     batch = made.samples(served.schema, 100)
     result = served.score(batch)
@@ -85,7 +75,7 @@ def test_coverage_counts_rows_of_slots_the_model_looks_at(made: Made):
     assert result.found == np.isin(values, made.feasigns).sum() < result.asked
 
 
-def test_few_rows_are_named_when_the_policy_asks(made: Made):
+def test_few_rows_are_named_when_the_policy_asks(made: Made) -> None:
     served = serve(made, min_coverage=0.9)
     known, unknown = int(made.feasigns[0]), 12345
     dense = [[0.0] * 4]
@@ -95,7 +85,7 @@ def test_few_rows_are_named_when_the_policy_asks(made: Made):
     assert served.score(half).reasons == ["found 1 of 2 rows"]
 
 
-def test_shared_values_are_those_of_every_sample(made: Made):
+def test_shared_values_are_those_of_every_sample(made: Made) -> None:
     served = serve(made)
     schema = served.schema.samples
     random = np.random.default_rng(9)
@@ -110,7 +100,7 @@ def test_shared_values_are_those_of_every_sample(made: Made):
     assert together.asked < apart.asked
 
 
-def test_lines_are_read_as_the_trainer_reads_them(made: Made):
+def test_lines_are_read_as_the_trainer_reads_them(made: Made) -> None:
     served = serve(made)
     random = np.random.default_rng(4)
     lines = []
@@ -128,7 +118,7 @@ def test_lines_are_read_as_the_trainer_reads_them(made: Made):
         served.score_lines(b"1 0 5:ad\n", _native.TextFormat.FEASIGN)
 
 
-def test_arrays_of_another_schema_are_refused(made: Made):
+def test_arrays_of_another_schema_are_refused(made: Made) -> None:
     served = serve(made)
     batch = made.samples(served.schema, 3)
     with pytest.raises(DataError, match="not of the model's schema"):
@@ -141,7 +131,7 @@ def test_arrays_of_another_schema_are_refused(made: Made):
         served.native.score_batch(batch.values, batch.offsets, dense, 0, None)
 
 
-def test_parts_that_do_not_fit_are_refused(made: Made):
+def test_parts_that_do_not_fit_are_refused(made: Made) -> None:
     schema = make_schema()
     policy = PolicySettings()
 
@@ -165,7 +155,7 @@ def test_parts_that_do_not_fit_are_refused(made: Made):
         make(schema=schema.model_copy(update={"tables": {"main": schema.tables["main"]}}))
 
 
-def test_the_version_outlives_its_store(tmp_path: Path):
+def test_the_version_outlives_its_store(tmp_path: Path) -> None:
     made = Made(tmp_path)
     stores = made.stores()
     served = serve(made, LocalRows(stores, "ctr"))
@@ -176,104 +166,21 @@ def test_the_version_outlives_its_store(tmp_path: Path):
     assert served.score(batch).scores.tobytes() == before.tobytes()
 
 
-def test_onnx_runtime_is_not_imported(tmp_path: Path):
+def test_onnx_runtime_is_not_imported(tmp_path: Path) -> None:
     code = "import sys; from elasticctr.serve.activation import served_version as s; s.find_library(); "
     code += "sys.exit(any(m in sys.modules for m in ('torch', 'onnxruntime', 'onnx')))"
     assert subprocess.run([sys.executable, "-c", code], timeout=60).returncode == 0
 
 
-def test_what_to_install_is_said(monkeypatch: pytest.MonkeyPatch):
+def test_what_to_install_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(ConfigError, match=r"pip install 'elasticctr\[serve\]'"):
         find_library()
 
 
-def test_a_library_that_is_none_is_a_config_error(made: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_a_library_that_is_none_is_a_config_error(made: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fake = tmp_path / "libonnxruntime.so.1"
     fake.write_bytes(b"no library")
     monkeypatch.setattr("elasticctr.serve.activation.served_version.find_library", lambda: fake)
     with pytest.raises(ConfigError, match="cannot be loaded"):
         serve(made)
-
-
-@pytest.fixture(scope="module")
-def cube(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Made, list[ServerProcess], Client]]:
-    made = Made(tmp_path_factory.mktemp("cube"), shards=2)
-    servers = [ServerProcess(made.data(shard)) for shard in range(2)]
-    for server in servers:
-        server.load(made.version)
-    shards = tuple((f"127.0.0.1:{server.port}",) for server in servers)
-    with Client(ClusterSettings(shards=shards, timeout_ms=60_000, connect_ms=60_000, retries=1)) as client:
-        yield made, servers, client
-    for server in servers:
-        server.process.kill()
-        server.process.wait()
-
-
-def test_a_cube_scores_as_local_files_do(cube: tuple[Made, list[ServerProcess], Client]):
-    made, _, client = cube
-    remote, local = serve(made, CubeRows(client, "ctr")), serve(made)
-    batch = made.samples(local.schema, 200)
-    over_network, here = remote.score(batch), local.score(batch)
-    assert over_network.scores.tobytes() == here.scores.tobytes()
-    assert (over_network.asked, over_network.found) == (here.asked, here.found)
-    other = Served(
-        make_served_version("ctr", 9, local.schema, make_graph(), CubeRows(client, "ctr"), None, "graph"), local.schema
-    )
-    with pytest.raises(Unavailable, match="version 9"):
-        other.score(batch)
-
-
-def zeros_of_shard(made: Made, batch: Batch, shard: int) -> Made:
-    """What the files would be without a shard's rows."""
-    lost = [_native.shard_of(int(feasign), 2) == shard for feasign in made.feasigns]
-    changed = Made.__new__(Made)
-    changed.__dict__ = {**made.__dict__, "rows": {t: rows.copy() for t, rows in made.rows.items()}}
-    for rows in changed.rows.values():
-        rows[np.array(lost)] = 0
-    return changed
-
-
-def test_a_dead_shard_fails_or_degrades_as_the_policy_says(cube: tuple[Made, list[ServerProcess], Client]):
-    made, servers, _ = cube
-    dead = ServerProcess(made.data(1))
-    dead.load(made.version)
-    shards = ((f"127.0.0.1:{servers[0].port}",), (f"127.0.0.1:{dead.port}",))
-    with Client(ClusterSettings(shards=shards, timeout_ms=60_000, connect_ms=60_000, retries=1)) as client:
-        strict = serve(made, CubeRows(client, "ctr"))
-        lenient = serve(made, CubeRows(client, "ctr"), dead_shards="degrade", late_cube="degrade")
-        batch = made.samples(strict.schema, 50)
-        assert strict.score(batch).reasons == []
-        dead.process.kill()
-        dead.process.wait()
-        with pytest.raises(Unavailable, match="shard 1"):
-            strict.score(batch)
-        result = lenient.score(batch)
-        assert result.reasons == ["shard 1 did not answer"] and 0 < result.found < result.asked
-        expected = zeros_of_shard(made, batch, 1).expected(strict.schema, make_graph(), batch)
-        assert np.abs(result.scores - expected).max() <= 1e-6
-
-
-def test_a_late_cube_fails_or_degrades_as_the_policy_says(cube: tuple[Made, list[ServerProcess], Client]):
-    made, _, _ = cube
-    slow = [ServerProcess(made.data(shard)) for shard in range(2)]
-    for server in slow:
-        server.load(made.version)
-    shards = tuple((f"127.0.0.1:{server.port}",) for server in slow)
-    with Client(ClusterSettings(shards=shards, timeout_ms=60_000, connect_ms=60_000, backup_ms=0)) as client:
-        patient = serve(made, CubeRows(client, "ctr"), late_cube="degrade", cube_timeout_ms=60_000)
-        strict = serve(made, CubeRows(client, "ctr"), cube_timeout_ms=100)
-        lenient = serve(made, CubeRows(client, "ctr"), late_cube="degrade", cube_timeout_ms=100)
-        batch = made.samples(strict.schema, 20)
-        assert patient.score(batch).reasons == []
-        for server in slow:
-            server.process.send_signal(signal.SIGSTOP)
-            # The signal is sent when this returns, and acted on a little later.
-            os.waitpid(server.process.pid, os.WUNTRACED)
-        with pytest.raises(DeadlineExceeded):
-            strict.score(batch)
-        result = lenient.score(batch)
-        assert result.reasons == ["Cube was late"] and result.found == 0 < result.asked
-    for server in slow:
-        server.process.kill()
-        server.process.wait()

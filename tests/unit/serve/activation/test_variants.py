@@ -16,7 +16,7 @@ LIVE: Any = SimpleNamespace(version=1)
 READY: dict[int, Any] = {2: SimpleNamespace(version=2)}
 
 
-def _shares(*variants: dict[str, Any], live: Any = LIVE) -> dict[str, tuple[float, int]]:
+def _shares(*variants: dict[str, Any], live: Any = LIVE) -> dict[str, Any]:
     parsed = [ModelVariantSettings.model_validate(one) for one in variants]
     shares = route(live, parsed, lambda variant: READY.get(variant.version or 0))
     return {share.name: (pytest.approx(share.weight), share.ready.version) for share in shares}

@@ -63,6 +63,7 @@ class FakeServer:
         self.heads.append(head.decode())
         self.requests.append(request)
         told = self.script.pop(0) if self.script else "answer"
+        value: Any
         what, value = told if isinstance(told, tuple) else (told, None)
         if what == "hang":
             self._stopped.wait(60)

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.cluster.certificate import make_certificate
-from tests.unit.serve.client.fake_server import FakeServer
+from tests.unit.serve.client.fake_server import Behaviour, FakeServer
 
 from elasticctr.errors import (
     ConfigError,
@@ -183,7 +183,10 @@ def test_errors_of_the_server_are_final(make: Any, status: int, body: Any, kind:
 
 
 def test_retry_after_is_honoured(make: Any) -> None:
-    busy = ("status", (429, {"error": {"code": "Unavailable", "message": "too many"}}, {"Retry-After": "0.2"}))
+    busy: Behaviour = (
+        "status",
+        (429, {"error": {"code": "Unavailable", "message": "too many"}}, {"Retry-After": "0.2"}),
+    )
     with FakeServer(busy) as server, make(server.url, model="ctr") as client:
         got = client.predict(SAMPLE)
     assert got.attempts == 2
@@ -201,7 +204,7 @@ def test_retry_after_beyond_the_deadline_ends_the_call_at_once(make: Any) -> Non
 
 
 def test_resting_endpoint_is_left_alone(make: Any) -> None:
-    busy = ("status", (503, {}, {"Retry-After": "30"}))
+    busy: Behaviour = ("status", (503, {}, {"Retry-After": "30"}))
     with FakeServer(busy) as one, FakeServer() as two, make([one.url, two.url], model="ctr") as client:
         for _ in range(6):
             client.predict(SAMPLE)

@@ -3,7 +3,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from tests.unit.serve.client.fake_server import FakeServer
+from tests.unit.serve.client.fake_server import Behaviour, FakeServer
 
 from elasticctr.errors import DataError
 from elasticctr.serve.client import Client
@@ -34,7 +34,7 @@ def test_latencies_count_from_when_a_request_was_due() -> None:
 
 
 def test_errors_are_counted_and_reading_goes_on() -> None:
-    bad = ("status", (400, {"error": {"code": "DataError", "message": "no"}}, {}))
+    bad: Behaviour = ("status", (400, {"error": {"code": "DataError", "message": "no"}}, {}))
     with FakeServer("answer", bad) as server, Client(server.url, model="ctr", timeout_s=60) as client:
         load = Load(client, requests(4))
         load.run(threads=1)

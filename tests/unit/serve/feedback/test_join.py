@@ -6,8 +6,10 @@ import itertools
 import json
 import os
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.unit.serve.feedback.writing import HOUR, write_requests
@@ -22,11 +24,11 @@ from elasticctr.serve.feedback.state import State
 USER, ITEM = 2**64 - 1, 100
 
 
-def candidates(count, first=ITEM):
+def candidates(count: int, first: int = ITEM) -> list[dict[str, list[int]]]:
     return [{"user": [USER], "item": [first + i]} for i in range(count)]
 
 
-def events(path: Path, *rows, mode="w"):
+def events(path: Path, *rows: tuple[Any, ...], mode: str = "w") -> str:
     with path.open(mode) as file:
         for row in rows:
             file.write(json.dumps(dict(zip(("id", "index", "time"), row, strict=False))) + "\n")
@@ -37,11 +39,11 @@ def lines(out: Path) -> list[str]:
     return sorted(line for path in out.glob("[0-9]*/*/part-*") for line in path.read_text().splitlines())
 
 
-def options(tmp_path, clicks, **more):
+def options(tmp_path: Path, clicks: str, **more: Any) -> JoinOptions:
     return JoinOptions(requests=(str(tmp_path / "log"),), clicks=(clicks,), out=tmp_path / "out", **more)
 
 
-def test_each_way_a_click_can_go(tmp_path):
+def test_each_way_a_click_can_go(tmp_path: Path) -> None:
     write_requests(
         tmp_path / "log",
         [
@@ -89,7 +91,7 @@ def test_each_way_a_click_can_go(tmp_path):
         join(options(tmp_path, clicks))
 
 
-def test_negatives_at_once_and_clicks_when_they_come(tmp_path):
+def test_negatives_at_once_and_clicks_when_they_come(tmp_path: Path) -> None:
     """A click is in one log as a negative and in the other as a positive; both together are the whole."""
     write_requests(tmp_path / "log", [(HOUR + 10, "a", candidates(3)), (HOUR + 20, "b", candidates(1, 200))])
     clicks = events(tmp_path / "clicks.jsonl", ("a", 1, HOUR + 10), ("a", 1, HOUR + 11), ("b", 0, HOUR + 9000))
@@ -106,7 +108,7 @@ def test_negatives_at_once_and_clicks_when_they_come(tmp_path):
         join(replace(given, out=tmp_path / "clicked", state=tmp_path / "state"))
 
 
-def test_the_data_layer_reads_it(tmp_path):
+def test_the_data_layer_reads_it(tmp_path: Path) -> None:
     write_requests(tmp_path / "log", [(HOUR + i, f"r{i}", candidates(2, 10 * i)) for i in range(50)])
     clicks = events(tmp_path / "c.jsonl", *[(f"r{i}", 1, HOUR + i + 5) for i in range(0, 50, 5)])
     join(options(tmp_path, clicks))
@@ -121,7 +123,7 @@ def test_the_data_layer_reads_it(tmp_path):
     assert set(batch.slot(0)[0].tolist()) == {USER}
 
 
-def test_csv_and_impressions(tmp_path):
+def test_csv_and_impressions(tmp_path: Path) -> None:
     write_requests(tmp_path / "log", [(HOUR, "a", candidates(4)), (HOUR, 'b,"x', candidates(2, 200))])
     clicks = tmp_path / "clicks.csv"
     clicks.write_text("time,id,index\n2026-11-15T13:00:01Z,a,2\n")
@@ -136,7 +138,7 @@ def test_csv_and_impressions(tmp_path):
     assert (result["not_shown"], result["bad_events"], result["impressions"]) == (3, 1, 3)
 
 
-def test_run_again_and_again_puts_each_request_out_once(tmp_path):
+def test_run_again_and_again_puts_each_request_out_once(tmp_path: Path) -> None:
     clicks = tmp_path / "clicks.jsonl"
     clicks.write_text("")
     seen: list[str] = []
@@ -169,7 +171,7 @@ def test_run_again_and_again_puts_each_request_out_once(tmp_path):
     assert lines(tmp_path / "out") == found
 
 
-def test_half_a_line_waits_for_its_other_half(tmp_path):
+def test_half_a_line_waits_for_its_other_half(tmp_path: Path) -> None:
     write_requests(tmp_path / "log", [(HOUR, "a", candidates(1)), (HOUR, "b", candidates(1, 200))])
     (log,) = (tmp_path / "log").iterdir()
     whole = log.read_bytes()
@@ -178,7 +180,7 @@ def test_half_a_line_waits_for_its_other_half(tmp_path):
     clicks = tmp_path / "clicks.jsonl"
     clicks.write_text('{"id": "a", "ti')
     growing.write_bytes(whole[:-20])
-    more = {"state": tmp_path / "state", "now_s": HOUR + 60}
+    more: dict[str, Any] = {"state": tmp_path / "state", "now_s": HOUR + 60}
     given = JoinOptions(requests=(str(growing.parent),), clicks=(str(clicks),), out=tmp_path / "out", **more)
     assert join(given)["requests"] == 1
     growing.unlink()
@@ -195,7 +197,7 @@ class Killed(BaseException):
     pass
 
 
-def test_killed_at_every_step(tmp_path, monkeypatch):
+def test_killed_at_every_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every call that changes the disk is once the last one of a run; the next run ends with the same samples."""
     requests = [(HOUR + 200 * i, f"r{i}", candidates(2, 10 * i)) for i in range(12)]
     clicks = events(tmp_path / "clicks.jsonl", *[(f"r{i}", i % 2, HOUR + 200 * i + 9) for i in range(0, 12, 2)])
@@ -204,8 +206,8 @@ def test_killed_at_every_step(tmp_path, monkeypatch):
     left = itertools.count()
     limit = [10**9]
 
-    def counted(function):
-        def call(*args, **kwargs):
+    def counted(function: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*args: Any, **kwargs: Any) -> Any:
             if next(left) >= limit[0]:
                 raise Killed
             return function(*args, **kwargs)
@@ -241,7 +243,7 @@ def test_killed_at_every_step(tmp_path, monkeypatch):
     assert kills > 10
 
 
-def test_a_state_is_locked_and_keeps_its_options(tmp_path):
+def test_a_state_is_locked_and_keeps_its_options(tmp_path: Path) -> None:
     write_requests(tmp_path / "log", [(HOUR, "a", candidates(1))])
     clicks = events(tmp_path / "clicks.jsonl")
     join(options(tmp_path, clicks, state=tmp_path / "state", now_s=HOUR))
@@ -252,7 +254,7 @@ def test_a_state_is_locked_and_keeps_its_options(tmp_path):
         join(options(tmp_path, clicks, state=tmp_path / "state"))
 
 
-def test_models_and_dense_slots(tmp_path):
+def test_models_and_dense_slots(tmp_path: Path) -> None:
     from elasticctr import _native
 
     write_requests(tmp_path / "log", [(HOUR, "a", candidates(1))])

@@ -6,6 +6,7 @@ import json
 import random
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from tests.unit.serve.feedback.writing import HOUR, write_requests
@@ -17,7 +18,7 @@ from elasticctr.serve.feedback.log import LoggedRequest, list_logs, parse_line, 
 
 
 @pytest.fixture
-def line(tmp_path) -> bytes:
+def line(tmp_path: Path) -> bytes:
     write_requests(tmp_path / "log", [(HOUR, "a", [{"user": [1], "item": [2**64 - 1]}, {"user": [1], "item": [3, 4]}])])
     (path,) = list_logs([tmp_path / "log"])
     ((after, line),) = list(read_lines(path))
@@ -25,14 +26,14 @@ def line(tmp_path) -> bytes:
     return line
 
 
-def test_shared_values_are_every_samples(line):
+def test_shared_values_are_every_samples(line: bytes) -> None:
     request = parse_line(line, "log")
     assert request.values_of(0) == {"user": [1], "item": [2**64 - 1]}
     assert request.values_of(1) == {"user": [1], "item": [3, 4]}
     assert (request.time, request.version, request.body) == (HOUR, 1, b"{}")
 
 
-def test_damaged_lines_are_data_errors(line):
+def test_damaged_lines_are_data_errors(line: bytes) -> None:
     pick = random.Random(5)
     refused = 0
     for _ in range(3000):
@@ -53,7 +54,7 @@ def test_damaged_lines_are_data_errors(line):
         list_logs(["/nowhere/at/all"])
 
 
-def test_damaged_requests_are_data_errors():
+def test_damaged_requests_are_data_errors() -> None:
     schema = Schema.model_validate({"slots": [{"name": "user"}, {"name": "ad", "values": "string"}]})
     tensor = {"name": "ad", "datatype": "BYTES", "shape": [1], "data": ["x"]}
     bodies = {
@@ -95,7 +96,7 @@ print(log.written, log.failed, log.dropped)
 """
 
 
-def test_a_full_disk_costs_lines_and_nothing_else(tmp_path):
+def test_a_full_disk_costs_lines_and_nothing_else(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-c", FULL, str(tmp_path)], capture_output=True, text=True, timeout=60, check=True
     )

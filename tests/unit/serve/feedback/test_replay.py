@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import struct
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,7 +18,7 @@ from elasticctr.cli.app import app
 from elasticctr.data.formats.parser import Parser
 from elasticctr.data.schema import Schema
 from elasticctr.errors import NotFound
-from elasticctr.serve.feedback.replay import Replayer
+from elasticctr.serve.feedback.replay import Replay, Replayer
 from elasticctr.versions import Repository
 from elasticctr.versions.lease import Lease
 from elasticctr.versions.manifest import Segment
@@ -84,7 +85,9 @@ class Served:
             writer.add_table("main", segments, "fp32", _Rows(feasigns, rows), np.zeros(0, np.uint64))
             writer.announce(writer.commit("base", None, {}))
 
-    def write(self, log: Path, request_id: str, protocol: str, body: bytes, *, version: int = 1, binary=0, **wrong):
+    def write(
+        self, log: Path, request_id: str, protocol: str, body: bytes, *, version: int = 1, binary: int = 0, **wrong: Any
+    ) -> None:
         rows: list[list[tuple[int, list[int]]]] = [[(0, self.batch.slot(0)[0][:1].tolist())]]
         for i in range(3):
             bags = [(n, self._bag(n, i)) for n in (1, 2)]
@@ -107,7 +110,7 @@ class Served:
         values, offsets = self.batch.slot(slot)
         return values[offsets[sample] : offsets[sample + 1]].tolist()
 
-    def replay(self, log: Path):
+    def replay(self, log: Path) -> Replay:
         return Replayer(Repository(str(self.repo))).run([log])
 
 
@@ -116,11 +119,11 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Served:
     return Served(tmp_path_factory.mktemp("served"))
 
 
-def by_slot(user: bool = True) -> list[dict]:
+def by_slot(user: bool = True) -> list[dict[str, Any]]:
     return [({"user": u} if user else {}) | {"tags": t, "ad": a, "x": x, "y": y} for u, t, a, x, y in ROWS]
 
 
-def tensors() -> dict:
+def tensors() -> dict[str, Any]:
     tags = [t for _, row, *_ in ROWS for t in row]
     return {
         "inputs": [
@@ -134,7 +137,7 @@ def tensors() -> dict:
     }
 
 
-def final(served: Served) -> list[dict]:
+def final(served: Served) -> list[dict[str, Any]]:
     """Feasigns and floats after transforms."""
     return [
         {name: served._bag(n, i) for n, name in enumerate(served.slots)}
@@ -143,7 +146,7 @@ def final(served: Served) -> list[dict]:
     ]
 
 
-def bodies(served: Served) -> dict[str, tuple[str, dict]]:
+def bodies(served: Served) -> dict[str, tuple[str, dict[str, Any]]]:
     feeds = {name: [sample[name] for sample in final(served)] for name in served.slots}
     feeds["dense_input"] = [sample["x"] + sample["y"] for sample in final(served)]
     pairs = {"key": list(feeds), "value": [json.dumps(feed) for feed in feeds.values()]}
@@ -163,7 +166,7 @@ def bodies(served: Served) -> dict[str, tuple[str, dict]]:
     }
 
 
-def test_each_way_to_ask(served, tmp_path):
+def test_each_way_to_ask(served: Served, tmp_path: Path) -> None:
     for name, (protocol, body) in bodies(served).items():
         served.write(tmp_path, name, protocol, json.dumps(body).encode())
     result = served.replay(tmp_path)
@@ -174,7 +177,7 @@ def test_each_way_to_ask(served, tmp_path):
     assert result.is_same
 
 
-def test_binary_tensors(served, tmp_path):
+def test_binary_tensors(served: Served, tmp_path: Path) -> None:
     texts = [row[2].encode() for row in ROWS]
     tags = [t for _, row, *_ in ROWS for t in row]
     parts = {
@@ -196,7 +199,7 @@ def test_binary_tensors(served, tmp_path):
     assert result.from_request == 1
 
 
-def test_what_cannot_be_read_again_is_scored_from_feasigns(served, tmp_path):
+def test_what_cannot_be_read_again_is_scored_from_feasigns(served: Served, tmp_path: Path) -> None:
     served.write(tmp_path, "a", "unheard-of", b"\x00\xff")
     result = served.replay(tmp_path)
     assert (result.from_request, result.from_feasigns, result.is_same) == (0, 1, True)
@@ -204,7 +207,7 @@ def test_what_cannot_be_read_again_is_scored_from_feasigns(served, tmp_path):
     assert served.replay(tmp_path).worst_id == "b"
 
 
-def test_differences_are_found(served, tmp_path):
+def test_differences_are_found(served: Served, tmp_path: Path) -> None:
     body = json.dumps({"samples": by_slot()}).encode()
     served.write(tmp_path / "scores", "s", "json", body, apart=1e-3)
     result = served.replay(tmp_path / "scores")
@@ -215,6 +218,7 @@ def test_differences_are_found(served, tmp_path):
     served.write(tmp_path / "values", "v", "json", body, values=[5])
     result = served.replay(tmp_path / "values")
     first = result.first_difference
+    assert first is not None
     assert (first.id, first.sample, first.slot, first.logged) == ("v", 1, "ad", [5])
     assert first.made == served._bag(2, 1)
     assert result.different_requests == 1
@@ -224,7 +228,7 @@ def test_differences_are_found(served, tmp_path):
     assert not result.is_same
 
 
-def test_command(served, tmp_path):
+def test_command(served: Served, tmp_path: Path) -> None:
     body = json.dumps({"samples": by_slot()}).encode()
     served.write(tmp_path / "log", "a", "json", body)
     served.write(tmp_path / "log", "gone", "json", body, version=9)

@@ -1,4 +1,6 @@
 import json
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -8,7 +10,7 @@ from elasticctr.errors import ConfigError, DataError
 from elasticctr.serve.feedback.settings import RequestLogSettings
 
 
-def test_settings_make_a_log(tmp_path):
+def test_settings_make_a_log(tmp_path: Path) -> None:
     settings = RequestLogSettings(directory=str(tmp_path / "log"), sample=1.0, body_kib=0.01)
     log = _native.RequestLog(**settings.native())
     slots = ["user", "item"]
@@ -31,9 +33,14 @@ def test_settings_make_a_log(tmp_path):
     assert (log.written, log.dropped, log.failed, log.removed) == (3, 0, 0, 0)
 
 
-def test_bad_rows_and_settings_are_refused(tmp_path):
+def test_bad_rows_and_settings_are_refused(tmp_path: Path) -> None:
     log = _native.RequestLog(str(tmp_path))
-    bad = [([], [], []), ([[(9, [1])]], [], []), ([[], []], [], []), ([[], []], [[1.0]] * 2, [[1.0]])]
+    bad: list[tuple[Any, Any, Any]] = [
+        ([], [], []),
+        ([[(9, [1])]], [], []),
+        ([[], []], [], []),
+        ([[], []], [[1.0]] * 2, [[1.0]]),
+    ]
     for rows, dense, scores in bad:
         with pytest.raises(DataError):
             log.add(1.0, "a", "m", 1, "v", "json", b"", ["s"], [("d", 1)], rows, dense, scores)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -156,9 +157,9 @@ def _answer(response: Any) -> Answer:
 
 
 WAYS: dict[str, Callable[[Running, Tensors, Parameters], Answer]] = {
-    "http-json": lambda *given: infer_http(*given, is_binary=False),
-    "http-binary": lambda *given: infer_http(*given, is_binary=True),
-    "http-gzip": lambda *given: infer_http(*given, is_binary=True, compressed_by="gzip"),
+    "http-json": partial(infer_http, is_binary=False),
+    "http-binary": partial(infer_http, is_binary=True),
+    "http-gzip": partial(infer_http, is_binary=True, compressed_by="gzip"),
     "grpc-raw": infer_grpc,
     "grpc-typed": infer_typed,
 }
@@ -209,7 +210,7 @@ def test_packed(running: Running, infer: Infer) -> None:
     batch = running.made.samples(running.schema, 50)
     slots = [batch.slot(number) for number in range(len(running.schema.samples.sparse))]
     bags = [values[offsets[i] : offsets[i + 1]] for i in range(50) for values, offsets in slots]
-    tensors = {
+    tensors: Tensors = {
         "feasigns": np.concatenate(bags),
         "feasigns.lengths": np.array([len(bag) for bag in bags], dtype=np.int32).reshape(50, -1),
         "dense": np.ascontiguousarray(batch.dense, dtype=np.float32),
@@ -247,7 +248,11 @@ def test_values_as_they_stand_in_the_log(running: Running, infer: Infer) -> None
 
 def test_what_belongs_to_the_user_is_sent_and_looked_up_once(running: Running, infer: Infer) -> None:
     known = running.made.feasigns
-    user = {"user": np.array(["anna"], dtype=object), "tags": known[:3].reshape(1, 3), "count": np.float32([5])}
+    user: Tensors = {
+        "user": np.array(["anna"], dtype=object),
+        "tags": known[:3].reshape(1, 3),
+        "count": np.array([5], np.float32),
+    }
     ads = {"ad": known[10:60]}
     once = infer({**user, **ads}, {})
     repeated = infer({**{name: np.repeat(values, 50, axis=0) for name, values in user.items()}, **ads}, {})
@@ -260,11 +265,11 @@ def test_what_belongs_to_the_user_is_sent_and_looked_up_once(running: Running, i
 @pytest.mark.parametrize(
     ("tensors", "parameters", "reason"),
     [
-        ({"nobody": np.uint64([1])}, {}, "no such slot"),
-        ({"ad": np.float32([1])}, {}, "takes UINT64"),
-        ({"ad": np.uint64([1, 2]), "tags": np.uint64([1, 2, 3])}, {}, "samples"),
-        ({"x": np.float32([[1, 2, 3]])}, {}, "2 values per sample"),
-        ({"ad": np.uint64([1])}, {"values": "hashes"}, "'raw' or 'feasigns'"),
+        ({"nobody": np.array([1], np.uint64)}, {}, "no such slot"),
+        ({"ad": np.array([1], np.float32)}, {}, "takes UINT64"),
+        ({"ad": np.array([1, 2], np.uint64), "tags": np.array([1, 2, 3], np.uint64)}, {}, "samples"),
+        ({"x": np.array([[1, 2, 3]], np.float32)}, {}, "2 values per sample"),
+        ({"ad": np.array([1], np.uint64)}, {"values": "hashes"}, "'raw' or 'feasigns'"),
         ({"lines": np.array(["ad:x"], dtype=object)}, {}, "line 1"),
     ],
 )

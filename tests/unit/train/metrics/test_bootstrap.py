@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ from elasticctr.errors import ConfigError, Corruption, FailedPrecondition
 from elasticctr.train.metrics.bootstrap import Bootstrap
 
 
-def make_samples(n, seed=0):
+def make_samples(n: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     rng = np.random.default_rng(seed)
     logits = (rng.normal(size=n) - 1).astype(np.float32)
     labels = (rng.random(n) < 1 / (1 + np.exp(-logits))).astype(np.float32)
@@ -20,13 +21,20 @@ def make_samples(n, seed=0):
     return logits, labels, others, rng.uniform(0.1, 3, n).astype(np.float32)
 
 
-def run(logits, labels, others=None, weights=None, replicates=400, seed=1):
+def run(
+    logits: np.ndarray,
+    labels: np.ndarray,
+    others: np.ndarray | None = None,
+    weights: np.ndarray | None = None,
+    replicates: int = 400,
+    seed: int = 1,
+) -> dict[str, Any]:
     bootstrap = Bootstrap(replicates, seed=seed, is_paired=others is not None)
     bootstrap.update(logits, labels, weights, others)
     return bootstrap.intervals()
 
 
-def test_values_match_scikit_learn():
+def test_values_match_scikit_learn() -> None:
     logits, labels, others, weights = make_samples(5000)
     found = run(logits, labels, others, weights)
     for part, scores in ((found, logits), (found["other"], others)):
@@ -39,7 +47,7 @@ def test_values_match_scikit_learn():
 
 
 @pytest.mark.parametrize("is_weighted", [False, True])
-def test_spread_is_that_of_a_naive_bootstrap(is_weighted):
+def test_spread_is_that_of_a_naive_bootstrap(is_weighted: bool) -> None:
     logits, labels, _, weights = make_samples(800, seed=2)
     w = weights if is_weighted else np.ones(800, np.float32)
     found = run(logits, labels, weights=w, replicates=1000)
@@ -60,7 +68,7 @@ def test_spread_is_that_of_a_naive_bootstrap(is_weighted):
         assert one["mean"] == pytest.approx(one["value"], abs=0.2 * one["sd"])
 
 
-def test_a_difference_is_surer_than_its_parts():
+def test_a_difference_is_surer_than_its_parts() -> None:
     logits, labels, others, _ = make_samples(4000, seed=4)
     difference = run(logits, labels, others)["difference"]
     assert difference["auc"]["is_clear"] and difference["auc"]["lo"] > 0  # noise was added to the other model
@@ -70,7 +78,7 @@ def test_a_difference_is_surer_than_its_parts():
     assert not near["difference"]["auc"]["is_clear"]
 
 
-def test_the_same_samples_give_the_same_replicates_in_any_order():
+def test_the_same_samples_give_the_same_replicates_in_any_order() -> None:
     logits, labels, others, weights = make_samples(999, seed=5)
     whole = run(logits, labels, others, weights, replicates=50)
     merged = Bootstrap(50, seed=1, is_paired=True)
@@ -85,7 +93,7 @@ def test_the_same_samples_give_the_same_replicates_in_any_order():
     assert run(logits, labels, others, weights, replicates=50, seed=2) != whole
 
 
-def test_one_class_nothing_and_nan_are_null_not_a_crash():
+def test_one_class_nothing_and_nan_are_null_not_a_crash() -> None:
     nothing = run(np.zeros(0), np.zeros(0))
     assert nothing["auc"]["value"] is None and nothing["logloss"]["lo"] is None
     clicks = run(np.array([1.0, np.nan, 2.0]), np.ones(3))
@@ -93,7 +101,7 @@ def test_one_class_nothing_and_nan_are_null_not_a_crash():
     assert json.dumps([nothing, clicks], allow_nan=False)
 
 
-def test_wrong_use_is_a_typed_error():
+def test_wrong_use_is_a_typed_error() -> None:
     with pytest.raises(ConfigError, match="2 replicates"):
         Bootstrap(1)
     with pytest.raises(FailedPrecondition, match="second model"):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -12,14 +14,14 @@ from elasticctr.train.metrics.metrics import Metrics
 LABELS = ("click", "buy")
 
 
-def batch(seed: int, n: int = 200):
+def batch(seed: int, n: int = 200) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     random = np.random.default_rng(seed)
     logits = random.normal(size=(n, 2)).astype(np.float32)
     labels = (random.random((n, 2)) < 1 / (1 + np.exp(-logits))).astype(np.float32)
     return logits, labels, random.random(n).astype(np.float32), random.integers(0, 9, n).astype(np.uint64)
 
 
-def alone(column: int, *seeds: int) -> dict:
+def alone(column: int, *seeds: int) -> dict[str, Any]:
     metrics = Metrics()
     for seed in seeds:
         logits, labels, weights, groups = batch(seed)
@@ -27,7 +29,7 @@ def alone(column: int, *seeds: int) -> dict:
     return {**metrics.as_dict(), **metrics.curves()}
 
 
-def test_each_label_has_metrics_of_its_own_and_the_first_ones_stand_on_top():
+def test_each_label_has_metrics_of_its_own_and_the_first_ones_stand_on_top() -> None:
     metrics = LabelMetrics(LABELS)
     metrics.update(*batch(1))
     metrics.update(*batch(2))
@@ -38,7 +40,7 @@ def test_each_label_has_metrics_of_its_own_and_the_first_ones_stand_on_top():
     assert metrics.figures("auc") == {"labels": {name: {"auc": expected[name]["auc"]} for name in LABELS}}
 
 
-def test_one_label_reports_and_saves_as_it_always_did():
+def test_one_label_reports_and_saves_as_it_always_did() -> None:
     metrics, plain = LabelMetrics(("click",)), Metrics()
     logits, labels, weights, _ = batch(1)
     metrics.update(logits[:, 0], labels[:, :1], weights)
@@ -48,7 +50,7 @@ def test_one_label_reports_and_saves_as_it_always_did():
     assert metrics.state() == plain.state()
 
 
-def test_parts_merged_after_saving_are_the_whole():
+def test_parts_merged_after_saving_are_the_whole() -> None:
     parts = [LabelMetrics(LABELS) for _ in range(2)]
     for seed, part in enumerate(parts):
         part.update(*batch(seed))
@@ -59,7 +61,7 @@ def test_parts_merged_after_saving_are_the_whole():
     assert whole.report()["labels"] == {name: alone(column, 0, 1) for column, name in enumerate(LABELS)}
 
 
-def test_what_is_taken_piece_by_piece_and_merged_is_the_whole():
+def test_what_is_taken_piece_by_piece_and_merged_is_the_whole() -> None:
     source, whole = LabelMetrics(LABELS), LabelMetrics(LABELS)
     for seed in range(3):
         source.update(*batch(seed))
@@ -70,7 +72,7 @@ def test_what_is_taken_piece_by_piece_and_merged_is_the_whole():
     assert whole.report()["labels"] == {name: alone(column, 0, 1, 2) for column, name in enumerate(LABELS)}
 
 
-def test_what_cannot_be_merged_changes_nothing():
+def test_what_cannot_be_merged_changes_nothing() -> None:
     mine, theirs = LabelMetrics(LABELS), LabelMetrics(LABELS)
     mine.update(*batch(1))
     theirs.update(*batch(2, 5))
@@ -86,7 +88,7 @@ def test_what_cannot_be_merged_changes_nothing():
     assert mine.state() == before
 
 
-def test_metrics_of_other_labels_are_refused():
+def test_metrics_of_other_labels_are_refused() -> None:
     mine = LabelMetrics(LABELS)
     with pytest.raises(FailedPrecondition, match="buy, click"):
         mine.merge(LabelMetrics(("buy", "click")))
@@ -94,7 +96,7 @@ def test_metrics_of_other_labels_are_refused():
         mine.restore(LabelMetrics(("click",)).state())
 
 
-def test_every_damaged_state_is_refused():
+def test_every_damaged_state_is_refused() -> None:
     metrics = LabelMetrics(LABELS)
     metrics.update(*batch(1, 5))
     state = metrics.state()
@@ -107,8 +109,13 @@ def test_every_damaged_state_is_refused():
             LabelMetrics.from_state(state[:at])
 
 
-def test_reports_for_people():
-    report = {"auc": 0.7, "logloss": 0.5, "roc": [], "labels": {"click": {"auc": 0.7, "logloss": 0.5, "roc": []}}}
+def test_reports_for_people() -> None:
+    report: dict[str, Any] = {
+        "auc": 0.7,
+        "logloss": 0.5,
+        "roc": [],
+        "labels": {"click": {"auc": 0.7, "logloss": 0.5, "roc": []}},
+    }
     report["labels"]["buy"] = {"auc": None, "logloss": None, "roc": []}
     values = values_of(report)
     assert values == {

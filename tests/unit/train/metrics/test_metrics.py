@@ -6,6 +6,7 @@ import itertools
 import json
 import math
 import struct
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,7 +19,7 @@ from elasticctr.errors import ConfigError, Corruption, FailedPrecondition
 from elasticctr.train.metrics.metrics import METRIC_NAMES, Metrics, exact_auc, group_ids
 
 
-def make_samples(n, seed=0):
+def make_samples(n: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     rng = np.random.default_rng(seed)
     logits = (rng.normal(size=n) * 1.3 - 2).astype(np.float32)
     labels = (rng.random(n) < 1 / (1 + np.exp(-0.8 * logits + 0.1))).astype(np.float32)
@@ -26,12 +27,12 @@ def make_samples(n, seed=0):
     return logits, labels, weights
 
 
-def sigmoid(x):
+def sigmoid(x: np.ndarray) -> np.ndarray:
     return 1 / (1 + np.exp(-x.astype(np.float64)))
 
 
 @pytest.mark.parametrize("is_weighted", [False, True])
-def test_values_match_scikit_learn(is_weighted):
+def test_values_match_scikit_learn(is_weighted: bool) -> None:
     logits, labels, weights = make_samples(200_000)
     w = weights if is_weighted else None
     metrics = Metrics()
@@ -55,7 +56,7 @@ def test_values_match_scikit_learn(is_weighted):
 
 
 @pytest.mark.parametrize("logit", [0.0, -0.0, 1e-30, 1e-3, -0.34, 0.35, 0.8814, -5.0, 17.0, -29.9])
-def test_loss_of_one_sample_is_accurate_everywhere(logit):
+def test_loss_of_one_sample_is_accurate_everywhere(logit: float) -> None:
     for label in (0.0, 1.0):
         metrics = Metrics()
         metrics.update(np.array([logit]), np.array([label]))
@@ -66,7 +67,7 @@ def test_loss_of_one_sample_is_accurate_everywhere(logit):
         assert values.predicted_ctr == pytest.approx(1 / (1 + math.exp(-x)), abs=2**-30)
 
 
-def test_any_grouping_and_order_gives_the_same_bits():
+def test_any_grouping_and_order_gives_the_same_bits() -> None:
     logits, labels, weights = make_samples(20_000, seed=3)
     groups = np.random.default_rng(4).integers(0, 900, len(logits)).astype(np.uint64) + np.uint64(2**63)
     whole = Metrics()
@@ -97,7 +98,7 @@ SCORES = [-300.0, -2.0, -1.0, 0.0, -0.0, 1e-9, 2.5, 4e4]
         max_size=40,
     )
 )
-def test_auc_with_ties_equals_counting_pairs(samples):
+def test_auc_with_ties_equals_counting_pairs(samples: list[tuple[float, bool]]) -> None:
     scores = np.array([s for s, _ in samples], np.float32)
     labels = np.array([c for _, c in samples], np.float32)
     positive, negative = scores[labels == 1], scores[labels == 0]
@@ -116,7 +117,7 @@ def test_auc_with_ties_equals_counting_pairs(samples):
 
 
 @pytest.mark.parametrize("label", [0.0, 1.0])
-def test_one_class_is_null_not_a_crash(label):
+def test_one_class_is_null_not_a_crash(label: float) -> None:
     metrics = Metrics()
     metrics.update(np.array([-1.0, 2.0]), np.full(2, label), groups=np.array([1, 1], np.uint64))
     values = json.loads(json.dumps(metrics.as_dict(), allow_nan=False))
@@ -126,7 +127,7 @@ def test_one_class_is_null_not_a_crash(label):
     assert metrics.curves()["roc"] == []
 
 
-def test_nothing_seen_is_null():
+def test_nothing_seen_is_null() -> None:
     metrics = Metrics(window=3)
     assert json.dumps(metrics.as_dict(), allow_nan=False)
     assert metrics.compute().logloss is None and metrics.compute_window().auc is None
@@ -134,7 +135,7 @@ def test_nothing_seen_is_null():
     assert curves["roc"] == curves["calibration"] == curves["calibration_width"] == curves["scores"]["edges"] == []
 
 
-def test_extreme_scores_are_clipped():
+def test_extreme_scores_are_clipped() -> None:
     scores = np.array([0.0, 1.0, 1.0, 0.0], np.float32)
     labels = np.array([0.0, 1.0, 0.0, 1.0], np.float32)
     metrics = Metrics()
@@ -149,7 +150,7 @@ def test_extreme_scores_are_clipped():
     assert extreme.compute().logloss == pytest.approx(10.0, rel=1e-9)  # one wrong logit, clamped to 30, of three
 
 
-def test_scores_and_logits_agree():
+def test_scores_and_logits_agree() -> None:
     logits, labels, weights = make_samples(50_000, seed=8)
     by_logit, by_score = Metrics(), Metrics()
     by_logit.update(logits, labels, weights)
@@ -160,7 +161,7 @@ def test_scores_and_logits_agree():
     assert b.copc == pytest.approx(a.copc, rel=1e-7)
 
 
-def test_bad_samples_are_counted_and_change_nothing():
+def test_bad_samples_are_counted_and_change_nothing() -> None:
     logits, labels, weights = make_samples(1000)
     clean, dirty = Metrics(), Metrics()
     clean.update(logits, labels, weights)
@@ -179,7 +180,7 @@ def test_bad_samples_are_counted_and_change_nothing():
     assert out_of_range.compute_window().invalid_scores == 2
 
 
-def test_fractional_labels_count_as_both_classes():
+def test_fractional_labels_count_as_both_classes() -> None:
     """A line that stands for 10 shows and 3 clicks is 3 positives and 7 negatives."""
     one, many = Metrics(), Metrics()
     one.update(np.array([-1.0, 0.5]), np.array([0.25, 0.5]), np.array([8.0, 4.0]))
@@ -189,7 +190,7 @@ def test_fractional_labels_count_as_both_classes():
     assert a.logloss == pytest.approx(b.logloss, abs=2**-29)
 
 
-def test_gauc_is_the_weighted_mean_of_group_aucs():
+def test_gauc_is_the_weighted_mean_of_group_aucs() -> None:
     logits, labels, weights = make_samples(5000, seed=9)
     groups = (np.random.default_rng(1).zipf(1.3, 5000) % 700).astype(np.uint64) | np.uint64(1 << 63)
     metrics = Metrics()
@@ -210,12 +211,12 @@ def test_gauc_is_the_weighted_mean_of_group_aucs():
     assert (values.gauc_groups, values.gauc_groups_skipped) == (counted, skipped)
 
 
-def test_group_ids_are_first_values():
+def test_group_ids_are_first_values() -> None:
     ids = group_ids(np.array([5, 6, 2**64 - 1], np.uint64), np.array([0, 2, 2, 3], np.int32))
     assert ids.tolist() == [5, 0, 2**64 - 1]
 
 
-def test_calibration_bins_hold_everything():
+def test_calibration_bins_hold_everything() -> None:
     logits, labels, _ = make_samples(100_000, seed=2)
     metrics = Metrics()
     metrics.update(logits, labels)
@@ -237,7 +238,7 @@ def test_calibration_bins_hold_everything():
         assert sum(row["positives"] for row in rows) == labels.sum()
 
 
-def test_score_histogram_is_the_share_of_each_class():
+def test_score_histogram_is_the_share_of_each_class() -> None:
     logits, labels, _ = make_samples(100_000, seed=6)
     logits -= 3  # click rates of a few percent, as in life
     metrics = Metrics()
@@ -252,7 +253,7 @@ def test_score_histogram_is_the_share_of_each_class():
         assert scores[name] == pytest.approx(expected, abs=0.01)
 
 
-def test_roc_points_span_the_area():
+def test_roc_points_span_the_area() -> None:
     logits, labels, _ = make_samples(50_000)
     metrics = Metrics()
     metrics.update(logits, labels)
@@ -262,7 +263,7 @@ def test_roc_points_span_the_area():
     assert np.trapezoid(roc[:, 1], roc[:, 0]) == pytest.approx(metrics.compute().auc, abs=1e-4)
 
 
-def test_window_sees_only_the_last_batches():
+def test_window_sees_only_the_last_batches() -> None:
     logits, labels, weights = make_samples(4000)
     metrics = Metrics(window=3)
     batches = np.array_split(np.arange(4000), 10)
@@ -278,7 +279,7 @@ def test_window_sees_only_the_last_batches():
     assert metrics.compute().samples == 4000
 
 
-def test_saved_and_restored_goes_on_as_if_uninterrupted():
+def test_saved_and_restored_goes_on_as_if_uninterrupted() -> None:
     logits, labels, weights = make_samples(3000)
     groups = (np.arange(3000) % 50).astype(np.uint64)
     straight, interrupted = Metrics(window=7), Metrics(window=7)
@@ -293,7 +294,7 @@ def test_saved_and_restored_goes_on_as_if_uninterrupted():
     assert Metrics.from_state(straight.state(), window=3).compute_window().samples == 450  # a smaller window now
 
 
-def test_states_of_the_first_format_are_read():
+def test_states_of_the_first_format_are_read() -> None:
     logits, labels, weights = make_samples(500)
     metrics = Metrics()
     metrics.update(logits, labels, weights)
@@ -321,7 +322,7 @@ def test_states_of_the_first_format_are_read():
     assert Metrics.from_state(old).state() == state
 
 
-def test_damaged_state_is_corruption():
+def test_damaged_state_is_corruption() -> None:
     metrics = Metrics(window=2)
     metrics.update(np.array([1.0, 2.0]), np.array([0.0, 1.0]), groups=np.array([1, 2], np.uint64))
     state = metrics.state()
@@ -337,7 +338,7 @@ def test_damaged_state_is_corruption():
         Metrics.from_state(state + b"x")
 
 
-def test_wrong_use_is_a_typed_error():
+def test_wrong_use_is_a_typed_error() -> None:
     with pytest.raises(ConfigError, match="did you mean 'logloss'"):
         Metrics(names=["loglos"])
     with pytest.raises(FailedPrecondition, match="same length"):
@@ -347,7 +348,7 @@ def test_wrong_use_is_a_typed_error():
     assert set(METRIC_NAMES) >= {"auc", "gauc", "logloss", "ne", "copc", "ctr", "predicted_ctr"}
 
 
-def test_inputs_of_other_shapes_and_types_are_taken():
+def test_inputs_of_other_shapes_and_types_are_taken() -> None:
     logits, labels, _ = make_samples(100)
     a, b = Metrics(), Metrics()
     a.update(logits, labels)
@@ -356,29 +357,29 @@ def test_inputs_of_other_shapes_and_types_are_taken():
 
 
 @pytest.mark.parametrize("is_weighted", [False, True])
-def test_average_precision_matches_scikit_learn(is_weighted):
+def test_average_precision_matches_scikit_learn(is_weighted: bool) -> None:
     logits, labels, weights = make_samples(50_000, seed=21)
     logits[::7] = np.float32(-1.25)  # a tie of thousands
     w = weights if is_weighted else None
     metrics = Metrics()
     metrics.update(logits, labels, w)
     expected = average_precision_score(labels, logits, sample_weight=w)
-    bounds = metrics.bounds()
-    assert metrics.compute().pr_auc == pytest.approx(expected, abs=1e-5)
-    assert (
-        abs(metrics.compute().pr_auc - expected) <= bounds["pr_auc"] < 0.03
-    )  # the bound cannot know that they tie in truth
-    assert abs(metrics.compute().auc - roc_auc_score(labels, logits, sample_weight=w)) <= bounds["auc"] + 1e-9
+    values: Any = metrics.compute()
+    bounds: Any = metrics.bounds()
+    assert values.pr_auc == pytest.approx(expected, abs=1e-5)
+    assert abs(values.pr_auc - expected) <= bounds["pr_auc"] < 0.03  # the bound cannot know that they tie in truth
+    assert abs(values.auc - roc_auc_score(labels, logits, sample_weight=w)) <= bounds["auc"] + 1e-9
 
 
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.tuples(st.sampled_from([-2.0, -1.0, 0.5, 0.50001, 0.50002, 3.0]), st.booleans()), min_size=1))
-def test_bounds_hold_for_scores_that_share_a_bucket(samples):
+def test_bounds_hold_for_scores_that_share_a_bucket(samples: list[tuple[float, bool]]) -> None:
     scores = np.array([s for s, _ in samples], np.float32)
     labels = np.array([c for _, c in samples], np.float32)
     metrics = Metrics()
     metrics.update(scores, labels)
-    values, bounds = metrics.compute(), metrics.bounds()
+    values: Any = metrics.compute()
+    bounds: Any = metrics.bounds()
     if labels.sum() == 0:
         assert values.pr_auc is None and bounds["pr_auc"] is None
         return
@@ -387,7 +388,7 @@ def test_bounds_hold_for_scores_that_share_a_bucket(samples):
         assert abs(values.auc - roc_auc_score(labels, scores)) <= bounds["auc"] + 1e-12
 
 
-def naive_ece(p, labels, weights, edges):
+def naive_ece(p: np.ndarray, labels: np.ndarray, weights: np.ndarray, edges: np.ndarray) -> float:
     error = 0.0
     for low, high in itertools.pairwise(edges):
         rows = (p >= low) & (p < high)
@@ -395,12 +396,12 @@ def naive_ece(p, labels, weights, edges):
     return error / weights.sum()
 
 
-def test_calibration_errors_match_a_naive_one():
+def test_calibration_errors_match_a_naive_one() -> None:
     logits, labels, weights = make_samples(100_000, seed=22)
     metrics = Metrics()
     metrics.update(logits, labels, weights)
     p, w = sigmoid(logits), weights.astype(np.float64)
-    values = metrics.compute()
+    values: Any = metrics.compute()
     # 1.4e-5 for predictions rounded to buckets, and the samples of buckets that a border goes through
     assert values.ece == pytest.approx(naive_ece(p, labels, w, np.append(np.arange(20) / 20, 2.0)), abs=2e-4)
     order = np.argsort(p)
@@ -410,7 +411,7 @@ def test_calibration_errors_match_a_naive_one():
     assert values.rig == pytest.approx(1 - values.ne, abs=1e-15)
 
 
-def test_calibration_error_of_a_constant_is_its_gap():
+def test_calibration_error_of_a_constant_is_its_gap() -> None:
     metrics = Metrics()
     metrics.update(np.zeros(1000), np.repeat([1.0, 0.0], [300, 700]))
     values = metrics.compute()
@@ -419,7 +420,7 @@ def test_calibration_error_of_a_constant_is_its_gap():
 
 
 @pytest.mark.parametrize("k", [1, 3, 10, 1000])
-def test_ranking_matches_scikit_learn_with_ties_and_weights(k):
+def test_ranking_matches_scikit_learn_with_ties_and_weights(k: int) -> None:
     rng = np.random.default_rng(k)
     logits, labels, weights = make_samples(3000, seed=23)
     logits = np.round(logits * 2) / 2  # many ties
@@ -454,7 +455,7 @@ def test_ranking_matches_scikit_learn_with_ties_and_weights(k):
     assert halves.ranking(k) == values
 
 
-def test_ranking_without_groups_or_clicks_is_null():
+def test_ranking_without_groups_or_clicks_is_null() -> None:
     assert Metrics().ranking(5) == {"ndcg@5": None, "recall@5": None, "ranked_groups": 0, "ranked_groups_skipped": 0}
     metrics = Metrics()
     metrics.update(np.array([1.0, np.nan]), np.array([0.0, 1.0]), groups=np.array([1, 1], np.uint64))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,11 +13,11 @@ from elasticctr.errors import ConfigError, FailedPrecondition
 from elasticctr.train.metrics.segments import SlotSegments, find_cut, report_segments
 
 
-def sigmoid(x):
+def sigmoid(x: np.ndarray) -> np.ndarray:
     return 1 / (1 + np.exp(-x.astype(np.float64)))
 
 
-def make_samples(n, values=50, seed=0):
+def make_samples(n: int, values: int = 50, seed: int = 0) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """A calibrated model: labels are drawn from its predictions."""
     rng = np.random.default_rng(seed)
     logits = (rng.normal(size=n) - 1.5).astype(np.float32)
@@ -25,12 +26,14 @@ def make_samples(n, values=50, seed=0):
     return ids, logits, labels
 
 
-def feed(segments, ids, logits, labels, weights=None):
+def feed(
+    segments: SlotSegments, ids: np.ndarray, logits: np.ndarray, labels: np.ndarray, weights: np.ndarray | None = None
+) -> SlotSegments:
     segments.update(ids, np.arange(len(ids) + 1, dtype=np.int32), logits, labels, weights)
     return segments
 
 
-def test_sums_and_field_calibration_match_numpy():
+def test_sums_and_field_calibration_match_numpy() -> None:
     ids, logits, labels = make_samples(20_000)
     weights = np.random.default_rng(1).uniform(0.1, 3, len(ids)).astype(np.float32)
     found = feed(SlotSegments(), ids, logits, labels, weights).calibration()
@@ -43,7 +46,7 @@ def test_sums_and_field_calibration_match_numpy():
     assert (found["values"], found["values_share"]) == (50, 1.0)
 
 
-def test_bags_count_for_each_value_once_and_empty_ones_for_zero():
+def test_bags_count_for_each_value_once_and_empty_ones_for_zero() -> None:
     sums = _native.SegmentMetrics(10)
     values, offsets = np.array([7, 7, 9, 9], np.uint64), np.array([0, 3, 3, 4], np.int32)
     sums.update(values, offsets, np.zeros(3, np.float32), np.array([1, 0, 0], np.float32))
@@ -53,7 +56,7 @@ def test_bags_count_for_each_value_once_and_empty_ones_for_zero():
     assert rows[:, 3] == pytest.approx([0.5, 0.5, 1.0]) and rows[:, 4] == pytest.approx(np.log(2) * np.array([1, 1, 2]))
 
 
-def test_memory_is_bounded_and_merging_is_exact_all_the_same():
+def test_memory_is_bounded_and_merging_is_exact_all_the_same() -> None:
     ids, logits, labels = make_samples(6000, values=3000, seed=2)
     whole = _native.SegmentMetrics(100)
     whole.update(ids, np.arange(6001, dtype=np.int32), logits, labels)
@@ -73,7 +76,7 @@ def test_memory_is_bounded_and_merging_is_exact_all_the_same():
 
 
 @pytest.mark.parametrize("by", ["calibration", "loss", "auc"])
-def test_chance_is_not_reported(by):
+def test_chance_is_not_reported(by: Any) -> None:
     reports = 0
     for seed in range(20):
         ids, logits, labels = make_samples(20_000, values=100, seed=seed)
@@ -84,7 +87,7 @@ def test_chance_is_not_reported(by):
     assert reports <= 4  # 5 % of runs, 1 of 20 on average
 
 
-def test_a_miscalibrated_value_is_found_and_named():
+def test_a_miscalibrated_value_is_found_and_named() -> None:
     ids, logits, labels = make_samples(40_000, values=40, seed=5)
     logits[ids == 13] += 0.7  # predicts too much there
     found = report_segments({"ad": feed(SlotSegments(), ids, logits, labels)}, min_samples=200)["ad"]
@@ -97,7 +100,7 @@ def test_a_miscalibrated_value_is_found_and_named():
     assert json.dumps(found, allow_nan=False)
 
 
-def test_a_value_the_model_knows_nothing_of_is_found_by_loss_and_auc():
+def test_a_value_the_model_knows_nothing_of_is_found_by_loss_and_auc() -> None:
     ids, logits, labels = make_samples(60_000, values=30, seed=6)
     rows = np.nonzero(ids == 4)[0]
     logits[rows] = np.random.default_rng(7).permutation(logits[rows])  # calibrated on the whole, and of no use
@@ -107,7 +110,7 @@ def test_a_value_the_model_knows_nothing_of_is_found_by_loss_and_auc():
     assert report_segments({"ad": feed(SlotSegments(), ids, logits, labels)}, min_samples=200)["ad"]["found"] == 0
 
 
-def test_auc_of_a_group_and_its_deviation():
+def test_auc_of_a_group_and_its_deviation() -> None:
     from sklearn.metrics import roc_auc_score
 
     ids, logits, labels = make_samples(4000, values=2, seed=8)
@@ -125,7 +128,7 @@ def test_auc_of_a_group_and_its_deviation():
     assert len(groups.rows(3000)[0]) == 0
 
 
-def test_few_clicks_are_no_finding():
+def test_few_clicks_are_no_finding() -> None:
     """Two clicks where 0.1 were expected: a normal approximation would be six deviations off."""
     ids = np.repeat(np.array([1, 2], np.uint64), 1000)
     logits = np.full(2000, np.log(1e-4), np.float32)
@@ -135,7 +138,7 @@ def test_few_clicks_are_no_finding():
     assert found["tested"] == 2 and found["found"] == 0
 
 
-def test_nothing_one_class_and_nan():
+def test_nothing_one_class_and_nan() -> None:
     for by in ("calibration", "loss", "auc"):
         empty = report_segments({"ad": SlotSegments(by)}, min_samples=1)["ad"]
         assert empty["field_ece"] is None and empty["found"] == empty["tested"] == 0
@@ -143,15 +146,15 @@ def test_nothing_one_class_and_nan():
         assert json.dumps(report_segments({"ad": clicks}, min_samples=1), allow_nan=False)
 
 
-def test_find_cut_is_that_of_benjamini_and_hochberg():
+def test_find_cut_is_that_of_benjamini_and_hochberg() -> None:
     assert find_cut([], 0.05) == -1 and find_cut([0.2, 0.9], 0.05) == -1
     assert find_cut([0.9, 0.01, 0.02, 0.039], 0.05) == 0.02
     assert find_cut([0.03, 0.04, 0.02, 0.045], 0.05) == 0.045
 
 
-def test_wrong_use_is_a_typed_error():
+def test_wrong_use_is_a_typed_error() -> None:
     with pytest.raises(ConfigError, match="calibration, loss, auc"):
-        SlotSegments("clicks")
+        SlotSegments("clicks")  # type: ignore[arg-type]
     with pytest.raises(FailedPrecondition, match="offsets"):
         SlotSegments().update(np.ones(1, np.uint64), np.array([0, 2]), np.zeros(1), np.zeros(1))
     with pytest.raises(FailedPrecondition, match="at most"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from html.parser import HTMLParser
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -20,39 +21,39 @@ VOID = {"meta", "img", "br"}
 class Page(HTMLParser):
     """Checks that tags close in order, and keeps texts, attributes and tables."""
 
-    def __init__(self, text):
+    def __init__(self, text: str) -> None:
         super().__init__(convert_charrefs=True)
-        self.open, self.tags, self.links, self.text = [], [], [], ""
+        self.open, self.tags, self.links, self.text = list[str](), list[str](), list[str | None](), ""
         self.feed(text)
         self.close()
         assert self.open == []
 
-    def handle_starttag(self, tag, attrs):
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.tags.append(tag)
         self.links += [value for name, value in attrs if name in ("src", "href")]
         assert not any(name.startswith("on") for name, _ in attrs)
         if tag not in VOID:
             self.open.append(tag)
 
-    def handle_endtag(self, tag):
+    def handle_endtag(self, tag: str) -> None:
         assert self.open.pop() == tag
 
-    def handle_data(self, data):
+    def handle_data(self, data: str) -> None:
         self.text += data
 
 
 @pytest.fixture
-def run_dir(tmp_path):
+def run_dir(tmp_path: Path) -> Path:
     return make_run(tmp_path / "my-run")
 
 
 @pytest.fixture(scope="module")
-def report(tmp_path_factory):
+def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Written once for all tests that only read it."""
     return write_report(make_run(tmp_path_factory.mktemp("runs") / "my-run"))
 
 
-def make_run(run):
+def make_run(run: Path) -> Path:
     (run / "checkpoints" / "step-20").mkdir(parents=True)
     (run / "job.yaml").write_text(f"model: deepfm\nnote: {EVIL}\n")
     (run / "environment.json").write_text(
@@ -76,7 +77,7 @@ def make_run(run):
     return run
 
 
-def test_report_tells_the_whole_run(report):
+def test_report_tells_the_whole_run(report: Path) -> None:
     assert report.name == "report.html"
     page = Page(report.read_text(encoding="utf-8"))
     final = json.loads((report.parent / "metrics.json").read_text())["test"]
@@ -101,21 +102,21 @@ def test_report_tells_the_whole_run(report):
     assert page.text.count(" – ") >= len(final["calibration"])
 
 
-def test_report_needs_no_network_and_runs_no_script(report):
+def test_report_needs_no_network_and_runs_no_script(report: Path) -> None:
     text = report.read_text()
     page = Page(text)
     assert "script" not in page.tags and "link" not in page.tags and "iframe" not in page.tags
-    assert page.links and all(link.startswith("data:image/png;base64,") for link in page.links)
+    assert page.links and all((link or "").startswith("data:image/png;base64,") for link in page.links)
     assert "http://" not in text and "https://" not in text and "url(" not in text
 
 
-def test_everything_is_escaped(report):
+def test_everything_is_escaped(report: Path) -> None:
     text = report.read_text()
     assert "<script" not in text and "alert('x')" not in text
     assert Page(text).text.count(EVIL) >= 3
 
 
-def test_report_is_made_again_from_the_directory_alone(run_dir):
+def test_report_is_made_again_from_the_directory_alone(run_dir: Path) -> None:
     first = write_report(run_dir).read_text()
     moved = run_dir.rename(run_dir.with_name("moved"))
     assert write_report(moved).read_text() == first.replace("my-run", "moved")
@@ -123,13 +124,13 @@ def test_report_is_made_again_from_the_directory_alone(run_dir):
 
 
 @pytest.mark.parametrize("missing", [("job.yaml", "environment.json", "metrics.json"), ("events.jsonl",)])
-def test_missing_files_leave_a_smaller_report(run_dir, missing):
+def test_missing_files_leave_a_smaller_report(run_dir: Path, missing: tuple[str, ...]) -> None:
     for name in missing:
         (run_dir / name).unlink()
     Page(write_report(run_dir).read_text())
 
 
-def test_a_killed_run_says_so(run_dir):
+def test_a_killed_run_says_so(run_dir: Path) -> None:
     (run_dir / "metrics.json").unlink()
     events = run_dir / "events.jsonl"
     events.write_bytes(events.read_bytes()[:-30])
@@ -137,7 +138,7 @@ def test_a_killed_run_says_so(run_dir):
     assert "not finished" in text and "No final metrics" in text
 
 
-def test_one_class_shows_a_dash(run_dir):
+def test_one_class_shows_a_dash(run_dir: Path) -> None:
     metrics = Metrics()
     metrics.update(np.zeros(5), np.zeros(5))
     (run_dir / "metrics.json").write_text(json.dumps({"test": {**metrics.as_dict(), **metrics.curves()}}))
@@ -145,7 +146,7 @@ def test_one_class_shows_a_dash(run_dir):
     assert "auc–" in page.text.replace("\n", "")
 
 
-def test_wrong_places_and_damaged_files_are_typed_errors(run_dir, tmp_path):
+def test_wrong_places_and_damaged_files_are_typed_errors(run_dir: Path, tmp_path: Path) -> None:
     with pytest.raises(NotFound, match="no such run directory"):
         write_report(tmp_path / "nowhere")
     (tmp_path / "empty").mkdir()
@@ -157,7 +158,7 @@ def test_wrong_places_and_damaged_files_are_typed_errors(run_dir, tmp_path):
             write_report(run_dir)
 
 
-def test_the_headline_is_of_unseen_data():
+def test_the_headline_is_of_unseen_data() -> None:
     assert main_split({"train": {}, "validation": {}, "test": {}}) == "test"
     assert main_split({"train": {}, "validation": {}}) == "validation"
     assert main_split({"day-7": {}}) == "day-7"

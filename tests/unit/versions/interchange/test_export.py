@@ -64,7 +64,7 @@ def run(*arguments: str) -> dict[str, object]:
 
 def read(directory: Path, encoding: str | None = None) -> tuple[dict[int, list[float]], list[int]]:
     source = open_rows(str(directory), encoding)
-    rows = {}
+    rows: dict[int, list[float]] = {}
     for feasigns, values in source.blocks():
         assert not rows.keys() & set(feasigns.tolist())
         rows |= dict(zip(feasigns.tolist(), values.view(np.float32).tolist(), strict=True))

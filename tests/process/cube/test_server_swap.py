@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.unit.cube.serving import ServerProcess, feasigns_of, rows_of, write_version
+from tests.process.cube.serving import ServerProcess, feasigns_of, rows_of, write_version
 
 FEASIGNS = feasigns_of(30_000)
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.unit.ps.pserver_process import (
+from tests.process.ps.pserver_process import (
     DENSE,
     FEASIGNS,
     JOB,

@@ -8,8 +8,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.unit.cluster.jobs import FAKE, make_job
-from tests.unit.cluster.processes import until
+from tests.process.cluster.jobs import FAKE, make_job
+from tests.process.cluster.processes import until
 from typer.testing import CliRunner
 
 from elasticctr.cli.app import app

@@ -7,10 +7,11 @@ import socket
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
-from tests.unit.cube.serving import ServerProcess, feasigns_of, rows_of, write_version
+from tests.process.cube.serving import ServerProcess, feasigns_of, rows_of, write_version
 
 redis = pytest.importorskip("redis")
 
@@ -33,12 +34,12 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
 
 
 @pytest.fixture(params=[2, 3])
-def client(server: ServerProcess, request: pytest.FixtureRequest) -> Iterator[redis.Redis]:
+def client(server: ServerProcess, request: pytest.FixtureRequest) -> Iterator[Any]:
     with redis.Redis(port=server.port, password=TOKEN, protocol=request.param, socket_timeout=60) as client:
         yield client
 
 
-def test_get_and_mget(client: redis.Redis) -> None:
+def test_get_and_mget(client: Any) -> None:
     assert client.ping()
     assert client.get(int(FEASIGNS[0])) == value(3, int(FEASIGNS[0]))
     assert client.get("0000000007") == value(3, 7)
@@ -50,7 +51,7 @@ def test_get_and_mget(client: redis.Redis) -> None:
     assert all(v == value(3, k) for k, v in zip(keys, got, strict=True) if k != 999_999_999_999)
 
 
-def test_tables_by_number_and_by_name(client: redis.Redis, server: ServerProcess) -> None:
+def test_tables_by_number_and_by_name(client: Any, server: ServerProcess) -> None:
     assert client.mget(["ctr/wide:5", "other/embedding:5", "wide:6", "7"]) == [
         value(3, 5), value(8, 5), value(3, 6), value(3, 7),
     ]  # fmt: skip
@@ -64,7 +65,7 @@ def test_tables_by_number_and_by_name(client: redis.Redis, server: ServerProcess
         client.get("embedding:5")  # two models have one
 
 
-def test_what_clients_ask_around(client: redis.Redis) -> None:
+def test_what_clients_ask_around(client: Any) -> None:
     assert client.exists("1", "2", "123456789") == 2
     assert client.dbsize() == 6000
     info = client.info()
@@ -84,7 +85,7 @@ def test_what_clients_ask_around(client: redis.Redis) -> None:
         client.execute_command("GET")
 
 
-def test_a_pipeline_keeps_its_order(client: redis.Redis) -> None:
+def test_a_pipeline_keeps_its_order(client: Any) -> None:
     pipe = client.pipeline(transaction=False)
     for feasign in FEASIGNS[:600]:
         pipe.get(int(feasign))
@@ -98,7 +99,7 @@ def test_a_pipeline_keeps_its_order(client: redis.Redis) -> None:
     assert got[602:] == [[value(3, 1), value(3, 2)], value(3, 3)]
 
 
-def test_transactions(client: redis.Redis) -> None:
+def test_transactions(client: Any) -> None:
     with client.pipeline() as pipe:
         for feasign in FEASIGNS[:600]:
             pipe.get(int(feasign))
@@ -133,7 +134,7 @@ def test_transactions(client: redis.Redis) -> None:
         connection.disconnect()
 
 
-def test_what_a_key_is(client: redis.Redis) -> None:
+def test_what_a_key_is(client: Any) -> None:
     assert [client.ttl("1"), client.ttl("123456789"), client.pttl("wide:1")] == [-1, -2, -1]
     assert [client.type("1"), client.type("123456789")] == [b"string", b"none"]
     assert client.get("key:__rand_int__") is None
@@ -141,7 +142,7 @@ def test_what_a_key_is(client: redis.Redis) -> None:
     assert client.exists("key:__rand_int__") == 0
 
 
-def test_scan_finds_every_feasign_once(client: redis.Redis) -> None:
+def test_scan_finds_every_feasign_once(client: Any) -> None:
     everything = {int(key) for key in client.scan_iter(count=1000)}
     assert everything == {int(f) for f in [*SMALL, *FEASIGNS]}
     assert {int(key) for key in client.scan_iter(match="99*", count=1)} == {

@@ -11,7 +11,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from tests.unit.cluster.processes import SHELL, is_alive, leader_of, read_pid, shell_role, until
+from tests.process.cluster.processes import SHELL, is_alive, leader_of, read_pid, shell_role, until
 
 from elasticctr.cluster import supervised
 from elasticctr.cluster.engine import RoleState

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.unit.cluster.jobs import FAKE, make_job
+from tests.process.cluster.jobs import FAKE, make_job
 from tests.unit.compat.paddle_cloud.test_environment import PSERVER, TRAINER
 
 from elasticctr.cluster.launch import find_free_port

@@ -9,10 +9,11 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
-from tests.unit.cube.serving import (
+from tests.process.cube.serving import (
     DESCRIBE,
     HELLO,
     LOOKUP,
@@ -183,6 +184,7 @@ def test_a_damaged_live_version_is_not_replaced_by_another(data: Path) -> None:
 def test_a_shard_json_that_does_not_fit_is_refused(own_server: ServerProcess, data: Path) -> None:
     folder = write_version(data, 2, FEASIGNS[:10])
     described = json.loads((folder / "shard.json").read_text())
+    change: dict[str, Any]
     for change in ({"version": 8}, {"model": "other"}, {"parent": 5}, {"files": []}, {"format": 2}, {"kind": 3}):
         (folder / "shard.json").write_text(json.dumps(described | change))
         status, answer = own_server.http("POST", "/v1/load", {"model": "ctr", "version": 2})

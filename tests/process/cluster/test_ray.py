@@ -11,15 +11,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.unit.cluster.jobs import FAKE, make_job
-from tests.unit.cluster.processes import SHELL, is_alive, read_pid, shell_role, until
+from tests.process.cluster.jobs import FAKE, make_job
+from tests.process.cluster.processes import SHELL, is_alive, read_pid, shell_role, until
 
 from elasticctr.cluster.launch import begin
 from elasticctr.cluster.run import run_job
 from elasticctr.errors import ConfigError, Unavailable
 
 ray = pytest.importorskip("ray", reason="no Ray: pip install 'elasticctr[ray]'")
-pytestmark = [pytest.mark.slow, pytest.mark.story, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
 
 
 @pytest.fixture(scope="module")

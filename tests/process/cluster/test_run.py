@@ -14,8 +14,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tests.unit.cluster.jobs import FAKE, make_job
-from tests.unit.cluster.processes import is_alive, read_pid, until
+from tests.process.cluster.jobs import FAKE, make_job
+from tests.process.cluster.processes import is_alive, read_pid, until
 
 from elasticctr.cluster.engine import RoleState
 from elasticctr.cluster.feed import ask_status
@@ -176,7 +176,6 @@ main()
 """
 
 
-@pytest.mark.story
 @pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)])
 def test_ctrl_c_writes_a_checkpoint_and_says_how_to_go_on(tmp_path: Path, number: signal.Signals) -> None:
     run = tmp_path / "run"
@@ -198,7 +197,6 @@ def test_ctrl_c_writes_a_checkpoint_and_says_how_to_go_on(tmp_path: Path, number
 
 
 @pytest.mark.slow
-@pytest.mark.story
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_second_signal_ends_a_job_that_is_stopping_at_once(tmp_path: Path, number: signal.Signals) -> None:
     run = tmp_path / "run"

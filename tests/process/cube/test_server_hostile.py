@@ -16,7 +16,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.unit.cube.serving import (
+from tests.process.cube.serving import (
     HEADER,
     LOOKUP,
     MAGIC,

@@ -12,6 +12,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -25,7 +26,6 @@ SPARK_PYTHON = os.environ.get("ELASTICCTR_SPARK_PYTHON") or (
 )
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.story,
     pytest.mark.skipif(shutil.which("java") is None, reason="no java here: apt install default-jre-headless"),
     pytest.mark.skipif(SPARK_PYTHON is None, reason="no pyspark here; name its Python in ELASTICCTR_SPARK_PYTHON"),
 ]
@@ -71,7 +71,7 @@ def test_spark_reads_ours_and_we_read_sparks(tmp_path: Path) -> None:
     expected = sorted([f, row.tobytes().hex()] for f, row in zip(feasigns.tolist(), rows, strict=True))
     assert answer["bytes"] == expected
     assert answer["long"] == expected
-    theirs = {}
+    theirs: dict[int, Any] = {}
     for keys, values in open_rows(str(tmp_path / "theirs"), "raw").blocks():
         theirs |= dict(zip(keys.tolist(), [value.tobytes() for value in values], strict=True))
     assert theirs == {i * 2**54 + i: bytes([i % 256] * 12) for i in range(1000)}

@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 
 import pytest
-from tests.unit.cluster.processes import is_alive
+from tests.process.cluster.processes import is_alive
 
 from elasticctr.cluster.engine import RoleSpec
 from elasticctr.cluster.torchrun import TorchrunEngine
@@ -36,7 +36,6 @@ def is_done(engine: TorchrunEngine) -> bool:
 
 
 @pytest.mark.slow
-@pytest.mark.story
 def test_a_rank_that_dies_restarts_the_group(tmp_path: Path) -> None:
     engine = TorchrunEngine(tmp_path / "cluster", command=COMMAND)
     engine.start(roles("die"), log_dir=str(tmp_path / "logs"), max_restarts=2)
@@ -50,7 +49,6 @@ def test_a_rank_that_dies_restarts_the_group(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.story
 def test_an_interrupted_group_is_not_started_again(tmp_path: Path) -> None:
     engine = TorchrunEngine(tmp_path / "cluster", command=COMMAND)
     engine.start(roles("wait"), log_dir=str(tmp_path / "logs"), max_restarts=5)

@@ -11,8 +11,8 @@ import threading
 from pathlib import Path
 
 import pytest
-from tests.unit.cluster.jobs import FAKE, make_job
-from tests.unit.cluster.processes import is_alive, read_pid, until
+from tests.process.cluster.jobs import FAKE, make_job
+from tests.process.cluster.processes import is_alive, read_pid, until
 
 from elasticctr.cluster.engine import RoleSpec
 from elasticctr.cluster.launch import begin
@@ -139,7 +139,7 @@ def test_nothing_survives_when_the_starter_is_killed(tmp_path: Path) -> None:
     script = (
         "import sys; from pathlib import Path; from elasticctr.cluster.launch import begin; "
         "from elasticctr.cluster.mpi import MpiEngine; from elasticctr.cluster.run import run_job; "
-        "from tests.unit.cluster.jobs import FAKE, make_job; run = Path(sys.argv[1]); "
+        "from tests.process.cluster.jobs import FAKE, make_job; run = Path(sys.argv[1]); "
         "launch = begin(make_job(run, pservers=1, trainers=1), resume=False, is_one_machine=False); "
         "run_job(launch, MpiEngine(run / 'cluster', command=FAKE), resume=False, quiet=True)"
     )
@@ -165,7 +165,6 @@ main()
 
 
 @pytest.mark.slow
-@pytest.mark.story
 @needs_mpi
 def test_ranks_of_somebody_elses_mpirun(tmp_path: Path) -> None:
     run = tmp_path / "run"

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.unit.ps.pserver_process import DENSE, FEASIGNS, Process, connect, gradients, head, rows_of
+from tests.process.ps.pserver_process import DENSE, FEASIGNS, Process, connect, gradients, head, rows_of
 
 from elasticctr.errors import DeadlineExceeded, FailedPrecondition
 from elasticctr.ps.identity import build

@@ -3,8 +3,6 @@ from __future__ import annotations
 import subprocess
 import sys
 
-import pytest
-
 STEP = """
 import sys, torch
 from elasticctr.train.job import DenseSettings
@@ -20,7 +18,6 @@ assert "torch._dynamo" not in sys.modules
 """
 
 
-@pytest.mark.timeout(60)
 def test_the_compiler_is_not_loaded_to_train() -> None:
-    done = subprocess.run([sys.executable, "-c", STEP], capture_output=True, text=True, timeout=50, check=False)
+    done = subprocess.run([sys.executable, "-c", STEP], capture_output=True, text=True, timeout=250, check=False)
     assert done.returncode == 0, done.stderr

@@ -42,7 +42,7 @@ for read in (
 @pytest.mark.promise(
     "memory runs out while a Parquet or Arrow file is read", "an InternalError that names memory; no file is blamed"
 )
-def test_too_little_memory_is_not_the_files_fault(tmp_path: Path):
+def test_too_little_memory_is_not_the_files_fault(tmp_path: Path) -> None:
     count = 6_000_000
     values = pa.array(np.arange(count, dtype=np.uint64))
     rows = pa.FixedSizeBinaryArray.from_buffers(pa.binary(8), count, [None, values.buffers()[1]])
@@ -56,7 +56,7 @@ def test_too_little_memory_is_not_the_files_fault(tmp_path: Path):
         assert line.startswith("InternalError") and "too little memory" in line and "large.parquet" in line
 
 
-def test_what_is_to_blame():
+def test_what_is_to_blame() -> None:
     damaged = "damaged: {}; fetch it again"
     for error in (pa.ArrowInvalid("bad\nmore"), OSError("Invalid: x"), ValueError("x"), KeyError("feasign")):
         explained = explain_arrow(error, "f", damaged)
