@@ -233,7 +233,7 @@ def test_the_status_wants_the_secret(tmp_path: Path, monkeypatch: pytest.MonkeyP
             except Unavailable:
                 assert time.monotonic() < deadline
         with pytest.raises(Exception, match="401"):
-            ask_status(launch.run.path, "wrong-secret")
+            ask_status(launch.coordinator, "wrong-secret")
     finally:
         engine.stop(0)
 
