@@ -30,8 +30,8 @@ import numpy as np
 
 import measure
 from chaos_training import ROWS, Flow, command_of
-from elasticctr.cube.client import Client
-from elasticctr.cube.conf import ClusterSettings
+from elasticctr.cube.client import CubeClient
+from elasticctr.cube.settings import CubeSettings
 from elasticctr.errors import ElasticCTRError
 from elasticctr.versions.repository import Repository
 from elasticctr.versions.sparse import get_rows
@@ -160,7 +160,9 @@ class Chaos:
         expected, found = get_rows(self.repository, chain, table, batch)
         shards = [[one[replica].url.removeprefix("http://")] for one in self.stack.cube]
         try:
-            with Client(ClusterSettings(shards=shards, timeout_ms=30_000, connect_ms=5000), self.stack.token) as client:
+            with CubeClient(
+                CubeSettings(shards=shards, timeout_ms=30_000, connect_ms=5000), self.stack.token
+            ) as client:
                 answer = client.get(f"{model}/{table}", batch, version=version)
         except ElasticCTRError as e:
             self._stuck(f"replica {replica} does not answer from {model} version {version}: {e}")

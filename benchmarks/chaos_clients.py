@@ -25,12 +25,12 @@ from numpy.typing import NDArray
 
 import protocols
 from elasticctr import _native
-from elasticctr.cube.client import Client as CubeClient
-from elasticctr.cube.conf import ClusterSettings
+from elasticctr.cube.client import CubeClient as CubeClient
+from elasticctr.cube.settings import CubeSettings
 from elasticctr.data.batch import Batch
 from elasticctr.data.dataset import Dataset
 from elasticctr.errors import ElasticCTRError
-from elasticctr.serve.client import Client as PredictClient
+from elasticctr.serve.client import PredictClient as PredictClient
 from elasticctr.versions.repository import Repository
 from elasticctr.versions.samples import make_batch
 from elasticctr.versions.scoring import DenseGraph, make_inputs
@@ -154,7 +154,7 @@ class Clients:
 
     def _cube(self, model: str, table: str, feasigns: Any, truth: Truth) -> Callable[[random.Random], str]:
         patient = {"timeout_ms": int(PATIENCE_S * 1000), "connect_ms": 3000, "backup_ms": 200}
-        client = CubeClient(ClusterSettings(shards=self._at["shards"], **patient), self._token)
+        client = CubeClient(CubeSettings(shards=self._at["shards"], **patient), self._token)
 
         def ask(draw: random.Random) -> str:
             places = np.array(draw.choices(range(len(feasigns)), k=40))

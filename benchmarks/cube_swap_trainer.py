@@ -7,10 +7,10 @@ from numpy.typing import NDArray
 
 from elasticctr.cube.lookup import Lookup
 from elasticctr.data.batch import Batch
-from elasticctr.publish.publisher import Publisher, Snapshot
+from elasticctr.publish.publisher import PublishedRun, Publisher
 from elasticctr.train.job import Job
 from elasticctr.train.learner import Learner
-from elasticctr.train.reading import Item
+from elasticctr.train.reading import PreparedBatch
 
 MODEL, SLOTS, SAMPLES, DIM = "ctr", 25, 4000, 9
 BATCHES = 10
@@ -47,7 +47,7 @@ class Trainer:
 
     def publish(self) -> int:
         samples = self._batch(np.ascontiguousarray(self._feasigns[0, :, :8]))
-        snapshot = Snapshot(self._job.samples, samples, {}, {}, self._learner.sparse.mark())
+        snapshot = PublishedRun(self._job.samples, samples, {}, {}, self._learner.sparse.mark())
         return self._publisher.publish(self._learner, snapshot).version
 
     def check(self, feasign: int, answer: Lookup) -> None:
@@ -58,7 +58,7 @@ class Trainer:
 
     def _step(self, number: int) -> None:
         batch = self._batch(self._feasigns[number])
-        self._learner.step(Item(batch, self._learner.look_up(batch), {}))
+        self._learner.step(PreparedBatch(batch, self._learner.look_up(batch), {}))
 
     def _batch(self, feasigns: NDArray[np.uint64]) -> Batch:
         """One feasign per slot and sample; every other sample is a click."""

@@ -22,7 +22,7 @@ from elasticctr.data.batch import Batch
 from elasticctr.data.schema import DenseSlot, Schema, SparseSlot
 from elasticctr.train.job import Job
 from elasticctr.train.learner import Learner
-from elasticctr.train.reading import Item, open_dataset, read_ahead
+from elasticctr.train.reading import PreparedBatch, open_dataset, read_ahead
 
 SCHEMA = Schema(
     slots=(
@@ -43,7 +43,7 @@ class Ours(Stack):
         self._learner = Learner(self._job)
         self._variant = order.variant
 
-    def stream(self, rows: Rows, batch_size: int) -> Iterator[Item]:
+    def stream(self, rows: Rows, batch_size: int) -> Iterator[PreparedBatch]:
         if self._variant == "parsed":
             dataset: Any = Parsed([_make_batch(part) for part in rows.batches(batch_size)])
         else:
@@ -53,16 +53,16 @@ class Ours(Stack):
             yield from read_ahead(dataset, self._learner.look_up, batch_size=batch_size, epoch=epoch)
             epoch += 1
 
-    def read_epoch(self, rows: Rows, batch_size: int) -> Iterator[Item]:
+    def read_epoch(self, rows: Rows, batch_size: int) -> Iterator[PreparedBatch]:
         parsed: Any = Parsed([_make_batch(part) for part in rows.batches(batch_size)])
         return read_ahead(parsed, self._learner.look_up, batch_size=batch_size)
 
-    def step(self, batch: Item) -> None:
+    def step(self, batch: PreparedBatch) -> None:
         self._learner.step(batch, 1.0)
 
     def predict(self, rows: Rows) -> NDArray[np.float32]:
         batch = _make_batch(rows)
-        logits = self._learner.predict(Item(batch, self._learner.look_up(batch), {}))
+        logits = self._learner.predict(PreparedBatch(batch, self._learner.look_up(batch), {}))
         return 1 / (1 + np.exp(-logits))
 
 

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from elasticctr import _native
 from elasticctr.data.batch import Batch
 from elasticctr.versions import Repository, Segment
-from elasticctr.versions.lease import Lease
+from elasticctr.versions.lease import PublisherLease
 from elasticctr.versions.samples import SAMPLES, format_samples, make_batch
 from elasticctr.versions.scoring import DenseGraph, make_inputs
 from elasticctr.versions.serving_schema import SCHEMA, ServingSchema
@@ -110,7 +110,7 @@ def prepare() -> None:
     batch = _to_batch(schema, make_requests(8, 4, seed=9))
     scores = DenseGraph(graph, "graph").scores(make_inputs(schema, batch, _source(rows)))
     repository = Repository(str(FOLDER / "repo"))
-    with Lease(repository.store, MODEL) as lease:
+    with PublisherLease(repository.store, MODEL) as lease:
         writer = VersionWriter(repository, MODEL, 1, lease)
         writer.add_file(SCHEMA, schema.model_dump_json().encode())
         writer.add_file(GRAPH, graph)

@@ -114,13 +114,13 @@ class Load:
 
 class _Generator:
     def __init__(self, settings: dict[str, Any]) -> None:
-        from elasticctr.cube.client import Client
-        from elasticctr.cube.conf import ClusterSettings
+        from elasticctr.cube.client import CubeClient
+        from elasticctr.cube.settings import CubeSettings
 
         self._settings = settings
         self._truth = Truth(settings["count"], settings["seed"])
-        servers = ClusterSettings(shards=settings["shards"], **settings["client"])
-        self._client = Client(servers, settings["token"])
+        servers = CubeSettings(shards=settings["shards"], **settings["client"])
+        self._client = CubeClient(servers, settings["token"])
         self._report = Report()
         self._phase = "start"
         self._latencies: dict[str, list[float]] = {}

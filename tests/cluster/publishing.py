@@ -12,7 +12,7 @@ import numpy as np
 
 from elasticctr.errors import FailedPrecondition, Unavailable
 from elasticctr.versions import Manifest, Repository, Segment
-from elasticctr.versions.lease import Lease
+from elasticctr.versions.lease import PublisherLease
 from elasticctr.versions.removal import carry_out, plan_removal
 from elasticctr.versions.writer import VersionWriter, next_version
 from tests.unit.versions.synthetic import DIM, MadeRows
@@ -24,7 +24,7 @@ LEFT_S = 0.0  # dead publishers' leftovers, and old versions, go at once: nobody
 
 def publish_next(repository: Repository) -> int:
     """A base every fourth version, deltas on it between."""
-    with Lease(repository.store, MODEL) as lease:
+    with PublisherLease(repository.store, MODEL) as lease:
         carry_out(repository, plan_removal(repository, MODEL, young_s=LEFT_S), lease)
         found = repository.versions(MODEL)
         last: Manifest | None = found[-1] if found else None

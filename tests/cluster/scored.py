@@ -19,7 +19,7 @@ import onnx
 from numpy.typing import NDArray
 from onnx import TensorProto, helper
 
-from elasticctr.versions.lease import Lease
+from elasticctr.versions.lease import PublisherLease
 from elasticctr.versions.manifest import MANIFEST, Manifest, Segment, parse_manifest
 from elasticctr.versions.repository import Repository
 from elasticctr.versions.rollback import rollback
@@ -74,7 +74,7 @@ class Scored:
         }
         change(files)
         above = self._manifest(parent) if parent else None
-        with Lease(self.repository.store, self.model) as lease:
+        with PublisherLease(self.repository.store, self.model) as lease:
             writer = VersionWriter(self.repository, self.model, version, lease)
             for name, data in files.items():
                 writer.add_file(name, data)

@@ -12,9 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from elasticctr.cube.build.builder import BuildOptions, Target, build_tables
-from elasticctr.cube.client import Client
-from elasticctr.cube.conf import ClusterSettings
+from elasticctr.cube.client import CubeClient
 from elasticctr.cube.lookup import Lookup
+from elasticctr.cube.settings import CubeSettings
 from elasticctr.versions.interchange.rows import RowInfo
 from tests.cluster.harness import TOKEN, Cluster, Instance, wait_until
 
@@ -115,12 +115,12 @@ class Served(Cluster):
         for one in self.instances:
             self.ask(one.server_url, "/v1/retire", {"model": "ctr", "version": version})
 
-    def make_client(self, **settings: Any) -> Client:
+    def make_client(self, **settings: Any) -> CubeClient:
         shards = [
             [f"127.0.0.1:{one.server_port}" for one in self.instances if one.shard == shard]
             for shard in range(self.shards)
         ]
-        return Client(
-            ClusterSettings.model_validate({"shards": shards, "timeout_ms": 60_000, "connect_ms": 10_000, **settings}),
+        return CubeClient(
+            CubeSettings.model_validate({"shards": shards, "timeout_ms": 60_000, "connect_ms": 10_000, **settings}),
             TOKEN,
         )

@@ -18,8 +18,8 @@ from typing import Any
 
 import numpy as np
 
-from elasticctr.cube.client import Client
-from elasticctr.cube.conf import ClusterSettings
+from elasticctr.cube.client import CubeClient
+from elasticctr.cube.settings import CubeSettings
 from elasticctr.versions.repository import Repository
 from tests.cluster.harness import TOKEN, Cluster, Instance
 from tests.cluster.load import Load, Report
@@ -87,8 +87,8 @@ class Story:
             for shard in range(self.cluster.shards)
         ]
 
-    def client(self, shards: list[list[str]] | None = None, **settings: Any) -> Client:
-        return Client(ClusterSettings(shards=shards or self.addresses(), **(PATIENT | settings)), TOKEN)
+    def client(self, shards: list[list[str]] | None = None, **settings: Any) -> CubeClient:
+        return CubeClient(CubeSettings(shards=shards or self.addresses(), **(PATIENT | settings)), TOKEN)
 
     def check_everywhere(self, version: int) -> None:
         """Every row of the active version, from every replica."""

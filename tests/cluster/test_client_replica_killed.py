@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from elasticctr.cube.client import Client
+from elasticctr.cube.client import CubeClient
 from elasticctr.errors import Unavailable
 from tests.cluster.harness import wait_until
 from tests.cluster.served import ROWS, TABLE, Served, check_rows, rows_of
@@ -19,7 +19,7 @@ KEYS = np.arange(ROWS + 50, dtype=np.uint64)
 class Asking:
     """Threads that look up random feasigns and check every row."""
 
-    def __init__(self, client: Client, threads: int = 4) -> None:
+    def __init__(self, client: CubeClient, threads: int = 4) -> None:
         self.failures: list[BaseException] = []
         self.versions: set[int] = set()
         self.calls = 0
@@ -97,13 +97,13 @@ def check_rows_of_living(rows: np.ndarray, found: np.ndarray) -> None:
     assert not rows[~found].any()
 
 
-def _replica(client: Client, port: int) -> dict[str, object]:
+def _replica(client: CubeClient, port: int) -> dict[str, object]:
     return next(r for r in client.stats()["replicas"] if r["address"] == f"127.0.0.1:{port}")
 
 
-def _is_ejected(client: Client, port: int) -> bool:
+def _is_ejected(client: CubeClient, port: int) -> bool:
     return bool(_replica(client, port)["ejected"])
 
 
-def _requests(client: Client, port: int) -> int:
+def _requests(client: CubeClient, port: int) -> int:
     return int(str(_replica(client, port)["requests"]))

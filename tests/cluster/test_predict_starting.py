@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from elasticctr.serve.client import AsyncClient, Client
+from elasticctr.serve.client import AsyncPredictClient, PredictClient
 from elasticctr.versions.repository import Repository
 from tests.cluster.predicting import Predictor
 from tests.cluster.scored import Scored
@@ -64,12 +64,12 @@ def test_server_without_a_version_is_not_ready_and_clients_ask_the_next(tmp_path
 
         urls = [f"http://127.0.0.1:{one.port}" for one in (starting, well)]
         samples = [one.json() for one in full.draw(np.random.default_rng(0), 3)]
-        with Client(urls, model="ctr") as client:
+        with PredictClient(urls, model="ctr") as client:
             for _ in range(50):
                 assert client.predict(samples, values="feasigns", timeout_s=30).version == 1
 
         async def ask() -> None:
-            async with AsyncClient(urls, model="ctr") as client:
+            async with AsyncPredictClient(urls, model="ctr") as client:
                 for _ in range(50):
                     assert (await client.predict(samples, values="feasigns", timeout_s=30)).version == 1
 

@@ -17,11 +17,11 @@ import yaml
 
 from elasticctr import _native
 from elasticctr.config.tls import TlsSettings
-from elasticctr.cube.client import Client as CubeClient
-from elasticctr.cube.conf import ClusterSettings
+from elasticctr.cube.client import CubeClient as CubeClient
+from elasticctr.cube.settings import CubeSettings
 from elasticctr.errors import ElasticCTRError, FailedPrecondition, Unavailable
 from elasticctr.net.client import Peer
-from elasticctr.serve.client import Client as PredictClient
+from elasticctr.serve.client import PredictClient as PredictClient
 from elasticctr.versions.repository import Repository
 from tests.cluster.certificate import Authority, flags_of
 from tests.cluster.harness import START_S, TOKEN, Cluster, free_port, wait_until
@@ -118,7 +118,7 @@ def _check_predictions(scored: Scored, port: int, tls: TlsSettings) -> None:
 def _check_command(cluster: Cluster, port: int, tls: TlsSettings) -> None:
     """`cube get` and `cube status`, as people type them."""
     flags = ["--token-file", str(cluster.token_file), *flags_of(tls.model_copy(update={"client_ca": None}))]
-    settings = ClusterSettings(shards=((f"127.0.0.1:{port}",),), timeout_ms=30_000, connect_ms=20_000, tls=tls)
+    settings = CubeSettings(shards=((f"127.0.0.1:{port}",),), timeout_ms=30_000, connect_ms=20_000, tls=tls)
     with CubeClient(settings, TOKEN) as client:
         table = client.connect(30.0)[0]
     get = ["cube", "get", table, "1", "--at", f"127.0.0.1:{port}", "--timeout", "30", "--json", *flags]
@@ -134,7 +134,7 @@ def _run(arguments: list[str]) -> str:
 
 def _check_refusals(port: int, serve_port: int, tls: TlsSettings, stranger: Authority) -> None:
     def ask(own: TlsSettings | None) -> None:
-        settings = ClusterSettings(
+        settings = CubeSettings(
             shards=((f"127.0.0.1:{port}",),), timeout_ms=30_000, connect_ms=20_000, retries=0, tls=own
         )
         with CubeClient(settings, TOKEN) as client:

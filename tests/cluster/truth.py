@@ -21,8 +21,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from elasticctr.cube.lookup import Lookup
-from elasticctr.versions.donefile import Event
-from elasticctr.versions.lease import Lease
+from elasticctr.versions.donefile import DonefileEvent
+from elasticctr.versions.lease import PublisherLease
 from elasticctr.versions.manifest import MANIFEST, Manifest, Segment, parse_manifest
 from elasticctr.versions.repository import Repository
 from elasticctr.versions.writer import VersionWriter, append_event
@@ -97,7 +97,7 @@ def publish(repository: Repository, truth: Truth, version: int, *, is_announced:
     parent = truth.parents[version]
     rows = _Rows(truth.feasigns[written], make_rows(truth.feasigns[written], truth.writers[version][written]))
     above = parse_manifest(repository.store.read_bytes(f"{MODEL}/{parent}/{MANIFEST}"), "") if parent else None
-    with Lease(repository.store, MODEL) as lease:
+    with PublisherLease(repository.store, MODEL) as lease:
         writer = VersionWriter(repository, MODEL, version, lease)
         writer.add_table(TABLE, (Segment(name="embedding", dim=DIM),), "fp32", rows, truth.feasigns[gone])
         manifest = writer.commit("delta" if parent else "base", above, {})
@@ -111,7 +111,7 @@ def announce(repository: Repository, version: int) -> None:
     data = repository.store.read_bytes(f"{MODEL}/{version}/{MANIFEST}")
     manifest = parse_manifest(data, str(version))
     digest = hashlib.sha256(data).hexdigest()
-    event = Event(0, "publish", version, manifest.kind, manifest.parent, manifest.base, digest, time.time())
+    event = DonefileEvent(0, "publish", version, manifest.kind, manifest.parent, manifest.base, digest, time.time())
     append_event(repository, MODEL, event)
 
 

@@ -24,7 +24,7 @@ from elasticctr.train.evaluation import evaluate
 from elasticctr.train.events import read_events
 from elasticctr.train.job import Job, load_job
 from elasticctr.train.learner import Learner
-from elasticctr.train.reading import Item, open_dataset
+from elasticctr.train.reading import PreparedBatch, open_dataset
 
 EPOCHS = 2
 
@@ -59,7 +59,7 @@ def learn_in_one_process(job: Job, ranks: int) -> tuple[Learner, int]:
     learner = Learner(job)
     steps = 0
     for batch in union_batches(job, ranks):
-        learner.step(Item(batch, learner.look_up(batch), {}))
+        learner.step(PreparedBatch(batch, learner.look_up(batch), {}))
         steps += 1
         if steps == job.train.steps:
             break

@@ -14,10 +14,10 @@ import numpy as np
 import pytest
 from tests.cluster.served import DIM, ROWS, build_version, check_rows, rows_of
 
-from elasticctr.cube.client import AsyncClient, Client
-from elasticctr.cube.conf import ClusterSettings
+from elasticctr.cube.client import AsyncCubeClient, CubeClient
 from elasticctr.cube.local import LocalCube
 from elasticctr.cube.lookup import Lookup
+from elasticctr.cube.settings import CubeSettings
 from elasticctr.errors import DataError, NotFound
 
 Get = Callable[..., Lookup]
@@ -46,8 +46,8 @@ def servers(builds: Path) -> Iterator[list[str]]:
             started.append(process)
             assert process.stdout is not None
             addresses.append(f"127.0.0.1:{json.loads(process.stdout.readline())['port']}")
-        with Client(
-            ClusterSettings(shards=tuple((a,) for a in addresses), timeout_ms=60_000, connect_ms=60_000)
+        with CubeClient(
+            CubeSettings(shards=tuple((a,) for a in addresses), timeout_ms=60_000, connect_ms=60_000)
         ) as client:
             client.connect(60)
         yield addresses
@@ -57,24 +57,24 @@ def servers(builds: Path) -> Iterator[list[str]]:
             process.wait(60)
 
 
-@pytest.fixture(params=["LocalCube", "Client", "Client with a cache", "AsyncClient"])
+@pytest.fixture(params=["LocalCube", "CubeClient", "Client with a cache", "AsyncCubeClient"])
 def get(request: pytest.FixtureRequest, builds: Path) -> Iterator[Get]:
     if request.param == "LocalCube":
         yield LocalCube(builds).get
         return
     addresses = request.getfixturevalue("servers")
     cache_bytes = 1 << 20 if "cache" in request.param else 0
-    settings = ClusterSettings(
+    settings = CubeSettings(
         shards=tuple((a,) for a in addresses), timeout_ms=60_000, connect_ms=60_000, cache_bytes=cache_bytes
     )
-    if request.param != "AsyncClient":
-        with Client(settings) as client:
+    if request.param != "AsyncCubeClient":
+        with CubeClient(settings) as client:
             yield client.get
         return
 
     def get_async(*args: Any, **kwargs: Any) -> Lookup:
         async def ask() -> Lookup:
-            async with AsyncClient(settings) as client:
+            async with AsyncCubeClient(settings) as client:
                 return await client.get(*args, **kwargs)
 
         return asyncio.run(ask())

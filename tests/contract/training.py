@@ -21,14 +21,14 @@ from elasticctr.ps.identity import build, job_identity
 from elasticctr.ps.pserver.pserver import PServer, PServerOptions
 from elasticctr.ps.shape import measure
 from elasticctr.ps.trainer.client import PsClient
-from elasticctr.ps.trainer.leases import Lease, Work
+from elasticctr.ps.trainer.leases import ChunkLease, Work
 from elasticctr.ps.trainer.remote import Failover, NoFailover, Remote
 from elasticctr.ps.trainer.strategies.choice import make_strategy
 from elasticctr.ps.trainer.strategies.strategy import Outcome, Strategy
 from elasticctr.train.job import Job
 from elasticctr.train.learner import Learner
 from elasticctr.train.metrics.metrics import Metrics
-from elasticctr.train.reading import Item
+from elasticctr.train.reading import PreparedBatch
 
 SLOTS = [
     {"name": "user", "values": "string"},
@@ -109,12 +109,12 @@ def join_batches(batches: Sequence[Batch]) -> Batch:
 def train_alone(job: Job, batches: Sequence[Batch]) -> Learner:
     learner = Learner(job)
     for batch in batches:
-        learner.step(Item(batch, learner.look_up(batch), {}))
+        learner.step(PreparedBatch(batch, learner.look_up(batch), {}))
     return learner
 
 
-def make_lease(number: int) -> Lease:
-    return Lease("train", Chunk("unused", "file", number=number), "")
+def make_lease(number: int) -> ChunkLease:
+    return ChunkLease("train", Chunk("unused", "file", number=number), "")
 
 
 @dataclass
@@ -236,11 +236,11 @@ class Trainer:
         """As one who believes to hold the chunk, without asking anybody."""
         self._step_all(make_lease(number), batches, first)
 
-    def _step_all(self, lease: Lease, batches: Sequence[Batch], first: int) -> None:
+    def _step_all(self, lease: ChunkLease, batches: Sequence[Batch], first: int) -> None:
         ahead = None
         for place in range(first, len(batches)):
             batch = batches[place]
-            prepared = self.strategy.prepare(Work(lease, place, Item(batch, self.learner.look_up(batch), {})))
+            prepared = self.strategy.prepare(Work(lease, place, PreparedBatch(batch, self.learner.look_up(batch), {})))
             if ahead is not None:
                 self.outcomes.append(self.strategy.step(ahead))
             ahead = prepared
@@ -284,7 +284,7 @@ def train_together(trainers: Sequence[Trainer], work: Sequence[Sequence[tuple[in
 
 def measure_auc(learner: Learner, batch: Batch) -> float:
     metrics = Metrics()
-    logits = learner.predict(Item(batch, learner.look_up(batch), {}))
+    logits = learner.predict(PreparedBatch(batch, learner.look_up(batch), {}))
     metrics.update(logits, batch.labels[:, 0])
     auc = metrics.compute().auc
     assert auc is not None

@@ -21,11 +21,11 @@ from elasticctr.data.synth.files import write_log
 from elasticctr.data.synth.spec import SynthSpec, criteo_spec, schema_spec
 from elasticctr.data.vocabulary import count_vocabulary
 from elasticctr.publish.dense import GraphTemplate
-from elasticctr.publish.publisher import Publisher, Snapshot
+from elasticctr.publish.publisher import PublishedRun, Publisher
 from elasticctr.train.job import Job
 from elasticctr.train.learner import Learner
 from elasticctr.train.prediction import predict
-from elasticctr.train.reading import Item
+from elasticctr.train.reading import PreparedBatch
 
 TEXT = (Format.FEASIGN, Format.SLOT, Format.CRITEO, Format.LIBSVM, Format.LIBFFM)
 FORMATS = (*TEXT, Format.CSV, Format.PARQUET)
@@ -129,14 +129,14 @@ def make_case(folder: Path, repo: str, format: Format, rows: int) -> Case:
     while steps < 20:
         with dataset.iterate(256) as batches:
             for batch in batches:
-                learner.step(Item(batch, learner.look_up(batch), {}))
+                learner.step(PreparedBatch(batch, learner.look_up(batch), {}))
                 steps += 1
     everything = Dataset(str(path), schema, require_label=False)
     with everything.iterate(32) as batches:
         first = next(batches)
     publisher = Publisher(repo, str(format), reuse_graph=True)
     publisher._template = _template(learner)
-    publisher.publish(learner, Snapshot(schema, first, {}, {}, {}))
+    publisher.publish(learner, PublishedRun(schema, first, {}, {}, {}))
     offline = folder / f"{format}.txt"
     count = predict(learner, everything, offline, batch_size=4096, quiet=True)
     scores = np.loadtxt(offline, dtype=np.float32, ndmin=1)

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from elasticctr.data.batch import Batch
 from elasticctr.data.schema import Format
-from elasticctr.serve.client import Client
+from elasticctr.serve.client import PredictClient
 from tests.e2e.parity_cases import FORMATS, TEXT, Case
 
 BATCH = 500
@@ -29,7 +29,7 @@ class Servers:
     def __init__(self, host: str, port: int, grpc_port: int) -> None:
         self.host, self.port, self.grpc_port = host, port, grpc_port
         self.url = f"http://{host}:{port}"
-        self.client = Client(self.url, timeout_s=60, connect_s=60)
+        self.client = PredictClient(self.url, timeout_s=60, connect_s=60)
 
     def post(self, path: str, body: Any) -> Any:
         data = json.dumps(body).encode()

@@ -15,7 +15,7 @@ from elasticctr.cli.app import app
 from elasticctr.data.formats.writers import save_schema
 from elasticctr.data.schema import Format
 from elasticctr.errors import DataError, NotFound
-from elasticctr.serve.client import AsyncClient
+from elasticctr.serve.client import AsyncPredictClient
 from tests.e2e.parity_cases import FORMATS, Case, make_case
 from tests.e2e.parity_protocols import PROTOCOLS, Scores, Servers, difference
 from tests.e2e.parity_server import serve
@@ -86,7 +86,7 @@ def test_async_client(served: tuple[dict[Format, Case], Servers]) -> None:
     lines = case.lines()
 
     async def score() -> list[Scores]:
-        async with AsyncClient(servers.url, model="slot", timeout_s=60, connect_s=60) as client:
+        async with AsyncPredictClient(servers.url, model="slot", timeout_s=60, connect_s=60) as client:
             calls = [client.predict(lines=lines[i : i + 10], format="slot") for i in range(0, len(lines), 10)]
             return [prediction.scores for prediction in await asyncio.gather(*calls)]
 

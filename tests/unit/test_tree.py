@@ -1,11 +1,15 @@
-"""Unit tests start no process: those that need one are in tests/process, or here with their reason."""
+"""Unit tests start no process (those that need one are in tests/process, or here with their reason), and a class name
+appears once in the tree."""
 
 from __future__ import annotations
 
 import ast
+from collections import defaultdict
+from collections.abc import Mapping
 from pathlib import Path
 
 UNIT = Path(__file__).parent
+SOURCE = UNIT.parents[1] / "src"
 MODULES = ("subprocess", "multiprocessing", "tests.process")
 CALLS = ("os.fork", "os.posix_spawn", "os.system", "asyncio.create_subprocess_exec", "asyncio.create_subprocess_shell")
 
@@ -17,8 +21,8 @@ EXCEPTIONS = {
     "cube/test_client.py": "one test forks a client, which has to notice it",
     "models/test_registry.py": FRESH,
     "obs/test_environment.py": "makes a git repository",
+    "ps/coordinator/test_background_publisher.py": "puts a fake in place of subprocess",
     "ps/coordinator/test_claim.py": DEAD,
-    "ps/coordinator/test_versions.py": "puts a fake in place of subprocess",
     "ps/test_shape.py": FRESH,
     "serve/activation/test_served_version.py": FRESH,
     "serve/feedback/test_log.py": FULL_DISK,
@@ -60,3 +64,24 @@ def test_every_way_to_start_a_process_is_seen() -> None:
         assert starts_processes(line), line
     assert starts_processes("from tests.process.cube.serving import ServerProcess")
     assert not starts_processes("import os\nfrom tests.unit.ps.conftest import World\nos.getpid()")
+
+
+def defined_twice(sources: Mapping[str, str]) -> dict[str, list[str]]:
+    """Class names that several of these modules define, with the modules."""
+    homes: defaultdict[str, list[str]] = defaultdict(list)
+    for path, source in sources.items():
+        for node in ast.parse(source).body:
+            if isinstance(node, ast.ClassDef):
+                homes[node.name].append(path)
+    return {name: paths for name, paths in homes.items() if len(paths) > 1}
+
+
+def test_a_class_name_is_defined_once() -> None:
+    sources = {path.relative_to(SOURCE).as_posix(): path.read_text("utf-8") for path in SOURCE.rglob("*.py")}
+    assert len(sources) > 100
+    assert defined_twice(sources) == {}, "say what each of them is, in its name"
+
+
+def test_a_class_name_that_is_defined_twice_is_seen() -> None:
+    twice = {"cube.py": "class Client: ...", "serve.py": "class Client(Base):\n    x = 1", "net.py": "class Peer: ..."}
+    assert defined_twice(twice) == {"Client": ["cube.py", "serve.py"]}

@@ -11,13 +11,13 @@ from elasticctr.cluster.launch import begin, check_job, cluster_of
 from elasticctr.cluster.mpi import MpiEngine, check_hosts, check_slots, find_mpirun, read_hostfile
 from elasticctr.cluster.ranks import rank_of, read_plan, supervise_rank
 from elasticctr.cluster.run import run_job
-from elasticctr.cluster.summary import Summary
+from elasticctr.cluster.summary import RunSummary
 from elasticctr.errors import ConfigError
 from elasticctr.train.cluster_settings import ClusterSettings
 from elasticctr.train.job import Job
 
 
-def train_on_mpi(job: Job, *, resume: bool, quiet: bool, hostfile: Path | None) -> Summary:
+def train_on_mpi(job: Job, *, resume: bool, quiet: bool, hostfile: Path | None) -> RunSummary:
     check_job(job)
     settings = cluster_of(job)
     place = rank_of(os.environ)

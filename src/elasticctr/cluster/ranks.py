@@ -20,8 +20,8 @@ from types import FrameType
 from typing import Any
 
 from elasticctr.cluster.engine import RoleSpec, RoleState
-from elasticctr.cluster.leash import die_with_parent
 from elasticctr.cluster.local import LocalEngine
+from elasticctr.cluster.parent_death import die_with_parent
 from elasticctr.errors import ConfigError, DeadlineExceeded, ElasticCTRError
 from elasticctr.train.run_directory import write_text
 

@@ -19,9 +19,9 @@ from elasticctr.cluster.engine import Engine, RoleSpec, RoleState
 from elasticctr.cluster.feed import EventNews, EventTail, StatusFeed
 from elasticctr.cluster.launch import Launch, begin, check_job, cluster_of, one_thread_per_cpu, share_threads
 from elasticctr.cluster.local import LocalEngine
-from elasticctr.cluster.summary import Summary, read_summary
+from elasticctr.cluster.summary import RunSummary, read_summary
 from elasticctr.cluster.supervised import last_words
-from elasticctr.cluster.view import View
+from elasticctr.cluster.view import JobView
 from elasticctr.errors import ConfigError, ElasticCTRError, FailedPrecondition, InternalError
 from elasticctr.net.client import Peer
 from elasticctr.ps.addresses import find_coordinator
@@ -64,7 +64,7 @@ class EngineOptions:
     ray_address: str | None = None
 
 
-def train_on(job: Job, engine: str, *, resume: bool, quiet: bool, options: EngineOptions) -> Summary:
+def train_on(job: Job, engine: str, *, resume: bool, quiet: bool, options: EngineOptions) -> RunSummary:
     """Trains a job on the engine of that name. `quiet`: no table, no lines."""
     is_collective = cluster_of(job).strategy == "collective"
     if options.hostfile is not None and engine != "mpi":
@@ -90,7 +90,7 @@ def train_on(job: Job, engine: str, *, resume: bool, quiet: bool, options: Engin
     return run_job(launch, ray, resume=resume, quiet=quiet)
 
 
-def _train_on_torchrun(job: Job, *, resume: bool, quiet: bool) -> Summary:
+def _train_on_torchrun(job: Job, *, resume: bool, quiet: bool) -> RunSummary:
     from elasticctr.cluster.torchrun import TorchrunEngine
 
     settings = cluster_of(job)
@@ -111,14 +111,14 @@ def make_ray_engine(address: str | None, host: str) -> Engine:
     return RayEngine(address, host=host)
 
 
-def run_job(launch: Launch, engine: Engine, *, resume: bool, quiet: bool = False) -> Summary:
+def run_job(launch: Launch, engine: Engine, *, resume: bool, quiet: bool = False) -> RunSummary:
     """Trains to the end, or until it is interrupted. Every process it started is gone when it returns or raises."""
-    watch = _Watch(launch, engine)
+    watch = _JobWatch(launch, engine)
     cluster = cluster_of(launch.job)
     with ExitStack() as stack:
         interrupt = stack.enter_context(Interrupt())
         events = EventNews(EventTail(launch.run.events, skip=resume))
-        view = stack.enter_context(View(str(launch.run.path), quiet=quiet))
+        view = stack.enter_context(JobView(str(launch.run.path), quiet=quiet))
         feed = None
         if launch.coordinator is not None:
             feed = stack.enter_context(StatusFeed(launch.coordinator, launch.token, tls=cluster_of(launch.job).tls))
@@ -159,7 +159,7 @@ def run_job(launch: Launch, engine: Engine, *, resume: bool, quiet: bool = False
     return summary
 
 
-class _Watch:
+class _JobWatch:
     """When a job is over, and how it is asked to be."""
 
     def __init__(self, launch: Launch, engine: Engine) -> None:

@@ -12,7 +12,7 @@ from elasticctr.train.events import read_events
 
 
 @dataclass(frozen=True, slots=True)
-class Summary:
+class RunSummary:
     """As `train.trainer.Result`, without needing torch to make one."""
 
     run_dir: Path
@@ -25,7 +25,7 @@ class Summary:
     stopped_early: bool = False
 
 
-def read_summary(run_dir: str | Path) -> Summary:
+def read_summary(run_dir: str | Path) -> RunSummary:
     """Of a run that has ended, finished or interrupted."""
     path = Path(run_dir)
     ends = read_events(path / "events.jsonl", "end")
@@ -33,7 +33,7 @@ def read_summary(run_dir: str | Path) -> Summary:
         raise FailedPrecondition(f"{path}: the run has not ended; go on with it by --resume")
     end = ends[-1]
     reason = str(end.get("reason"))
-    return Summary(
+    return RunSummary(
         path,
         int(end.get("step") or 0),
         int(end.get("samples") or 0),

@@ -1,8 +1,8 @@
 """One role's process and its restarts, watched by whoever holds it: the local engine, an MPI rank, a Ray actor.
 
 The process is the leader of its own session, so that a Ctrl-C of the terminal is the supervisor's alone and signals
-reach its children too, and it dies with its supervisor (leash.py). Everything is called from one thread, which must
-live as long as the process should: Linux ties a child to the thread that made it.
+reach its children too, and it dies with its supervisor (parent_death.py). Everything is called from one thread, which
+must live as long as the process should: Linux ties a child to the thread that made it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ RESTARTS_VARIABLE = "ELASTICCTR_RESTARTS"
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.1, 10.0
 # A process that ran this long was well; the pause before its next start is a short one again.
 WELL_AFTER_S = 60.0
-_LEASH = str(Path(__file__).with_name("leash.py"))
+_PARENT_DEATH = str(Path(__file__).with_name("parent_death.py"))
 
 
 class Supervised:
@@ -63,11 +63,11 @@ class Supervised:
         environment.pop(RESTARTS_VARIABLE, None)
         if self._restarts:
             environment[RESTARTS_VARIABLE] = str(self._restarts)
-        leash = [sys.executable, "-I", "-S", _LEASH, str(os.getpid())]
+        dying_with_us = [sys.executable, "-I", "-S", _PARENT_DEATH, str(os.getpid())]
         try:
             with self._log.open("ab") as log:
                 self._process = subprocess.Popen(
-                    [*leash, *self._command],
+                    [*dying_with_us, *self._command],
                     stdin=subprocess.DEVNULL,
                     stdout=log,
                     stderr=subprocess.STDOUT,

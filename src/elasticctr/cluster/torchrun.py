@@ -16,8 +16,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from elasticctr.cluster.engine import RoleSpec, RoleState
-from elasticctr.cluster.leash import die_with_parent
 from elasticctr.cluster.local import GRACE_S
+from elasticctr.cluster.parent_death import die_with_parent
 from elasticctr.cluster.supervised import ELASTICCTR, Supervised, last_words, prepare_log
 from elasticctr.errors import ConfigError, FailedPrecondition
 

@@ -70,7 +70,7 @@ def headline(status: Mapping[str, Any]) -> str:
     return "  ".join(parts)
 
 
-class View:
+class JobView:
     """Context manager. `show` is called often and draws at most a few times a second."""
 
     def __init__(self, title: str, *, quiet: bool = False, console: Console | None = None) -> None:
@@ -84,7 +84,7 @@ class View:
         if not quiet and self._console.is_terminal:
             self._live = Live(Text("starting"), console=self._console, refresh_per_second=4, transient=True)
 
-    def __enter__(self) -> View:
+    def __enter__(self) -> JobView:
         if self._live:
             self._live.start()
         return self

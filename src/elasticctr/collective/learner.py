@@ -27,7 +27,7 @@ from elasticctr.train.input_plan import require_gradients
 from elasticctr.train.job import Job
 from elasticctr.train.learner import Learner
 from elasticctr.train.metrics.label_metrics import LabelMetrics
-from elasticctr.train.reading import Item
+from elasticctr.train.reading import PreparedBatch
 from elasticctr.train.sparse import today
 from elasticctr.train.vocabulary import find_vocabulary
 
@@ -70,7 +70,7 @@ class CollectiveLearner:
             if tensor.is_floating_point():
                 self._group.tell_floats(tensor.data)
 
-    def step(self, item: Item | None, note: int, lr_scale: float) -> StepNews:
+    def step(self, item: PreparedBatch | None, note: int, lr_scale: float) -> StepNews:
         """One step of all ranks. `item` is None on a rank without work; `note` reaches every rank."""
         own = 0 if item is None else len(item.batch)
         rows, heads = self._tables.pull(None if item is None else item.lookups, (own, note), insert=True)
@@ -86,7 +86,7 @@ class CollectiveLearner:
         given = int(heads[:, 0].sum())
         return StepNews(int(samples), given - int(samples), int(np.count_nonzero(heads[:, 0])), loss_sum, heads[:, 1])
 
-    def _compute(self, item: Item, rows: Sequence[NDArray[np.float32]]) -> list[Summed]:
+    def _compute(self, item: PreparedBatch, rows: Sequence[NDArray[np.float32]]) -> list[Summed]:
         """Gradients of our batch: dense ones into the shared vector, those of rows as an answer."""
         inputs, arrays = self.plan.make_inputs(item)
         batch, n = item.batch, len(item.batch)
@@ -118,7 +118,7 @@ class CollectiveLearner:
             parameter.grad = part.view_as(parameter)
         self.local.apply_dense(lr_scale)
 
-    def predict(self, item: Item | None, note: int) -> tuple[NDArray[np.float32] | None, NDArray[np.int64]]:
+    def predict(self, item: PreparedBatch | None, note: int) -> tuple[NDArray[np.float32] | None, NDArray[np.int64]]:
         """Logits of our batch, None without one, and everyone's note. Changes nothing."""
         rows, heads = self._tables.pull(None if item is None else item.lookups, (note,), insert=False)
         if item is None:

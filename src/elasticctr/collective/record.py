@@ -15,7 +15,7 @@ from elasticctr.train.progress import Figures, TrainingProgress
 
 
 @dataclass(slots=True)
-class Place:
+class RunPlace:
     """Where a run is; the same on every rank."""
 
     epoch: int = 0
@@ -42,7 +42,7 @@ class Record:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
         self._stack.close()
 
-    def write(self, event: str, at: Place, values: dict[str, Any]) -> None:
+    def write(self, event: str, at: RunPlace, values: dict[str, Any]) -> None:
         if not self._is_silent:
             self._events.write(event, at.step, at.samples, at.epoch, values)
 
@@ -50,7 +50,7 @@ class Record:
         if not self._is_silent:
             self._progress.note(text)
 
-    def step(self, at: Place, samples: int, loss_sum: float, metrics: LabelMetrics, scale: float) -> None:
+    def step(self, at: RunPlace, samples: int, loss_sum: float, metrics: LabelMetrics, scale: float) -> None:
         """After every step. `metrics` are the rank's own, on its part of the samples."""
         self._samples += samples
         self._loss += loss_sum

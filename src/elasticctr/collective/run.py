@@ -20,10 +20,10 @@ from elasticctr.collective import checkpoint as collective_checkpoint
 from elasticctr.collective.evaluation import evaluate, gather_ledgers
 from elasticctr.collective.group import Group
 from elasticctr.collective.learner import CollectiveLearner, StepNews, merge_metrics
-from elasticctr.collective.record import Place, Record
-from elasticctr.collective.work import EpochLedger, Piece, deal, read_pieces
+from elasticctr.collective.record import Record, RunPlace
+from elasticctr.collective.work import ChunkBatch, EpochLedger, deal, read_pieces
 from elasticctr.data.chunks import Chunk
-from elasticctr.data.pipeline import Judge, Stats
+from elasticctr.data.pipeline import BadLineLimit, Stats
 from elasticctr.data.settings import DataSettings
 from elasticctr.errors import ConfigError, Corruption, FailedPrecondition, NotFound
 from elasticctr.models.model import Model
@@ -85,7 +85,7 @@ class _Run:
         self._learner = CollectiveLearner(job, group, model_class)
         self._schedule = Schedule(job.train)
         self._run = RunDirectory(job.run_dir)
-        self._at = Place()
+        self._at = RunPlace()
         self._ledger = EpochLedger()
         self._trained = 0  # samples since this group started
         self._evaluations: dict[str, Any] = {}
@@ -190,7 +190,7 @@ class _Run:
         finally:
             pieces.close()
 
-    def _note(self, piece: Piece | None) -> int:
+    def _note(self, piece: ChunkBatch | None) -> int:
         note = _OUT_OF_WORK if piece is None else 0
         every_s = self._cluster.checkpoint_s
         if self._group.is_first and every_s is not None and time.monotonic() - self._saved_at >= every_s:
@@ -222,7 +222,7 @@ class _Run:
 
     def _join_ledgers(self) -> EpochLedger:
         joined = self._ledger.join(gather_ledgers(self._group, self._ledger))
-        Judge(self._job.samples, self._job.data.train, joined.stats).check()
+        BadLineLimit(self._job.samples, self._job.data.train, joined.stats).check()
         return joined
 
     @property
@@ -316,7 +316,7 @@ class _Run:
         self._schedule.restore(state["schedule"])
         if state["valid"] is not None:
             self._evaluations["valid"] = state["valid"]
-        self._at = Place(
+        self._at = RunPlace(
             state["epoch"],
             state["step"],
             state["samples"],

@@ -34,7 +34,7 @@ class Summed:
 
 
 @dataclass(frozen=True, slots=True)
-class _Asked:
+class _TableRequest:
     """What one table was asked for in a step."""
 
     order: NDArray[np.intp]  # distinct feasigns of our batch by owner
@@ -60,7 +60,7 @@ class ShardedTables:
         self._counted = [
             table.settings.admission.count > 1 or table.settings.admission.probability < 1 for table in tables
         ]
-        self._asked: list[_Asked] = []
+        self._asked: list[_TableRequest] = []
 
     def pull(
         self, lookups: Sequence[Lookup] | None, note: Sequence[int], *, insert: bool
@@ -86,7 +86,7 @@ class ShardedTables:
         answers = []
         for t, table in enumerate(self._tables):
             merged = _merge(asked[t])
-            self._asked.append(_Asked(orders[t], counts[:, t], received[:, t], merged))
+            self._asked.append(_TableRequest(orders[t], counts[:, t], received[:, t], merged))
             seen = _sum_by(merged, occurrences[t]).astype(np.uint32) if t in occurrences else None
             rows = table.insert_rows(merged.feasigns, seen) if insert else table.pull_rows(merged.feasigns)
             answers.append(rows[merged.inverse])

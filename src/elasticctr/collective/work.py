@@ -20,19 +20,19 @@ from elasticctr.data.settings import ReadOptions
 from elasticctr.errors import Corruption, DataError, FailedPrecondition
 from elasticctr.table import Lookup
 from elasticctr.train.chunk_plan import digest_of
-from elasticctr.train.reading import Item, ahead
+from elasticctr.train.reading import PreparedBatch, ahead
 
 _HANDED_OVER = 4096  # samples at a time
 _EXAMPLES = 10
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class ChunkBatch:
     """A batch of a chunk with its lookups; None where the chunk had not one (more)."""
 
     chunk: Chunk
     number: int  # of the batch within the chunk
-    item: Item | None
+    item: PreparedBatch | None
     is_last: bool
     stats: Stats  # of the chunk; complete with its last piece
 
@@ -60,7 +60,7 @@ class EpochLedger:
     notes: dict[int, ChunkNote] = field(default_factory=dict)  # by number of the chunk
     examples: tuple[str, ...] = ()  # of bad lines
 
-    def take(self, piece: Piece) -> None:
+    def take(self, piece: ChunkBatch) -> None:
         note = self.notes.setdefault(piece.chunk.number, ChunkNote(batches=piece.number))
         if piece.item is not None:
             note.batches = piece.number + 1
@@ -155,10 +155,10 @@ def read_pieces(
     options: ReadOptions,
     batch_size: int,
     look_up: Callable[[Batch], tuple[Lookup, ...]],
-) -> Generator[Piece, None, None]:
+) -> Generator[ChunkBatch, None, None]:
     """The batches of some chunks, made ahead on a thread."""
 
-    def make() -> Iterator[Piece]:
+    def make() -> Iterator[ChunkBatch]:
         for chunk, first in work:
             yield from _pieces_of(chunk, first, schema, options, batch_size, look_up)
 
@@ -172,13 +172,13 @@ def _pieces_of(
     options: ReadOptions,
     batch_size: int,
     look_up: Callable[[Batch], tuple[Lookup, ...]],
-) -> Iterator[Piece]:
+) -> Iterator[ChunkBatch]:
     """Each piece waits for the next batch, to know whether it is the last."""
     with read_chunk(chunk, schema, options, batch_size, first_batch=first) as batches:
-        waiting: Item | None = None
+        waiting: PreparedBatch | None = None
         number = first - 1
         for batch in batches:
             if waiting is not None:
-                yield Piece(chunk, number, waiting, False, batches.stats)
-            waiting, number = Item(batch, look_up(batch), {}), number + 1
-        yield Piece(chunk, max(number, first), waiting, True, batches.stats)
+                yield ChunkBatch(chunk, number, waiting, False, batches.stats)
+            waiting, number = PreparedBatch(batch, look_up(batch), {}), number + 1
+        yield ChunkBatch(chunk, max(number, first), waiting, True, batches.stats)

@@ -1,6 +1,6 @@
-"""Looks up rows on cube servers, from threads (`Client`) or from asyncio (`AsyncClient`).
+"""Looks up rows on cube servers, from threads (`CubeClient`) or from asyncio (`AsyncCubeClient`).
 
-    with Client("cube.yaml") as client:
+    with CubeClient("cube.yaml") as client:
         lookup = client.get("ctr/embedding", feasigns)
 
 Thin over `native/cube/client`: which server is asked, retries, versions and the cache are there. A forked child that
@@ -22,19 +22,19 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from elasticctr import _native
-from elasticctr.cube.conf import ClusterSettings, OnFailure, load_conf
 from elasticctr.cube.lookup import Lookup
+from elasticctr.cube.settings import CubeSettings, OnFailure, load_conf
 from elasticctr.errors import ConfigError, DataError, FailedPrecondition, NotFound
 
 T = TypeVar("T")
-Config = str | Path | ClusterSettings | Sequence[ClusterSettings]
+Config = str | Path | CubeSettings | Sequence[CubeSettings]
 DEFAULT_THREADS = 32
 
 
 class _Cluster:
     """The native client of one group of servers, and the tables it is for."""
 
-    def __init__(self, settings: ClusterSettings, token: str | None, on_failure: OnFailure | None) -> None:
+    def __init__(self, settings: CubeSettings, token: str | None, on_failure: OnFailure | None) -> None:
         self.settings = settings
         self.degrade = (on_failure or settings.on_failure) == "degrade"
         self.tables = {_full_name(table, settings.model) for table in settings.tables}
@@ -62,7 +62,7 @@ class _Cluster:
         return name if not self.tables or name in self.tables else None
 
 
-class Client:
+class CubeClient:
     """Thread-safe; share one. Every error is one of `elasticctr.errors`: NotFound (no such table, or a version asked
     for is gone), Unavailable, DeadlineExceeded, Corruption, FailedPrecondition (shards in the wrong order),
     Unauthorized."""
@@ -73,7 +73,7 @@ class Client:
         """`config` is a file (cube.yaml or cube.conf) or settings; `token` and `on_failure` go before what it says."""
         if isinstance(config, (str, Path)):
             config = load_conf(config, model)
-        elif isinstance(config, ClusterSettings):
+        elif isinstance(config, CubeSettings):
             config = (config,)
         self._clusters: list[_Cluster] | None = [_Cluster(settings, token, on_failure) for settings in config]
 
@@ -164,7 +164,7 @@ class Client:
         """The native client of the servers that `table` is asked for; the table of an only model needs no model."""
         return self._find(table)[0].native
 
-    def __enter__(self) -> Client:
+    def __enter__(self) -> CubeClient:
         return self
 
     def __exit__(
@@ -188,8 +188,8 @@ class Client:
         raise NotFound(f"the settings name no servers for table {table!r}; they have {', '.join(known)}")
 
 
-class AsyncClient:
-    """`Client` for asyncio: lookups run in threads of its own and never hold up the event loop."""
+class AsyncCubeClient:
+    """`CubeClient` for asyncio: lookups run in threads of its own and never hold up the event loop."""
 
     def __init__(
         self,
@@ -200,7 +200,7 @@ class AsyncClient:
         on_failure: OnFailure | None = None,
         threads: int = DEFAULT_THREADS,
     ) -> None:
-        self._client = Client(config, token, model=model, on_failure=on_failure)
+        self._client = CubeClient(config, token, model=model, on_failure=on_failure)
         self._threads = ThreadPoolExecutor(threads, thread_name_prefix="cube")
 
     async def connect(self, timeout_s: float = 1.0) -> list[str]:
@@ -224,7 +224,7 @@ class AsyncClient:
         await asyncio.get_running_loop().run_in_executor(None, self._threads.shutdown)
         self._client.close()
 
-    async def __aenter__(self) -> AsyncClient:
+    async def __aenter__(self) -> AsyncCubeClient:
         return self
 
     async def __aexit__(

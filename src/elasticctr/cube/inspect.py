@@ -19,7 +19,7 @@ _SCAN_BUCKETS = 64
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class InspectedRow:
     """One feasign of a file: its row as floats (raw: bytes); None for a tombstone and for one that is not there."""
 
     feasign: int
@@ -28,11 +28,11 @@ class Entry:
 
 
 @dataclass(frozen=True, slots=True)
-class Inspection:
+class CubeInspection:
     path: str
     info: _native.CubeInfo
     is_verified: bool
-    entries: tuple[Entry, ...]
+    entries: tuple[InspectedRow, ...]
 
     @property
     def keys(self) -> int:
@@ -54,7 +54,7 @@ class Inspection:
 
 def inspect_file(
     path: str | Path, *, verify: bool = False, keys: Sequence[int] = (), sample: int = 3, digest: str | None = None
-) -> Inspection:
+) -> CubeInspection:
     """Opens a file. `verify` reads all of it, and against `digest` if there is one; Corruption says what is wrong."""
     if verify and digest is not None:
         with Path(path).open("rb") as file:
@@ -62,12 +62,12 @@ def inspect_file(
                 raise Corruption(f"{path}: is not the file its shard.json lists; fetch or build it again")
     index = _native.CubeIndex.open(str(path), "mapped", verify)
     entries = _look_up(index, np.array(keys, dtype=np.uint64)) if keys else _first(index, sample)
-    return Inspection(str(path), index.info, verify, tuple(entries))
+    return CubeInspection(str(path), index.info, verify, tuple(entries))
 
 
 def inspect_directory(
     directory: str | Path, *, verify: bool = False, keys: Sequence[int] = (), sample: int = 3
-) -> list[Inspection]:
+) -> list[CubeInspection]:
     """Every file of a built version. Its listings are checked in any case."""
     found = []
     for shard_directory, listing in read_version(Path(directory).resolve()).shards:
@@ -93,20 +93,20 @@ def _owns(info: _native.CubeInfo, feasign: int) -> bool:
     return bool(owner == info.shard)
 
 
-def _look_up(index: _native.CubeIndex, keys: NDArray[np.uint64]) -> list[Entry]:
+def _look_up(index: _native.CubeIndex, keys: NDArray[np.uint64]) -> list[InspectedRow]:
     rows, found = index.lookup(keys)
     return [
-        Entry(int(key), _shown(index.info, row) if is_found else None, bool(is_found))
+        InspectedRow(int(key), _shown(index.info, row) if is_found else None, bool(is_found))
         for key, row, is_found in zip(keys, rows, found, strict=True)
     ]
 
 
-def _first(index: _native.CubeIndex, count: int) -> list[Entry]:
+def _first(index: _native.CubeIndex, count: int) -> list[InspectedRow]:
     feasigns, live, rows = index.scan(0, _SCAN_BUCKETS)
     entries = []
     row = iter(rows)
     for feasign, is_live in zip(feasigns[:count], live[:count], strict=True):
-        entries.append(Entry(int(feasign), _shown(index.info, next(row)) if is_live else None, bool(is_live)))
+        entries.append(InspectedRow(int(feasign), _shown(index.info, next(row)) if is_live else None, bool(is_live)))
     return entries
 
 

@@ -28,7 +28,7 @@ _WAIT_S = 3600.0
 
 
 @dataclass(frozen=True)
-class ServerOptions:
+class CubeServerOptions:
     """What a server is started with. Ports of 0 are any free ones; all speak every protocol."""
 
     data: Path
@@ -52,7 +52,7 @@ class ServerOptions:
 
 
 @dataclass(frozen=True)
-class Listening:
+class CubeServerAddress:
     """Where a started server can be reached, and whether it has something to say."""
 
     host: str
@@ -64,10 +64,10 @@ class Listening:
     reason: str | None  # why not
 
 
-class Server:
+class CubeServer:
     """A server in this process. Use as a context manager, or call `start` and `stop`."""
 
-    def __init__(self, options: ServerOptions) -> None:
+    def __init__(self, options: CubeServerOptions) -> None:
         check_listener(
             "cube server",
             options.host,
@@ -119,11 +119,11 @@ class Server:
         return self._native.ports[0]
 
     @property
-    def listening(self) -> Listening:
+    def listening(self) -> CubeServerAddress:
         ports = self._native.ports
         unix = None if self.options.unix is None else str(self.options.unix)
         reason = None if self._native.is_ready else self._reason()
-        return Listening(
+        return CubeServerAddress(
             self.options.host, ports[0], tuple(ports[1:]), unix, os.getpid(), self._native.is_ready, reason
         )
 
@@ -136,7 +136,7 @@ class Server:
             return f"no complete version in {self.options.data}"
         return "no version was ever activated here; POST /v1/activate, or start with --activate newest"
 
-    def __enter__(self) -> Server:
+    def __enter__(self) -> CubeServer:
         self.start()
         return self
 
@@ -152,10 +152,10 @@ def parse_shard(text: str) -> tuple[int, int]:
     return int(shard), int(shards)
 
 
-def run(options: ServerOptions, announce: Callable[[Listening], None], drain_s: float = DRAIN_S) -> None:
+def run(options: CubeServerOptions, announce: Callable[[CubeServerAddress], None], drain_s: float = DRAIN_S) -> None:
     """Serves until SIGTERM or SIGINT. `announce` is called once all that LIVE names was loaded or found unloadable."""
     with Signals(signal.SIGTERM, signal.SIGINT) as signals:
-        server = Server(options)
+        server = CubeServer(options)
         server.start()
         is_stopped = False
         while not server.wait_started(_POLL_S) and not is_stopped:
@@ -167,7 +167,7 @@ def run(options: ServerOptions, announce: Callable[[Listening], None], drain_s: 
         server.stop(drain_s)
 
 
-def _watch(server: Server) -> AbstractContextManager[None]:
+def _watch(server: CubeServer) -> AbstractContextManager[None]:
     if server.options.tls is None:
         return nullcontext()
     from elasticctr.net.certificates import watched

@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal, cast
 
 from elasticctr.data.batch import Batch
-from elasticctr.data.formats.readers import Place, Reader, make_reader
-from elasticctr.data.pipeline import Portion, Stats, Tally, default_workers, read_chunks
+from elasticctr.data.formats.readers import FilePlace, Reader, make_reader
+from elasticctr.data.pipeline import LineCounter, Portion, Stats, default_workers, read_pieces
 from elasticctr.data.position import Position
 from elasticctr.data.schema import Format, Schema
 from elasticctr.data.settings import DataSettings, ReadOptions
@@ -84,8 +84,8 @@ def seed_of(seed: int, epoch: int, number: int) -> int:
 class ChunkBatches(Iterator[Batch]):
     """The batches of a chunk. `stats` are of all that was read for those given out; complete at the end."""
 
-    def __init__(self, deliveries: Generator[Batch, None, None], tally: Tally) -> None:
-        self._deliveries = deliveries
+    def __init__(self, batches: Generator[Batch, None, None], tally: LineCounter) -> None:
+        self._batches = batches
         self._tally = tally
 
     @property
@@ -93,11 +93,11 @@ class ChunkBatches(Iterator[Batch]):
         return self._tally.stats
 
     def __next__(self) -> Batch:
-        return next(self._deliveries)
+        return next(self._batches)
 
     def close(self) -> None:
         """Ends its threads."""
-        self._deliveries.close()
+        self._batches.close()
 
     def __enter__(self) -> ChunkBatches:
         return self
@@ -122,7 +122,7 @@ def read_chunk(
     """
     if isinstance(options, DataSettings) and options.joined is not None:
         schema = schema.joined(Format(options.joined))
-    tally = _ChunkTally(options)
+    tally = _ChunkLines(options)
     return ChunkBatches(_deliver(chunk, schema, options, batch_size, first_batch, require_label, tally), tally)
 
 
@@ -133,16 +133,16 @@ def _deliver(
     batch_size: int,
     first_batch: int,
     require_label: bool,
-    tally: Tally,
+    tally: LineCounter,
 ) -> Generator[Batch, None, None]:
     shuffle = Shuffle(options.shuffle_rows, chunk.seed, chunk.epoch)
     is_cached = chunk.unit == "cache_chunks"
     portions = _read_cached(chunk, schema) if is_cached else _read_file(chunk, schema, options, require_label)
     try:
         windows = make_windows(portions, tally, shuffle, 0)
-        for number, delivery in enumerate(cut_batches(windows, batch_size, Position(), drop_last=False)):
+        for number, positioned in enumerate(cut_batches(windows, batch_size, Position(), drop_last=False)):
             if number >= first_batch:
-                yield delivery.batch
+                yield positioned.batch
     finally:
         portions.close()
 
@@ -158,7 +158,7 @@ def _read_cached(chunk: Chunk, schema: Schema) -> Generator[Portion, None, None]
         )
     for index in range(chunk.start, chunk.end):
         rows = cache.chunk(index)
-        yield Portion(Place(0), rows, len(rows), chunk.path)
+        yield Portion(FilePlace(0), rows, len(rows), chunk.path)
 
 
 def _read_file(
@@ -170,18 +170,18 @@ def _read_file(
             f"{chunk.path}: has {size} bytes, {chunk.size} when the run began; restore it, or start a new run"
         )
     reader = make_reader(schema, options, require_label=require_label)
-    start = Place()
+    start = FilePlace()
     path = chunk.path
     if chunk.unit == "bytes":
         at = first_line_from(source, chunk.start)
         if at is None or at >= chunk.end:
             return
-        start, source = Place(0, at), Span(source.path, source.filesystem, chunk.end)
+        start, source = FilePlace(0, at), Span(source.path, source.filesystem, chunk.end)
         path = f"{path} from byte {at}" if at else path  # how many lines are before it nobody counted
     elif chunk.unit == "row_groups":
         reader = _RowGroups(reader, chunk.start, chunk.end)
     workers = default_workers(options) if options.prefetch else 0
-    parsed = read_chunks([source], reader, start, workers)
+    parsed = read_pieces([source], reader, start, workers)
     try:
         for part in parsed:
             yield replace(part.portion(), path=path)
@@ -203,7 +203,7 @@ class _RowGroups:
         return pieces
 
 
-class _ChunkTally(Tally):
+class _ChunkLines(LineCounter):
     def __init__(self, options: ReadOptions) -> None:
         super().__init__(Stats())
         self._on_bad = options.on_bad

@@ -28,7 +28,7 @@ _SHOWS_LOST = "impressions (show) of more or less than 1 are not written"
 
 
 @dataclass(frozen=True, slots=True)
-class Conversion:
+class LogConversion:
     out: str
     schema_path: str
     from_format: str
@@ -53,7 +53,7 @@ def convert_log(
     schema_path: Path | None = None,
     options: ReadOptions | None = None,
     advance: Callable[[int], None] = lambda rows: None,
-) -> Conversion:
+) -> LogConversion:
     """`merge`: put all slots into one, for libsvm. `strict`: a bad line is an error instead of being left out."""
     options = options or ReadOptions()
     log = open_log(location, schema, format, options)
@@ -82,7 +82,7 @@ def convert_log(
             what = f"no line is a sample of the {log.schema.format} format; the first: {bad_lines[0]}"
             raise DataError(what) if bad_lines else DataError("holds no samples", location)
     save_schema(target, schema_path, overwrite)
-    return Conversion(
+    return LogConversion(
         out=str(out),
         schema_path=str(schema_path),
         from_format=str(log.schema.format),

@@ -16,12 +16,20 @@ from typing import TYPE_CHECKING
 
 from elasticctr.data.ahead import Ahead
 from elasticctr.data.batch import Batch
-from elasticctr.data.formats.readers import Place, make_reader
-from elasticctr.data.pipeline import Chunk, Judge, Portion, Stats, Tally, default_workers, read_chunks
+from elasticctr.data.formats.readers import FilePlace, make_reader
+from elasticctr.data.pipeline import (
+    BadLineLimit,
+    LineCounter,
+    ParsedPiece,
+    Portion,
+    Stats,
+    default_workers,
+    read_pieces,
+)
 from elasticctr.data.position import Position, State
 from elasticctr.data.schema import Schema
 from elasticctr.data.settings import ReadOptions
-from elasticctr.data.windows import Delivery, Shuffle, cut_batches, make_windows
+from elasticctr.data.windows import PositionedBatch, Shuffle, cut_batches, make_windows
 from elasticctr.errors import ConfigError, DataError
 from elasticctr.storage import Source, resolve
 
@@ -89,18 +97,20 @@ class Dataset:
         self.prepare()
         identity = self._identity()
         position = Position.load(start, epoch, identity) if start is not None else self._first_position()
-        deliveries = self._deliveries(batch_size, epoch, position, drop_last)
+        batches = self._batches(batch_size, epoch, position, drop_last)
         if is_ahead and self.options.prefetch:
-            return BatchIterator(self, Ahead(deliveries, self.options.prefetch), epoch, position, identity)
-        return BatchIterator(self, deliveries, epoch, position, identity)
+            return BatchIterator(self, Ahead(batches, self.options.prefetch), epoch, position, identity)
+        return BatchIterator(self, batches, epoch, position, identity)
 
-    def _deliveries(self, batch_size: int, epoch: int, start: Position, drop_last: bool) -> Deliveries:
+    def _batches(self, batch_size: int, epoch: int, start: Position, drop_last: bool) -> PositionedBatches:
         shuffle = Shuffle(self.options.shuffle_rows, self.seed, epoch)
         portions = self._portions(shuffle, start.place)
         stats = Stats(start.lines_read, start.samples_read, start.bad_read)
-        tally: Tally = Judge(self.schema, self.options, stats, self.sources[0].path if self.sources else "")
+        tally: LineCounter = BadLineLimit(
+            self.schema, self.options, stats, self.sources[0].path if self.sources else ""
+        )
         if self._cache is not None:
-            tally = Tally(replace(stats, examples=self._cache.manifest.examples))
+            tally = LineCounter(replace(stats, examples=self._cache.manifest.examples))
         try:
             windows = make_windows(portions, tally, shuffle, start.window)
             yield from cut_batches(windows, batch_size, start, drop_last)
@@ -114,15 +124,15 @@ class Dataset:
         made = self._cache.manifest
         if made.bad and self.options.on_bad == "fail":
             raise DataError(f"{made.bad} bad lines were left out of {self._cache.directory}: {made.examples[0]}")
-        Judge(self.schema, self.options, Stats(made.lines, made.samples, made.bad, made.examples)).check()
+        BadLineLimit(self.schema, self.options, Stats(made.lines, made.samples, made.bad, made.examples)).check()
         return Position(lines_read=made.lines - made.samples, bad_read=made.bad)
 
-    def _portions(self, shuffle: Shuffle, start: Place) -> Generator[Portion, None, None]:
+    def _portions(self, shuffle: Shuffle, start: FilePlace) -> Generator[Portion, None, None]:
         if self._cache is not None:
             return _read_cache(self._cache, shuffle.order_chunks(self._cache.chunk_count), start)
         sources = [self.sources[i] for i in shuffle.order_chunks(len(self.sources))]
         workers = default_workers(self.options) if self.options.prefetch else 0
-        return _read_files(read_chunks(sources, self._reader, start, workers))
+        return _read_files(read_pieces(sources, self._reader, start, workers))
 
     def estimate_rows(self, state: State) -> int | None:
         """Samples of an epoch, exact for a cache, else judged by how far the files are read at `state`."""
@@ -161,21 +171,21 @@ def _open_cache(location: str | Sequence[str], schema: Schema, options: ReadOpti
     return cache
 
 
-def _read_files(chunks: Generator[Chunk, None, None]) -> Generator[Portion, None, None]:
+def _read_files(pieces: Generator[ParsedPiece, None, None]) -> Generator[Portion, None, None]:
     try:
-        for chunk in chunks:
-            yield chunk.portion()
+        for piece in pieces:
+            yield piece.portion()
     finally:
-        chunks.close()
+        pieces.close()
 
 
-def _read_cache(cache: Cache, order: list[int], start: Place) -> Generator[Portion, None, None]:
+def _read_cache(cache: Cache, order: list[int], start: FilePlace) -> Generator[Portion, None, None]:
     for position in range(start.file, len(order)):
         rows = cache.chunk(order[position])
-        yield Portion(Place(position), rows, len(rows))
+        yield Portion(FilePlace(position), rows, len(rows))
 
 
-Deliveries = Generator[Delivery, None, None]
+PositionedBatches = Generator[PositionedBatch, None, None]
 
 
 class BatchIterator(Iterator[Batch]):
@@ -184,30 +194,30 @@ class BatchIterator(Iterator[Batch]):
     def __init__(
         self,
         dataset: Dataset,
-        deliveries: Deliveries | Ahead[Delivery],
+        batches: PositionedBatches | Ahead[PositionedBatch],
         epoch: int,
         start: Position,
         identity: str,
     ) -> None:
         self._dataset = dataset
-        self._deliveries = deliveries
+        self._batches = batches
         self._epoch = epoch
         self._position = start
         self._identity = identity
         self.stats = Stats(start.lines_read, start.samples_read, start.bad_read)
 
     def __next__(self) -> Batch:
-        delivery = next(self._deliveries)
-        self._position = delivery.position
-        self.stats = self._dataset.stats = delivery.stats
-        return delivery.batch
+        positioned = next(self._batches)
+        self._position = positioned.position
+        self.stats = self._dataset.stats = positioned.stats
+        return positioned.batch
 
     def state(self) -> State:
         """The position after the last batch given out, ready for JSON."""
         return self._position.dump(self._epoch, self._identity)
 
     def close(self) -> None:
-        self._deliveries.close()
+        self._batches.close()
 
     def __enter__(self) -> BatchIterator:
         return self

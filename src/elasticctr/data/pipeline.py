@@ -1,6 +1,6 @@
-"""Sources → parsed chunks in reading order, with bad lines counted and judged.
+"""Sources → parsed pieces in reading order, with bad lines counted and limited.
 
-Several pieces are parsed at once; the order and content of chunks do not depend on how many.
+Several pieces are parsed at once; their order and content do not depend on how many.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 from elasticctr.data.batch import Batch
 from elasticctr.data.formats.parser import BadLine, Parsed
-from elasticctr.data.formats.readers import Place, Reader
+from elasticctr.data.formats.readers import FilePlace, Reader
 from elasticctr.data.schema import Schema
 from elasticctr.data.settings import ReadOptions
 from elasticctr.errors import DataError
@@ -24,10 +24,10 @@ _EXAMPLES = 10
 _ENOUGH_LINES = 1000
 
 
-Pieces = Generator[tuple[Place, str, Any], None, None]
+Pieces = Generator[tuple[FilePlace, str, Any], None, None]
 
 
-class Rows(Protocol):
+class SampleRows(Protocol):
     """Samples that batches can be cut from."""
 
     def __len__(self) -> int: ...
@@ -52,8 +52,8 @@ class Stats:
 class Portion:
     """Samples that were read together, from a file or a cache, and what was left out."""
 
-    place: Place
-    rows: Rows
+    place: FilePlace
+    rows: SampleRows
     lines: int
     path: str = ""
     bad: Sequence[BadLine] = ()
@@ -61,10 +61,10 @@ class Portion:
 
 
 @dataclass(frozen=True, slots=True)
-class Chunk:
+class ParsedPiece:
     """A parsed piece of a file."""
 
-    place: Place
+    place: FilePlace
     path: str
     parsed: Parsed
 
@@ -73,25 +73,27 @@ class Chunk:
         return Portion(self.place, parsed.batch, parsed.lines, self.path, parsed.bad, parsed.bad_count)
 
 
-def read_chunks(sources: Sequence[Source], reader: Reader, start: Place, workers: int) -> Generator[Chunk, None, None]:
-    """Every chunk from `start` on. With 0 workers everything happens in the calling thread."""
+def read_pieces(
+    sources: Sequence[Source], reader: Reader, start: FilePlace, workers: int
+) -> Generator[ParsedPiece, None, None]:
+    """Every piece from `start` on. With 0 workers everything happens in the calling thread."""
     if workers == 0:
         for place, path, piece in _pieces(sources, reader, start):
-            yield Chunk(place, path, reader.parse(piece))
+            yield ParsedPiece(place, path, reader.parse(piece))
         return
     pool = ThreadPoolExecutor(workers, thread_name_prefix="elasticctr-parse")
     pieces = _pieces(sources, reader, start)
-    pending: deque[tuple[Place, str, Future[Parsed]]] = deque()
+    pending: deque[tuple[FilePlace, str, Future[Parsed]]] = deque()
     try:
         for place, path, piece in pieces:
             pending.append((place, path, pool.submit(reader.parse, piece)))
             del piece
             if len(pending) > workers:
                 first_place, first_path, parsed = pending.popleft()
-                yield Chunk(first_place, first_path, parsed.result())
+                yield ParsedPiece(first_place, first_path, parsed.result())
         while pending:
             first_place, first_path, parsed = pending.popleft()
-            yield Chunk(first_place, first_path, parsed.result())
+            yield ParsedPiece(first_place, first_path, parsed.result())
     finally:
         pieces.close()
         pool.shutdown(wait=True, cancel_futures=True)
@@ -102,16 +104,16 @@ def default_workers(options: ReadOptions) -> int:
     return options.workers or min(4, len(os.sched_getaffinity(0)))
 
 
-def _pieces(sources: Sequence[Source], reader: Reader, start: Place) -> Pieces:
+def _pieces(sources: Sequence[Source], reader: Reader, start: FilePlace) -> Pieces:
     for number in range(start.file, len(sources)):
         source = sources[number]
-        first = start if number == start.file else Place(number)
+        first = start if number == start.file else FilePlace(number)
         for offset, line, piece in reader.pieces(source, first.offset, first.line):
-            yield Place(number, offset, line), source.path, piece
+            yield FilePlace(number, offset, line), source.path, piece
             del piece
 
 
-class Tally:
+class LineCounter:
     """Counts lines and samples."""
 
     def __init__(self, stats: Stats) -> None:
@@ -131,8 +133,8 @@ class Tally:
         """Called at the end of the data."""
 
 
-class Judge(Tally):
-    """Counts, and decides when bad lines are too many."""
+class BadLineLimit(LineCounter):
+    """Counts, and raises when too many lines are bad."""
 
     def __init__(self, schema: Schema, options: ReadOptions, stats: Stats, first_path: str = "") -> None:
         """`first_path` names the data in messages about all of it."""

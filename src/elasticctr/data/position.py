@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from typing import Any
 
-from elasticctr.data.formats.readers import Place
+from elasticctr.data.formats.readers import FilePlace
 from elasticctr.errors import FailedPrecondition
 
 State = dict[str, Any]  # JSON-able
@@ -26,8 +26,8 @@ class Position:
     bad_read: int = 0
 
     @property
-    def place(self) -> Place:
-        return Place(self.file, self.offset, self.line)
+    def place(self) -> FilePlace:
+        return FilePlace(self.file, self.offset, self.line)
 
     def dump(self, epoch: int, identity: str) -> State:
         """`identity` stands for everything the order of samples depends on."""

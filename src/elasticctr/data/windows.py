@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from elasticctr.data.batch import Batch
-from elasticctr.data.formats.readers import Place
-from elasticctr.data.pipeline import Portion, Rows, Stats, Tally
+from elasticctr.data.formats.readers import FilePlace
+from elasticctr.data.pipeline import LineCounter, Portion, SampleRows, Stats
 from elasticctr.data.position import Position
 
 
@@ -44,9 +44,9 @@ class Shuffle:
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    samples: Rows
+    samples: SampleRows
     order: NDArray[np.int64] | None  # REQUIRES: with an order, `samples` is a Batch
-    place: Place
+    place: FilePlace
     index: int
     before: Stats
     after: Stats
@@ -63,13 +63,13 @@ class Window:
 
 
 @dataclass(frozen=True, slots=True)
-class Delivery:
+class PositionedBatch:
     batch: Batch
     position: Position
     stats: Stats
 
 
-def make_windows(portions: Iterator[Portion], tally: Tally, shuffle: Shuffle, index: int) -> Iterator[Window]:
+def make_windows(portions: Iterator[Portion], tally: LineCounter, shuffle: Shuffle, index: int) -> Iterator[Window]:
     """Portions taken together until there are enough samples to mix; without shuffling, each by itself."""
     while True:
         before, held, have = tally.stats, [], 0
@@ -90,13 +90,13 @@ def make_windows(portions: Iterator[Portion], tally: Tally, shuffle: Shuffle, in
         index += 1
 
 
-def _join(parts: list[Rows]) -> Batch:
+def _join(parts: list[SampleRows]) -> Batch:
     return Batch.concat([part if isinstance(part, Batch) else part.slice(0, len(part)) for part in parts])
 
 
 def cut_batches(
     windows: Iterator[Window], batch_size: int, start: Position, drop_last: bool
-) -> Generator[Delivery, None, None]:
+) -> Generator[PositionedBatch, None, None]:
     pieces: list[Batch] = []
     have, used, samples = 0, start.used, start.samples
     window = None
@@ -107,9 +107,9 @@ def cut_batches(
             have, used = have + stop - used, stop
             if have == batch_size:
                 samples += have
-                yield Delivery(Batch.concat(pieces), window.position(used, samples), window.after)
+                yield PositionedBatch(Batch.concat(pieces), window.position(used, samples), window.after)
                 pieces, have = [], 0
         used = 0
     if window is not None and have and not drop_last:
         position = window.position(len(window.samples), samples + have)
-        yield Delivery(Batch.concat(pieces), position, window.after)
+        yield PositionedBatch(Batch.concat(pieces), position, window.after)

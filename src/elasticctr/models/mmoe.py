@@ -6,7 +6,7 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from elasticctr.models.inputs import Inputs, InputSpec
-from elasticctr.models.layers.experts import Experts, Gate, Heads
+from elasticctr.models.layers.experts import ExpertGate, Experts, Heads
 from elasticctr.models.layers.features import deep_features, deep_width
 from elasticctr.models.model import Model, Widths
 from elasticctr.models.task_settings import TaskSettings
@@ -26,7 +26,7 @@ class MMoE(Model):
         super().__init__(spec, settings)
         width = deep_width(spec)
         self.experts = Experts(settings.experts, lambda: settings.tower(width, None))
-        self.gates = nn.ModuleList(Gate(width, settings.experts) for _ in range(spec.labels))
+        self.gates = nn.ModuleList(ExpertGate(width, settings.experts) for _ in range(spec.labels))
         self.heads = Heads(spec.labels, lambda: settings.head(settings.hidden[-1]))
 
     def forward(self, inputs: Inputs) -> Tensor:

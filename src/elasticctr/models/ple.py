@@ -7,7 +7,7 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from elasticctr.models.inputs import Inputs, InputSpec
-from elasticctr.models.layers.experts import Experts, Gate, Heads
+from elasticctr.models.layers.experts import ExpertGate, Experts, Heads
 from elasticctr.models.layers.features import deep_features, deep_width
 from elasticctr.models.model import Model, Widths
 from elasticctr.models.task_settings import TaskSettings
@@ -30,8 +30,8 @@ class Level(nn.Module):
         own, shared = settings.label_experts, settings.shared_experts
         self.own = nn.ModuleList(Experts(own, lambda: settings.tower(in_features, None)) for _ in range(labels))
         self.shared = Experts(shared, lambda: settings.tower(in_features, None))
-        self.gates = nn.ModuleList(Gate(in_features, own + shared) for _ in range(labels))
-        self.shared_gate = None if is_last else Gate(in_features, labels * own + shared)
+        self.gates = nn.ModuleList(ExpertGate(in_features, own + shared) for _ in range(labels))
+        self.shared_gate = None if is_last else ExpertGate(in_features, labels * own + shared)
 
     def forward(self, each: list[Tensor], shared: Tensor) -> tuple[list[Tensor], Tensor]:
         """What labels read and what is shared, [B, in] each → the same, [B, width] each."""

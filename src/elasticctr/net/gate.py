@@ -18,7 +18,7 @@ _BEARER = "Bearer "
 Refuse = Callable[[ElasticCTRError, int | None], ASGIApp]
 
 
-class Gate:
+class AccessGate:
     """Lets requests through to `app`. `refuse` makes the answer to others, with the error's status or another."""
 
     def __init__(self, app: ASGIApp, tokens: Tokens, refuse: Refuse, max_requests: int = MAX_REQUESTS) -> None:

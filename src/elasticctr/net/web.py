@@ -39,7 +39,7 @@ from elasticctr.errors import (
 from elasticctr.net.access import Tokens
 from elasticctr.net.certificates import watched
 from elasticctr.net.connections import KEEP_ALIVE_S, Connections, ControlLoop, guard
-from elasticctr.net.gate import Gate
+from elasticctr.net.gate import AccessGate
 from elasticctr.net.tls import renew, server_context
 
 Body = dict[str, Any]
@@ -108,7 +108,7 @@ def make_app(routes: list[Route], tokens: Tokens) -> ASGIApp:
         routes=[health, *routes],
         exception_handlers={ElasticCTRError: _explain, HTTPException: _explain_http, Exception: _explain_bug},
     )
-    return Gate(app, tokens, answer_error)
+    return AccessGate(app, tokens, answer_error)
 
 
 async def _read_object(request: Request, max_bytes: int) -> Body:

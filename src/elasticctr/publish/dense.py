@@ -21,12 +21,12 @@ from elasticctr.models.model import Model, evaluating
 from elasticctr.table import Table
 from elasticctr.train.learner import Learner
 from elasticctr.train.prediction import sigmoid
-from elasticctr.train.reading import Item
+from elasticctr.train.reading import PreparedBatch
 from elasticctr.versions.serving_schema import (
     DenseColumns,
     FeatureHash,
-    Piece,
     PooledSlot,
+    RowPart,
     SequenceSlot,
     ServingSchema,
     TableSchema,
@@ -43,7 +43,7 @@ def make_serving_schema(learner: Learner, samples: Schema) -> ServingSchema:
         name, table = place.slot.name, place.table.settings.name
         if place.sequence is None:
             pieces = tuple(
-                Piece(segment=segment, row=starts[segment], dim=dims[segment], column=column)
+                RowPart(segment=segment, row=starts[segment], dim=dims[segment], column=column)
                 for segment, column in place.columns.items()
             )
             pooled.append(
@@ -129,7 +129,7 @@ class GraphTemplate:
 
 def score_batch(learner: Learner, batch: Batch) -> NDArray[np.float32]:
     """The trainer's own scores of a batch, in float32 whatever precision it trains in. [n, labels]"""
-    inputs = learner.sparse.pull(Item(batch, learner.look_up(batch), {}), train=False)
+    inputs = learner.sparse.pull(PreparedBatch(batch, learner.look_up(batch), {}), train=False)
     return _score(learner.host_model(), inputs)
 
 

@@ -31,14 +31,14 @@ from elasticctr.publish import dense
 from elasticctr.table import Mark, Table
 from elasticctr.train.learner import Learner
 from elasticctr.versions.encoding import decode_rows, encode_rows
-from elasticctr.versions.lease import Lease
+from elasticctr.versions.lease import PublisherLease
 from elasticctr.versions.manifest import Encoding, Manifest, Segment, check_name
 from elasticctr.versions.removal import carry_out, plan_removal
 from elasticctr.versions.repository import Repository
 from elasticctr.versions.samples import SAMPLES, allow_rounding, format_samples
 from elasticctr.versions.scoring import DenseGraph, make_inputs
 from elasticctr.versions.serving_schema import SCHEMA
-from elasticctr.versions.sparse import Chunk
+from elasticctr.versions.sparse import RowChunk
 from elasticctr.versions.verification import GRAPH
 from elasticctr.versions.writer import PART_BYTES, VersionWriter, next_version
 
@@ -49,7 +49,7 @@ KindChoice = Literal["auto", "base", "delta"]
 
 
 @dataclass(frozen=True, slots=True)
-class Snapshot:
+class PublishedRun:
     """What is published beside the learner's own state."""
 
     samples: Schema
@@ -60,7 +60,7 @@ class Snapshot:
 
 
 @dataclass(frozen=True, slots=True)
-class _Rows:
+class _ChangedRows:
     """All rows of a table, or those changed since a mark."""
 
     table: Table
@@ -74,7 +74,7 @@ class _Rows:
             return count
         return sum(len(rows) for rows in self.table.rows(since=self.since))
 
-    def read(self, buckets: tuple[int, int]) -> Iterator[Chunk]:
+    def read(self, buckets: tuple[int, int]) -> Iterator[RowChunk]:
         for rows in self.table.rows(buckets=buckets, since=self.since):
             yield rows.feasigns, rows.weights
             self.advance(len(rows))
@@ -108,7 +108,7 @@ class Publisher:
         self._advance = advance
         self._told: set[str] = set()
 
-    def publish(self, learner: Learner, snapshot: Snapshot, kind: KindChoice = "auto") -> Manifest:
+    def publish(self, learner: Learner, snapshot: PublishedRun, kind: KindChoice = "auto") -> Manifest:
         """Writes the next version and announces it. The learner must not learn meanwhile."""
         for table in learner.sparse.tables:
             check_name(table.settings.name, "table")
@@ -123,7 +123,7 @@ class Publisher:
         scores = trainer_scores if self._encoding == "fp32" else dense.score_inputs(learner, inputs)
         tolerance = allow_rounding(dense.measure_rounding(learner, inputs))
         graph = self._make_graph(learner, inputs, scores, tolerance)
-        with Lease(self.repository.store, self.model) as lease:
+        with PublisherLease(self.repository.store, self.model) as lease:
             version = next_version(self.repository, self.model)
             self._remove(lease, None)
             parent = self._find_parent(learner, run, kind)
@@ -139,7 +139,7 @@ class Publisher:
                 self._remove(lease, self._keep)
         return manifest
 
-    def _remove(self, lease: Lease, keep: int | None) -> None:
+    def _remove(self, lease: PublisherLease, keep: int | None) -> None:
         """Removes what may go. A repository of which that is not known does not stop publishing: it needs no room."""
         try:
             carry_out(self.repository, plan_removal(self.repository, self.model, keep), lease)
@@ -238,7 +238,7 @@ class Publisher:
             since = None if parent is None else Mark.parse(parent.run["marks"][name])
             segments = tuple(Segment(name=s.name, dim=s.dim) for s in table.settings.segments)
             gone = np.zeros(0, dtype=np.uint64) if since is None else table.gone(since)
-            writer.add_table(name, segments, self._encoding, _Rows(table, since, self._advance), gone)
+            writer.add_table(name, segments, self._encoding, _ChangedRows(table, since, self._advance), gone)
 
 
 def _distance(graph: bytes, inputs: dict[str, NDArray[Any]], scores: NDArray[np.float32]) -> float:

@@ -9,7 +9,7 @@ from typing import Any
 
 from elasticctr.errors import ConfigError, NotFound
 from elasticctr.publish.picking import pick_samples, read_samples
-from elasticctr.publish.publisher import MAX_CHAIN, KindChoice, Publisher, Snapshot
+from elasticctr.publish.publisher import MAX_CHAIN, KindChoice, PublishedRun, Publisher
 from elasticctr.publish.quality import measure_loss
 from elasticctr.train.checkpoint import Checkpoint, best_checkpoint, list_checkpoints, open_checkpoint
 from elasticctr.train.learner import Learner
@@ -52,7 +52,7 @@ def publish_run(
         metrics["encoding"] = {"encoding": encoding, **loss}
     manifest = publisher.publish(
         learner,
-        Snapshot(
+        PublishedRun(
             job.samples,
             batch,
             metrics,

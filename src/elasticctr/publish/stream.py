@@ -66,11 +66,11 @@ class StreamPublisher:
     def publish(self, learner: Learner, step: int) -> Manifest:
         """Publishes the learner as it is now."""
         from elasticctr.publish.picking import pick_samples
-        from elasticctr.publish.publisher import Snapshot
+        from elasticctr.publish.publisher import PublishedRun
 
         if self._batch is None:
             self._batch = pick_samples(self._job, learner)
-        snapshot = Snapshot(
+        snapshot = PublishedRun(
             self._job.samples,
             self._batch,
             {"train": learner.metrics.as_dict()},

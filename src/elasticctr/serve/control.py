@@ -1,7 +1,7 @@
 """What is not a prediction over HTTP: status and what changes it, the description of the API. No sockets here.
 
 `Control.handle` takes one request and gives one response, errors included; any thread may call it. What it commands is
-a `Fleet`. Other protocols add their own pages (KServe's metadata) as callables.
+a `FleetCommands`. Other protocols add their own pages (KServe's metadata) as callables.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ JSON = "application/json"
 _MODELS = "/v1/models"
 
 
-class Fleet(Protocol):
+class FleetCommands(Protocol):
     """What the API commands. Values are JSON; errors are of the tree; nothing waits for a version to load."""
 
     def status(self) -> dict[str, Any]: ...
@@ -49,7 +49,7 @@ class Fleet(Protocol):
 
 
 @dataclass(frozen=True)
-class Response:
+class ControlResponse:
     status: int
     body: bytes
     content_type: str = JSON
@@ -57,14 +57,14 @@ class Response:
 
 
 # Method, path, query, body; None: not one of its pages.
-Pages = Callable[[str, str, str, bytes], Response | None]
+Pages = Callable[[str, str, str, bytes], ControlResponse | None]
 
 
-def json_response(value: object, status: int = 200) -> Response:
-    return Response(status, json.dumps(value, ensure_ascii=False, allow_nan=False).encode())
+def json_response(value: object, status: int = 200) -> ControlResponse:
+    return ControlResponse(status, json.dumps(value, ensure_ascii=False, allow_nan=False).encode())
 
 
-def error_response(error: ElasticCTRError, status: int | None = None) -> Response:
+def error_response(error: ElasticCTRError, status: int | None = None) -> ControlResponse:
     """The one shape of errors; the status is what the same error has natively."""
     if status is None:
         status = _native.http_status(error.exit_status)
@@ -72,20 +72,20 @@ def error_response(error: ElasticCTRError, status: int | None = None) -> Respons
     if isinstance(error, Unavailable):
         headers = (("Retry-After", str(max(1, round(error.retry_after_s or 1)))),)
     shape = {"error": {"code": error.code, "message": str(error)}}
-    return Response(status, json.dumps(shape, ensure_ascii=False).encode("utf-8", "replace"), JSON, headers)
+    return ControlResponse(status, json.dumps(shape, ensure_ascii=False).encode("utf-8", "replace"), JSON, headers)
 
 
 @cache  # rendering it takes longer than a prediction
-def _describe() -> Response:
+def _describe() -> ControlResponse:
     return json_response(describe())
 
 
 class Control:
-    def __init__(self, fleet: Fleet, pages: Sequence[Pages] = ()) -> None:
+    def __init__(self, fleet: FleetCommands, pages: Sequence[Pages] = ()) -> None:
         self.fleet = fleet
         self._pages = tuple(pages)
 
-    def handle(self, method: str, path: str, query: str, body: bytes) -> Response:
+    def handle(self, method: str, path: str, query: str, body: bytes) -> ControlResponse:
         try:
             for pages in self._pages:
                 response = pages(method, path, query, body)
@@ -98,12 +98,12 @@ class Control:
             log.exception("%s %s", method, path)
             return error_response(InternalError(f"{method} {path} failed; the server's log says how"))
 
-    def _route(self, method: str, path: str, body: bytes) -> Response:
-        reads: dict[str, Callable[[], Response]] = {
+    def _route(self, method: str, path: str, body: bytes) -> ControlResponse:
+        reads: dict[str, Callable[[], ControlResponse]] = {
             "/v1/status": lambda: json_response(self.fleet.status()),
             _MODELS: lambda: json_response({"models": self.fleet.status()["models"]}),
             "/openapi.json": _describe,
-            "/docs": lambda: Response(200, render_page().encode(), "text/html; charset=utf-8"),
+            "/docs": lambda: ControlResponse(200, render_page().encode(), "text/html; charset=utf-8"),
         }
         if path in reads:
             return reads[path]() if method == "GET" else _refuse_method(method, path, "GET, HEAD")
@@ -151,9 +151,9 @@ def _split(path: str) -> tuple[str | None, str | None]:
     return (unquote(model), action) if model and action in _ACTIONS else (None, None)
 
 
-def _refuse_method(method: str, path: str, allowed: str) -> Response:
+def _refuse_method(method: str, path: str, allowed: str) -> ControlResponse:
     refused = error_response(ConfigError(f"{path} does not take {method}"), 405)
-    return Response(refused.status, refused.body, JSON, (("Allow", allowed),))
+    return ControlResponse(refused.status, refused.body, JSON, (("Allow", allowed),))
 
 
 def _no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -24,7 +24,7 @@ from elasticctr.serve.activation.served_version import find_library
 from elasticctr.serve.control import Control
 from elasticctr.serve.kserve.grpc_server import GrpcOptions, GrpcServer
 from elasticctr.serve.kserve.pages import KServePages
-from elasticctr.serve.server import Server, ServerOptions
+from elasticctr.serve.server import PredictServer, PredictServerOptions
 from elasticctr.serve.settings import ServeSettings
 
 _STOP = (signal.SIGTERM, signal.SIGINT)
@@ -32,7 +32,7 @@ _FINISH_S = 5.0
 
 
 @dataclass(frozen=True, slots=True)
-class Listening:
+class PredictServerAddress:
     """Where a started server can be reached."""
 
     http: str
@@ -44,16 +44,16 @@ class Listening:
     pid: int
 
 
-def run(settings: ServeSettings, announce: Callable[[Listening], None]) -> None:
+def run(settings: ServeSettings, announce: Callable[[PredictServerAddress], None]) -> None:
     """Serves until SIGTERM or SIGINT. `announce` is called once it listens; versions are taken up from then on."""
     with Signals(*_STOP, signal.SIGHUP) as signals:
         _run(settings, announce, signals)
 
 
-def _run(settings: ServeSettings, announce: Callable[[Listening], None], signals: Signals) -> None:
+def _run(settings: ServeSettings, announce: Callable[[PredictServerAddress], None], signals: Signals) -> None:
     find_library()  # without it no version could ever answer
     tokens = load_tokens(settings.token_file, settings.read_token_file)
-    server = Server(_options(settings, tokens))
+    server = PredictServer(_options(settings, tokens))
     fleet = ModelFleet(settings, server.set_models, server.set_ready)
     server.use(Control(fleet, [KServePages(fleet, server.metrics)]))
     server.start()
@@ -73,7 +73,7 @@ def _run(settings: ServeSettings, announce: Callable[[Listening], None], signals
     server.stop(_FINISH_S)
 
 
-def _certificate(settings: ServeSettings, server: Server, grpc: GrpcServer | None) -> Certificate | None:
+def _certificate(settings: ServeSettings, server: PredictServer, grpc: GrpcServer | None) -> Certificate | None:
     tls = served(settings.tls)
     if tls is None:
         return None
@@ -88,10 +88,10 @@ def _wait_for_stop(signals: Signals, fleet: ModelFleet, certificate: Certificate
             certificate.look(now=came is not None)
 
 
-def _listening(settings: ServeSettings, server: Server, grpc: GrpcServer | None) -> Listening:
+def _listening(settings: ServeSettings, server: PredictServer, grpc: GrpcServer | None) -> PredictServerAddress:
     scheme = "http" if served(settings.tls) is None else "https"
     host = f"[{settings.host}]" if ":" in settings.host else settings.host
-    return Listening(
+    return PredictServerAddress(
         f"{scheme}://{host}:{server.port}",
         None if grpc is None else f"{host}:{grpc.port}",
         settings.host,
@@ -109,7 +109,7 @@ def _sleep_unless_told_again(signals: Signals, seconds: float) -> None:
             return
 
 
-def _start_grpc(settings: ServeSettings, server: Server, fleet: ModelFleet) -> GrpcServer | None:
+def _start_grpc(settings: ServeSettings, server: PredictServer, fleet: ModelFleet) -> GrpcServer | None:
     if settings.grpc_port in (None, -1):
         return None
     tls = served(settings.tls)
@@ -134,9 +134,9 @@ def _start_grpc(settings: ServeSettings, server: Server, fleet: ModelFleet) -> G
     return grpc
 
 
-def _options(settings: ServeSettings, tokens: Tokens) -> ServerOptions:
+def _options(settings: ServeSettings, tokens: Tokens) -> PredictServerOptions:
     limits, tls = settings.limits, served(settings.tls)
-    return ServerOptions(
+    return PredictServerOptions(
         host=settings.host,
         port=settings.port,
         loops=settings.loops,

@@ -1,6 +1,6 @@
 """The prediction server, thin over the native one: options in, a running server out. Imports neither torch nor NumPy.
 
-    with Server(ServerOptions(port=8500)) as server:
+    with PredictServer(PredictServerOptions(port=8500)) as server:
         fleet = ModelFleet(settings, server.set_models, server.set_ready)
         server.use(Control(fleet))
 
@@ -20,7 +20,7 @@ from typing import Any, TypeAlias
 from elasticctr import _native
 from elasticctr.errors import ConfigError, ElasticCTRError, Unavailable
 from elasticctr.net.access import NO_TOKENS, Tokens, check_listener
-from elasticctr.serve.control import Control, Response, error_response
+from elasticctr.serve.control import Control, ControlResponse, error_response
 
 log = logging.getLogger(__name__)
 
@@ -36,7 +36,7 @@ NativeModel: TypeAlias = "tuple[str, str, int, bool, list[NativeVariant]]"
 
 
 @dataclass(frozen=True)
-class ServerOptions:
+class PredictServerOptions:
     """What a server is started with. Ports of 0 are any free ones."""
 
     host: str = "127.0.0.1"
@@ -70,10 +70,10 @@ class ServerOptions:
     request_log: Mapping[str, Any] | None = None  # RequestLogSettings.native()
 
 
-class Server:
+class PredictServer:
     """A server in this process. Use as a context manager, or call `start` and `stop`."""
 
-    def __init__(self, options: ServerOptions) -> None:
+    def __init__(self, options: PredictServerOptions) -> None:
         if (options.tls_cert is None) != (options.tls_key is None) or (options.tls_client_ca and not options.tls_cert):
             raise ConfigError("TLS needs a certificate and its key")
         check_listener(
@@ -157,7 +157,7 @@ class Server:
         for thread in self._threads:
             thread.join()
 
-    def __enter__(self) -> Server:
+    def __enter__(self) -> PredictServer:
         self.start()
         return self
 
@@ -175,7 +175,7 @@ class Server:
             headers = "".join(f"{name}: {value}\r\n" for name, value in response.headers)
             self.native.answer_control(number, response.status, response.content_type, response.body, headers)
 
-    def _answer(self, method: str, path: bytes, query: bytes, body: bytes) -> Response:
+    def _answer(self, method: str, path: bytes, query: bytes, body: bytes) -> ControlResponse:
         if self._control is None:
             return error_response(Unavailable("the server is starting"))
         return self._control.handle(method, path.decode("latin-1"), query.decode("latin-1"), body)

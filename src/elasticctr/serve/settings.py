@@ -112,7 +112,7 @@ class ModelVariantSettings(Settings):
         return self
 
 
-class ModelSettings(Settings):
+class ServedModelSettings(Settings):
     """One model: where its versions come from, where its rows are, how careful to be."""
 
     name: str = Field(description="as requests call it")
@@ -185,7 +185,7 @@ class ServeSettings(Settings):
     )
     drain_s: float = Field(5.0, ge=0, le=600, description="after SIGTERM: how long it still answers while not ready")
     limits: LimitSettings = Field(LimitSettings(), description="what requests may cost")
-    models: tuple[ModelSettings, ...] = Field(min_length=1, max_length=64, description="what is served")
+    models: tuple[ServedModelSettings, ...] = Field(min_length=1, max_length=64, description="what is served")
 
     @model_validator(mode="after")
     def _check_models(self) -> Self:
@@ -230,7 +230,7 @@ def load_settings(
     loaded = {**(base or {}), **({} if path is None else _anchor(load_yaml(path), path.parent))}
     loaded = apply_overrides(loaded, environ=_own(os.environ if environ is None else environ))
     given = {key: value for key, value in flags.items() if value is not None}
-    own = {key: given.pop(key) for key in list(given) if key in ModelSettings.model_fields}
+    own = {key: given.pop(key) for key in list(given) if key in ServedModelSettings.model_fields}
     if own and loaded.get("models"):
         keys = ", ".join(f"--{_flag(key)}" for key in own)
         raise ConfigError(f"{keys}: the settings name the models; say it there, or leave the settings file out")

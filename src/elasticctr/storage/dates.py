@@ -20,7 +20,7 @@ def is_date_tree(location: str) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class DatePart:
     """One day or hour of a date tree."""
 
     date: str  # 20200401 or 20200401/00
@@ -28,7 +28,7 @@ class Part:
     directory: str  # where its donefile is
 
 
-def expand(location: str, start: str | None, end: str | None) -> list[Part]:
+def expand(location: str, start: str | None, end: str | None) -> list[DatePart]:
     """Each day or hour from `start` to `end`, both included, in order."""
     fields = {match[1] for match in _FIELD.finditer(location)}
     if "date" not in fields:
@@ -46,7 +46,7 @@ def expand(location: str, start: str | None, end: str | None) -> list[Part]:
     after = max(match.end() for match in _FIELD.finditer(location))
     directory = location[:after] + location[after:].partition("/")[0]
     name = "%Y%m%d/%H" if hourly else "%Y%m%d"
-    return [Part(moment.strftime(name), _write(location, moment), _write(directory, moment)) for moment in moments]
+    return [DatePart(moment.strftime(name), _write(location, moment), _write(directory, moment)) for moment in moments]
 
 
 def _write(location: str, moment: datetime) -> str:

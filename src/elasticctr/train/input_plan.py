@@ -25,7 +25,7 @@ from elasticctr.models.inputs import Inputs, InputSpec, Sequence, SequenceSpec
 from elasticctr.models.model import InputNeeds
 from elasticctr.table import Layout, Lookup, SegmentSettings, SlotTarget, TableSettings, make_layout
 from elasticctr.train.job import SparseSettings
-from elasticctr.train.reading import Item
+from elasticctr.train.reading import PreparedBatch
 
 _MAX_WIDTH = 65536  # floats of an embedding
 
@@ -175,7 +175,7 @@ class InputPlan:
                 known.replace(values, int(offsets[slot.number * n]), int(offsets[(slot.number + 1) * n]), oov)
         return self.tables[table].layout.lookup(values, offsets, n)
 
-    def make_inputs(self, item: Item) -> tuple[Inputs, list[list[Tensor]]]:
+    def make_inputs(self, item: PreparedBatch) -> tuple[Inputs, list[list[Tensor]]]:
         """Inputs of a batch without its rows, and the arrays that the rows of each table are to be pooled into."""
         batch, spec = item.batch, self.spec
         flat = torch.empty(len(batch), spec.width)

@@ -147,7 +147,7 @@ class PublishSettings(Settings):
     keep: int | None = Field(None, ge=1, description="versions kept, beside those in use; default: all")
 
 
-class ModelSettings(Settings):
+class JobModel(Settings):
     """A model by name or by the path of your own, and its settings."""
 
     model_config = Settings.model_config | {"extra": "allow"}
@@ -166,7 +166,7 @@ class Job(Settings):
     run_dir: str = Field("runs/latest", description="everything the run writes goes here")
     samples: Schema = Field(alias="schema", description="inline, or the path of a schema file")
     data: JobData = Field(description="where samples come from")
-    model: ModelSettings = Field(ModelSettings(), description="which model, and its settings")
+    model: JobModel = Field(JobModel(), description="which model, and its settings")
     sparse: SparseSettings = Field(SparseSettings(), description="rows of sparse slots")
     dense: DenseSettings = Field(DenseSettings(), description="optimizer of the dense parameters")
     loss: LossSettings = Field(LossSettings(), description="what training makes small")

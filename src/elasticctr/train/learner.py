@@ -35,7 +35,7 @@ from elasticctr.train.job import Job, TrainSettings
 from elasticctr.train.metrics.label_metrics import LabelMetrics
 from elasticctr.train.metrics.metrics import group_ids
 from elasticctr.train.optimizers import make_optimizer
-from elasticctr.train.reading import Item
+from elasticctr.train.reading import PreparedBatch
 from elasticctr.train.sparse import SparseInputs
 
 
@@ -80,7 +80,7 @@ class Learner:
     def look_up(self, batch: Batch) -> tuple[Lookup, ...]:
         return self.sparse.look_up(batch)
 
-    def step(self, item: Item, lr_scale: float = 1.0) -> float:
+    def step(self, item: PreparedBatch, lr_scale: float = 1.0) -> float:
         """Learns from one batch and returns its loss. The batch is scored for `metrics` before it is learned from."""
         inputs = self.sparse.pull(item, train=True)
         loss, logits = self.compute(inputs, item.batch)
@@ -192,7 +192,7 @@ class Learner:
             group["lr"] = self._learning_rate * scale
 
     @torch.no_grad()
-    def predict(self, item: Item) -> NDArray[np.float32]:
+    def predict(self, item: PreparedBatch) -> NDArray[np.float32]:
         """Logits of a batch, [n] or [n, labels]. Changes nothing."""
         return self.score(self.sparse.pull(item, train=False))
 

@@ -26,7 +26,7 @@ _HANDED_OVER = 4096  # samples at a time
 
 
 @dataclass(frozen=True, slots=True)
-class Item:
+class PreparedBatch:
     batch: Batch
     lookups: tuple[Lookup, ...]
     position: dict[str, Any]
@@ -45,14 +45,14 @@ def read_ahead(
     batch_size: int,
     epoch: int = 0,
     start: dict[str, Any] | None = None,
-) -> Generator[Item, None, None]:
+) -> Generator[PreparedBatch, None, None]:
     """Items of one epoch from `start` on. Closing the iterator ends the thread."""
 
-    def make() -> Iterator[Item]:
+    def make() -> Iterator[PreparedBatch]:
         batches = dataset.iterate(batch_size=batch_size, epoch=epoch, start=start, is_ahead=False)
         try:
             for batch in batches:
-                yield Item(batch, look_up(batch), batches.state())
+                yield PreparedBatch(batch, look_up(batch), batches.state())
         finally:
             batches.close()
 

@@ -21,7 +21,7 @@ def is_better(metric: str, value: float, than: float | None, min_delta: float) -
 
 
 @dataclass(slots=True)
-class Watch:
+class MetricWatch:
     """The best value of a metric so far and how many evaluations went by without a better one."""
 
     best: float | None = None
@@ -38,9 +38,9 @@ class Watch:
 class Schedule:
     def __init__(self, settings: TrainSettings) -> None:
         self._settings = settings
-        self._stopping = Watch()
-        self._plateau = Watch()
-        self._selection = Watch()
+        self._stopping = MetricWatch()
+        self._plateau = MetricWatch()
+        self._selection = MetricWatch()
         self._scale = 1.0
         self.overfitting = OverfittingWatch()
 
@@ -80,8 +80,8 @@ class Schedule:
 
     def restore(self, state: dict[str, Any]) -> None:
         self._scale = float(state["scale"])
-        self._stopping = Watch(**state["stopping"])
-        self._plateau = Watch(**state["plateau"])
-        self._selection = Watch(**state["selection"])
+        self._stopping = MetricWatch(**state["stopping"])
+        self._plateau = MetricWatch(**state["plateau"])
+        self._selection = MetricWatch(**state["selection"])
         if "overfitting" in state:  # checkpoints of older versions have none
             self.overfitting.restore(state["overfitting"])

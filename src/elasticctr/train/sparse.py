@@ -14,7 +14,7 @@ from elasticctr.models.inputs import Inputs, SequenceSpec
 from elasticctr.table import Lookup, Mark, Table
 from elasticctr.train.checkpoint import Checkpoint
 from elasticctr.train.input_plan import InputPlan, require_gradients
-from elasticctr.train.reading import Item
+from elasticctr.train.reading import PreparedBatch
 
 _SECONDS_PER_DAY = 86400
 _MARKS = "marks.json"
@@ -49,7 +49,7 @@ class SparseInputs:
     def look_up(self, batch: Batch) -> tuple[Lookup, ...]:
         return self.plan.look_up(batch)
 
-    def pull(self, item: Item, *, train: bool) -> Inputs:
+    def pull(self, item: PreparedBatch, *, train: bool) -> Inputs:
         """The model's inputs for a batch. With `train`, new feasigns get rows and the tensors collect gradients."""
         if not train and any(oov is not None for oov in self.plan.oov):
             item = self._know_only_rows(item)
@@ -61,7 +61,7 @@ class SparseInputs:
             require_gradients(inputs)
         return inputs
 
-    def _know_only_rows(self, item: Item) -> Item:
+    def _know_only_rows(self, item: PreparedBatch) -> PreparedBatch:
         """As the server reads: the vocabulary is the rows there are, whatever file it came from."""
         lookups = []
         for number, (table, lookup) in enumerate(zip(self.tables, item.lookups, strict=True)):
@@ -69,7 +69,7 @@ class SparseInputs:
             lookups.append(lookup if found.all() else self.plan.look_up_known(item.batch, number, lookup, found))
         return replace(item, lookups=tuple(lookups))
 
-    def push(self, item: Item, inputs: Inputs, rate_scale: float) -> None:
+    def push(self, item: PreparedBatch, inputs: Inputs, rate_scale: float) -> None:
         """Steps the rows of a batch by the gradients its inputs collected."""
         batch = item.batch
         now = 0 if self._is_deterministic else today()

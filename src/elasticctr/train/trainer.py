@@ -27,7 +27,7 @@ from elasticctr.train.job import Job
 from elasticctr.train.learner import Learner
 from elasticctr.train.metrics.label_metrics import describe, values_of
 from elasticctr.train.progress import Figures, TrainingProgress
-from elasticctr.train.reading import Item, open_dataset, read_ahead
+from elasticctr.train.reading import PreparedBatch, open_dataset, read_ahead
 from elasticctr.train.run_directory import RunDirectory
 from elasticctr.train.schedule import Schedule
 from elasticctr.train.vocabulary import find_vocabulary
@@ -166,7 +166,7 @@ class Trainer:
         steps = self._job.train.steps
         return (steps is not None and self._at.step >= steps) or self._schedule.should_stop
 
-    def _read(self) -> Generator[Item, None, None]:
+    def _read(self) -> Generator[PreparedBatch, None, None]:
         return read_ahead(
             self._train_data,
             self._learner.look_up,

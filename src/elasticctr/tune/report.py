@@ -17,10 +17,10 @@ from elasticctr.train.report.page import PAGE
 from elasticctr.train.report.plots import COLORS, FAINT, new_figure
 from elasticctr.train.run_directory import write_text
 from elasticctr.tune.settings import TuneSettings
-from elasticctr.tune.study import Found, Tried
+from elasticctr.tune.study import StudyResult, Tried
 
 
-def write_report(found: Found, settings: TuneSettings, importances: Mapping[str, float]) -> Path:
+def write_report(found: StudyResult, settings: TuneSettings, importances: Mapping[str, float]) -> Path:
     """`report.html` and `plots/*.png` of a study directory. Returns the page's path."""
     folder = found.study_dir / "plots"
     folder.mkdir(parents=True, exist_ok=True)
@@ -54,13 +54,13 @@ def write_report(found: Found, settings: TuneSettings, importances: Mapping[str,
     return path
 
 
-def _subtitle(found: Found, settings: TuneSettings) -> str:
+def _subtitle(found: StudyResult, settings: TuneSettings) -> str:
     counts = {state: sum(t.state == state for t in found.tried) for state in ("complete", "pruned", "failed")}
     parts = [f"{count} {state}" for state, count in counts.items() if count]
     return f"{', '.join(parts) or 'nothing tried'} · {settings.job}{'' if found.is_finished else ' · not finished'}"
 
 
-def _headline(found: Found, settings: TuneSettings) -> str:
+def _headline(found: StudyResult, settings: TuneSettings) -> str:
     if found.best is None:
         return "<p>No trial has finished yet.</p>"
     return (
@@ -104,7 +104,7 @@ def _plot_history(done: Sequence[Tried], metric: str) -> Figure | None:
     return figure
 
 
-def _plot_curves(found: Found, metric: str) -> Figure | None:
+def _plot_curves(found: StudyResult, metric: str) -> Figure | None:
     if not any(t.evaluations for t in found.tried):
         return None
     figure, axes = new_figure("Validation results while training", "evaluation", metric)

@@ -43,7 +43,7 @@ class Tried:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class StudyResult:
     """How a search ended."""
 
     study_dir: Path

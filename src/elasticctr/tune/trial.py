@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from elasticctr.cluster import leash
+from elasticctr.cluster import parent_death
 from elasticctr.errors import DataError, NotFound
 from elasticctr.train.checkpoint import list_checkpoints
 from elasticctr.train.events import read_events
@@ -97,7 +97,7 @@ class TrialProcess:
         run.mkdir(parents=True, exist_ok=True)
         with (run / "log.txt").open("ab") as log:
             self._process = subprocess.Popen(
-                [sys.executable, "-I", "-S", leash.__file__, str(os.getpid()), *command, *overrides, *resume],
+                [sys.executable, "-I", "-S", parent_death.__file__, str(os.getpid()), *command, *overrides, *resume],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,

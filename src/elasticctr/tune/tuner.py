@@ -20,7 +20,7 @@ from elasticctr.train.job import load_job
 from elasticctr.train.run_directory import write_text
 from elasticctr.tune.report import write_report
 from elasticctr.tune.settings import TuneSettings, as_overrides
-from elasticctr.tune.study import Found, Study
+from elasticctr.tune.study import Study, StudyResult
 from elasticctr.tune.trial import TrialProcess, drop_checkpoints, trial_path
 
 _POLL_S = 0.1
@@ -43,7 +43,7 @@ class Tuner:
         cpus = len(os.sched_getaffinity(0))
         self._threads = job.train.threads or max(1, cpus // settings.parallel)
 
-    def run(self, *, resume: bool = False) -> Found:
+    def run(self, *, resume: bool = False) -> StudyResult:
         self._begin(resume)
         study = Study(self._path / "study.log", self._settings)
         running = [self._go_on(old, new, values) for old, new, values in study.take_over()]
@@ -55,7 +55,7 @@ class Tuner:
             finally:
                 for trial in running:
                     trial.stop()
-        found = Found(self._path, study.best(), study.tried(), is_finished)
+        found = StudyResult(self._path, study.best(), study.tried(), is_finished)
         self._write(study, found)
         write_report(found, self._settings, study.importances())
         return found
@@ -77,7 +77,7 @@ class Tuner:
                     progress.advance(1, note="" if best is None else f"best {self._settings.metric} {best.score:.5f}")
                     if self._settings.keep == "best":
                         self._drop_checkpoints(study)
-                    self._write(study, Found(self._path, best, study.tried(), False))
+                    self._write(study, StudyResult(self._path, best, study.tried(), False))
                     self._check_failures(study)
             time.sleep(_POLL_S)
         return False
@@ -140,7 +140,7 @@ class Tuner:
         self._path.mkdir(parents=True, exist_ok=True)
         write_text(file, yaml.safe_dump(settings, sort_keys=False))
 
-    def _write(self, study: Study, found: Found) -> None:
+    def _write(self, study: Study, found: StudyResult) -> None:
         """study.json and, once something worked, best.yaml: the job with the best values in it."""
         summary = {
             "metric": self._settings.metric,

@@ -3,8 +3,8 @@
 docs/formats/version.md is the specification. Knows nothing of training: `elasticctr.publish` makes versions of runs.
 """
 
-from elasticctr.versions.donefile import Event
+from elasticctr.versions.donefile import DonefileEvent
 from elasticctr.versions.manifest import FileEntry, Manifest, Segment, TableEntry
 from elasticctr.versions.repository import Live, Repository
 
-__all__ = ["Event", "FileEntry", "Live", "Manifest", "Repository", "Segment", "TableEntry"]
+__all__ = ["DonefileEvent", "FileEntry", "Live", "Manifest", "Repository", "Segment", "TableEntry"]

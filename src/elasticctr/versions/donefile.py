@@ -20,7 +20,7 @@ _CHECKED = re.compile(rb'(.*), "crc": "([0-9a-f]{8})"\}\s*', re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
-class Event:
+class DonefileEvent:
     """One line. `number` is its place among all lines of the file, from 1."""
 
     number: int
@@ -47,7 +47,7 @@ class DamagedLine:
 class EventLog:
     """What a donefile says, and what of it cannot be read."""
 
-    events: tuple[Event, ...]
+    events: tuple[DonefileEvent, ...]
     damaged: tuple[DamagedLine, ...]
     is_unfinished: bool  # there is something after the last newline
 
@@ -60,14 +60,14 @@ def parse_donefile(data: bytes) -> EventLog:
         if not line.strip() or line.endswith(UNFINISHED):
             continue
         found = _parse(number, line)
-        if isinstance(found, Event):
+        if isinstance(found, DonefileEvent):
             events.append(found)
         else:
             damaged.append(DamagedLine(number, found))
     return EventLog(tuple(events), tuple(damaged), bool(rest.strip()))
 
 
-def last_in_effect(events: Sequence[Event]) -> Event:
+def last_in_effect(events: Sequence[DonefileEvent]) -> DonefileEvent:
     """The event that says what to serve. A publish that comes after one of a higher number is late and turns nobody
     back: only a rollback does. REQUIRES: events is not empty."""
     last = events[0]
@@ -77,7 +77,7 @@ def last_in_effect(events: Sequence[Event]) -> Event:
     return last
 
 
-def _parse(number: int, line: bytes) -> Event | str:
+def _parse(number: int, line: bytes) -> DonefileEvent | str:
     """The event, or what is wrong with the line. Lines of older versions have no checksum."""
     checked = _CHECKED.fullmatch(line)
     if checked is not None and _native.crc32c(checked[1]) != int(checked[2], 16):
@@ -90,7 +90,7 @@ def _parse(number: int, line: bytes) -> Event | str:
         numbers = [found[key] for key in ("version", "parent", "base")]
         if not all(type(n) is int and n >= 0 for n in numbers) or not isinstance(found["manifest_sha256"], str):
             return "values no event has"
-        return Event(number, event, *_ordered(found, kind), found["manifest_sha256"], float(found["time"]))
+        return DonefileEvent(number, event, *_ordered(found, kind), found["manifest_sha256"], float(found["time"]))
     except (ValueError, KeyError, TypeError, RecursionError):
         return "not the JSON of an event"
 

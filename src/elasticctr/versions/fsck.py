@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from elasticctr.errors import Corruption, FailedPrecondition, NotFound
-from elasticctr.versions.donefile import DONEFILE, Event, EventLog, last_in_effect, parse_donefile
-from elasticctr.versions.lease import LOCK, TTL_S, Lease, describe_holder, read_lock
+from elasticctr.versions.donefile import DONEFILE, DonefileEvent, EventLog, last_in_effect, parse_donefile
+from elasticctr.versions.lease import LOCK, TTL_S, PublisherLease, describe_holder, read_lock
 from elasticctr.versions.manifest import MANIFEST, NAME, FileEntry, Manifest, parse_manifest
 from elasticctr.versions.removal import REMOVING
 from elasticctr.versions.repository import PINS, Repository
@@ -106,7 +106,7 @@ class _Check:
             holder = describe_holder(self._repository.store, self._model, raw)
             self._tell("lock", 0, holder or f"{LOCK} is stale; the next publisher breaks it", is_broken=False)
 
-    def _check_directory(self, version: int, events: tuple[Event, ...]) -> None:
+    def _check_directory(self, version: int, events: tuple[DonefileEvent, ...]) -> None:
         is_announced = any(event.version == version for event in events)
         if self._exists(version, REMOVING):
             self._tell("leftover", version, "its removal was begun; the next publisher ends it", is_broken=False)
@@ -142,7 +142,7 @@ class _Check:
             if self._checksums:
                 self._advance(file.bytes)
 
-    def _check_wanted(self, events: tuple[Event, ...]) -> None:
+    def _check_wanted(self, events: tuple[DonefileEvent, ...]) -> None:
         """Old versions are gone by right; the one that is to be served is not."""
         if events:
             event = last_in_effect(events)
@@ -176,7 +176,7 @@ def rebuild_donefile(repository: Repository, model: str) -> Rebuilt | None:
     A rollback whose line is lost cannot be known: the newest version is live then.
     """
     store, name = repository.store, f"{model}/{DONEFILE}"
-    with Lease(store, model) as lease:
+    with PublisherLease(store, model) as lease:
         try:
             old: bytes | None = store.read_bytes(name)
         except NotFound:
@@ -209,7 +209,7 @@ def _put_aside(repository: Repository, name: str, old: bytes) -> str:
     raise FailedPrecondition(f"{repository.url}/{aside}: is there a hundred times; look into that first")
 
 
-def _find_unannounced(repository: Repository, model: str, events: tuple[Event, ...]) -> list[Event]:
+def _find_unannounced(repository: Repository, model: str, events: tuple[DonefileEvent, ...]) -> list[DonefileEvent]:
     """Events for versions that are whole, with all they stand on, and have no line; oldest first."""
     announced = {event.version for event in events}
     usable: set[int] = set()
@@ -233,7 +233,9 @@ def _find_unannounced(repository: Repository, model: str, events: tuple[Event, .
         usable.add(version)
         digest = hashlib.sha256(data).hexdigest()
         found.append(
-            Event(0, "publish", version, manifest.kind, manifest.parent, manifest.base, digest, manifest.created)
+            DonefileEvent(
+                0, "publish", version, manifest.kind, manifest.parent, manifest.base, digest, manifest.created
+            )
         )
     return found
 

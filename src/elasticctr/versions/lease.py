@@ -24,7 +24,7 @@ TTL_S = 600.0
 _TRIES = 5
 
 
-class Lease:
+class PublisherLease:
     def __init__(self, store: Store, model: str, ttl_s: float = TTL_S) -> None:
         self._store = store
         self._model = model
@@ -33,7 +33,7 @@ class Lease:
         self._token = secrets.token_hex(8)
         self._renewed_s = 0.0
 
-    def __enter__(self) -> Lease:
+    def __enter__(self) -> PublisherLease:
         for _ in range(_TRIES):
             now_s = time.monotonic()
             if self._store.write_new(self._name, self._text()) or self._take_over():

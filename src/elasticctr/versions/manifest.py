@@ -20,17 +20,17 @@ Encoding = Literal["fp32", "fp16", "int8"]
 Kind = Literal["base", "delta"]
 
 
-class _Entry(BaseModel):
+class _ManifestModel(BaseModel):
     # Keys a later version adds must not stop this one from reading.
     model_config = ConfigDict(extra="ignore", frozen=True)
 
 
-class Segment(_Entry):
+class Segment(_ManifestModel):
     name: str
     dim: int = Field(ge=1)
 
 
-class TableEntry(_Entry):
+class TableEntry(_ManifestModel):
     """One table of a version. `rows` and `gone` count what this version's own files hold."""
 
     encoding: Encoding
@@ -42,13 +42,13 @@ class TableEntry(_Entry):
     missing: Literal["zeros"] = "zeros"  # what a feasign without a row reads as
 
 
-class FileEntry(_Entry):
+class FileEntry(_ManifestModel):
     name: str
     bytes: int = Field(ge=0)
     sha256: str
 
 
-class Manifest(_Entry):
+class Manifest(_ManifestModel):
     format: int
     model: str
     version: int = Field(ge=1)

@@ -1,6 +1,6 @@
 """What may be removed from a repository: the only place that decides it, and the only one that does it.
 
-    with Lease(repository.store, "ctr") as lease:
+    with PublisherLease(repository.store, "ctr") as lease:
         carry_out(repository, plan_removal(repository, "ctr", keep=5), lease)
 
 A plan names every directory of a model, whether it goes, and why. Never removed: what is live or was before, what is
@@ -14,8 +14,8 @@ import time
 from dataclasses import dataclass
 
 from elasticctr.errors import Corruption, ElasticCTRError, FailedPrecondition, NotFound, Unavailable
-from elasticctr.versions.donefile import DONEFILE, Event
-from elasticctr.versions.lease import TTL_S, Lease
+from elasticctr.versions.donefile import DONEFILE, DonefileEvent
+from elasticctr.versions.lease import TTL_S, PublisherLease
 from elasticctr.versions.manifest import MANIFEST, Manifest, parse_manifest
 from elasticctr.versions.repository import PINS, Repository
 
@@ -43,13 +43,13 @@ def prune(repository: Repository, model: str, keep: int, *, dry_run: bool = Fals
     """Removes what neither is among the newest `keep` versions nor must stay. The donefile keeps its lines."""
     if dry_run:
         return plan_removal(repository, model, keep)
-    with Lease(repository.store, model) as lease:
+    with PublisherLease(repository.store, model) as lease:
         plan = plan_removal(repository, model, keep)
         carry_out(repository, plan, lease)
     return plan
 
 
-def carry_out(repository: Repository, plan: RemovalPlan, lease: Lease) -> None:
+def carry_out(repository: Repository, plan: RemovalPlan, lease: PublisherLease) -> None:
     """Deltas before what they stand on. What is half removed is not taken for a version, and is known as such."""
     store = repository.store
     for version in sorted(plan.going, reverse=True):
@@ -163,7 +163,7 @@ class _Planner:
                 if other in self._names and other not in self._stays:
                     self._stays[other] = f"version {version} stands on it"
 
-    def _read_events(self) -> tuple[Event, ...]:
+    def _read_events(self) -> tuple[DonefileEvent, ...]:
         where = f"{self._repository.url}/{self._model}/{DONEFILE}"
         try:
             log = self._repository.log(self._model)

@@ -22,7 +22,7 @@ from typing import IO
 from elasticctr.errors import Corruption, NotFound
 from elasticctr.obs import console
 from elasticctr.storage import Store, open_store
-from elasticctr.versions.donefile import DONEFILE, DamagedLine, Event, EventLog, last_in_effect, parse_donefile
+from elasticctr.versions.donefile import DONEFILE, DamagedLine, DonefileEvent, EventLog, last_in_effect, parse_donefile
 from elasticctr.versions.manifest import MANIFEST, NAME, Manifest, check_name, parse_manifest
 
 PINS = "pins"
@@ -36,7 +36,7 @@ class Live:
 
     version: int
     manifest: Manifest
-    event: Event
+    event: DonefileEvent
     previous: int  # live before it; 0 if none
 
 
@@ -51,7 +51,7 @@ class Repository:
         names = [name.rstrip("/") for name in self.store.list() if name.endswith("/")]
         return [name for name in names if NAME.fullmatch(name) and self.store.exists(f"{name}/{DONEFILE}")]
 
-    def events(self, model: str, after: int = 0) -> list[Event]:
+    def events(self, model: str, after: int = 0) -> list[DonefileEvent]:
         """What the donefile says, in order, past line number `after`. No donefile: nothing."""
         log = self.log(model)
         if log is None:
@@ -102,7 +102,7 @@ class Repository:
         """The manifest of an announced version. NotFound, or Corruption if it is not the one announced."""
         return self.read_manifest(model, version, self.events(model))
 
-    def read_manifest(self, model: str, version: int, events: Sequence[Event]) -> Manifest:
+    def read_manifest(self, model: str, version: int, events: Sequence[DonefileEvent]) -> Manifest:
         """The same, by events that were read before."""
         announced = {event.manifest_sha256 for event in events if event.version == version}
         if not announced:
@@ -168,7 +168,7 @@ class Repository:
                 held.setdefault(version, []).append(file.removesuffix(".json"))
         return held, unreadable
 
-    def _last(self, model: str, events: Sequence[Event]) -> tuple[Event, Manifest] | None:
+    def _last(self, model: str, events: Sequence[DonefileEvent]) -> tuple[DonefileEvent, Manifest] | None:
         """What the events say to serve, those left out whose manifest is not there or not theirs."""
         rest = list(events)
         while rest:
@@ -179,7 +179,7 @@ class Repository:
             rest.remove(event)
         return None
 
-    def _read(self, model: str, event: Event) -> Manifest | None:
+    def _read(self, model: str, event: DonefileEvent) -> Manifest | None:
         try:
             data = self.store.read_bytes(f"{model}/{event.version}/{MANIFEST}")
             if hashlib.sha256(data).hexdigest() != event.manifest_sha256:

@@ -6,8 +6,8 @@ import hashlib
 import time
 
 from elasticctr.errors import FailedPrecondition
-from elasticctr.versions.donefile import Event
-from elasticctr.versions.lease import Lease
+from elasticctr.versions.donefile import DonefileEvent
+from elasticctr.versions.lease import PublisherLease
 from elasticctr.versions.manifest import MANIFEST, Manifest
 from elasticctr.versions.repository import Repository
 from elasticctr.versions.writer import append_event
@@ -15,7 +15,7 @@ from elasticctr.versions.writer import append_event
 
 def rollback(repository: Repository, model: str, version: int | None = None) -> Manifest:
     """Makes `version`, or else the one live before the present one, live again."""
-    with Lease(repository.store, model) as lease:
+    with PublisherLease(repository.store, model) as lease:
         live = repository.live(model)
         target = live.previous if version is None else version
         if target == 0:
@@ -24,7 +24,7 @@ def rollback(repository: Repository, model: str, version: int | None = None) -> 
             raise FailedPrecondition(f"{repository.url}/{model}: version {target} is live already")
         manifest = repository.chain(model, target)[-1]
         digest = hashlib.sha256(repository.store.read_bytes(f"{model}/{target}/{MANIFEST}")).hexdigest()
-        event = Event(0, "rollback", target, manifest.kind, manifest.parent, manifest.base, digest, time.time())
+        event = DonefileEvent(0, "rollback", target, manifest.kind, manifest.parent, manifest.base, digest, time.time())
         lease.renew()
         append_event(repository, model, event)
     return manifest

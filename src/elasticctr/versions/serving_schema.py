@@ -24,7 +24,7 @@ class _Part(BaseModel):
     model_config = ConfigDict(extra="ignore", frozen=True)
 
 
-class Piece(_Part):
+class RowPart(_Part):
     """Floats of a row and where they go."""
 
     segment: str
@@ -39,7 +39,7 @@ class PooledSlot(_Part):
     table: str
     pooling: Literal["sum", "mean"]
     max_values: int  # the first ones are kept
-    pieces: tuple[Piece, ...]
+    pieces: tuple[RowPart, ...]
     oov: int | None = None  # values without a row read as this feasign's; none: as zeros
 
 

@@ -21,7 +21,7 @@ from elasticctr.versions.encoding import decode_rows, encode_rows, row_bytes
 from elasticctr.versions.manifest import Encoding, FileEntry, Manifest
 from elasticctr.versions.repository import Repository
 
-Chunk = tuple[NDArray[np.uint64], NDArray[np.float32]]
+RowChunk = tuple[NDArray[np.uint64], NDArray[np.float32]]
 
 
 class Hashing:
@@ -64,7 +64,7 @@ class Hashing:
 
 
 def write_rows(
-    store: Store, prefix: str, name: str, chunks: Iterable[Chunk], encoding: Encoding, dim: int
+    store: Store, prefix: str, name: str, chunks: Iterable[RowChunk], encoding: Encoding, dim: int
 ) -> tuple[FileEntry, int]:
     """One part file at `prefix`/`name`; its entry and number of rows."""
     width = row_bytes(encoding, dim)

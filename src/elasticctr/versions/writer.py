@@ -14,12 +14,12 @@ from numpy.typing import NDArray
 
 from elasticctr import __version__, _native
 from elasticctr.errors import FailedPrecondition, NotFound
-from elasticctr.versions.donefile import DONEFILE, UNFINISHED, Event
+from elasticctr.versions.donefile import DONEFILE, UNFINISHED, DonefileEvent
 from elasticctr.versions.encoding import row_bytes
-from elasticctr.versions.lease import Lease
+from elasticctr.versions.lease import PublisherLease
 from elasticctr.versions.manifest import FORMAT, MANIFEST, Encoding, FileEntry, Kind, Manifest, Segment, TableEntry
 from elasticctr.versions.repository import Repository
-from elasticctr.versions.sparse import Chunk, write_gone, write_rows
+from elasticctr.versions.sparse import RowChunk, write_gone, write_rows
 
 PART_BYTES = 256 << 20
 
@@ -30,11 +30,11 @@ class RowsByBucket(Protocol):
     @property
     def estimate(self) -> int: ...
 
-    def read(self, buckets: tuple[int, int]) -> Iterable[Chunk]: ...
+    def read(self, buckets: tuple[int, int]) -> Iterable[RowChunk]: ...
 
 
 class VersionWriter:
-    def __init__(self, repository: Repository, model: str, version: int, lease: Lease) -> None:
+    def __init__(self, repository: Repository, model: str, version: int, lease: PublisherLease) -> None:
         self.version = version
         self._lease = lease
         self._repository = repository
@@ -76,7 +76,7 @@ class VersionWriter:
             encoding=encoding, dim=dim, row_bytes=width, segments=segments, rows=written, gone=len(gone)
         )
 
-    def _while_alive(self, chunks: Iterable[Chunk]) -> Iterator[Chunk]:
+    def _while_alive(self, chunks: Iterable[RowChunk]) -> Iterator[RowChunk]:
         """A table may take longer to write than the lease lasts."""
         for chunk in chunks:
             self._lease.keep_alive()
@@ -110,7 +110,7 @@ class VersionWriter:
         append_event(
             self._repository,
             self._model,
-            Event(
+            DonefileEvent(
                 0,
                 "publish",
                 manifest.version,
@@ -128,7 +128,7 @@ def bucket_range(part: int, parts: int) -> tuple[int, int]:
     return -(-part * _native.BUCKETS // parts), -(-(part + 1) * _native.BUCKETS // parts)
 
 
-def append_event(repository: Repository, model: str, event: Event) -> None:
+def append_event(repository: Repository, model: str, event: DonefileEvent) -> None:
     """Appends one line. Whatever a killed writer left without a newline is closed off first, and marked as such."""
     name = f"{model}/{DONEFILE}"
     store = repository.store

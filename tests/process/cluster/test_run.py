@@ -21,7 +21,7 @@ from elasticctr.cluster.engine import RoleState
 from elasticctr.cluster.feed import ask_status
 from elasticctr.cluster.launch import begin, one_thread_per_cpu, share_threads
 from elasticctr.cluster.local import LocalEngine
-from elasticctr.cluster.run import EngineOptions, _Watch, run_job, train_on
+from elasticctr.cluster.run import EngineOptions, _JobWatch, run_job, train_on
 from elasticctr.errors import AlreadyExists, ConfigError, FailedPrecondition, InternalError, NotFound, Unavailable
 from elasticctr.train.job import PublishSettings
 
@@ -102,7 +102,7 @@ def test_trainers_that_ended_leave_work_unless_the_run_is_over(tmp_path: Path, m
     events = tmp_path / "run" / "events.jsonl"
     before = {"event": "end", "time": time.time() - 5, "step": 1, "reason": "interrupted"}
     events.write_text(json.dumps(before) + "\n")
-    watch = _Watch(launch, LocalEngine(FAKE))
+    watch = _JobWatch(launch, LocalEngine(FAKE))
     with pytest.raises(FailedPrecondition, match="work is left"):
         watch.is_over(states)
     with events.open("a") as out:

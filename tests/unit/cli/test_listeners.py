@@ -50,15 +50,22 @@ def test_every_listener_has_the_same_flags(name: str) -> None:
 
 def test_loopback_is_where_servers_listen_by_default() -> None:
     from elasticctr.cube.agent.process import AgentOptions
-    from elasticctr.cube.server import ServerOptions as CubeServerOptions
+    from elasticctr.cube.server import CubeServerOptions as CubeServerOptions
     from elasticctr.cube.transfer.process import TransferOptions
     from elasticctr.ps.pserver.pserver import PServerOptions
     from elasticctr.serve.kserve.grpc_server import GrpcOptions
-    from elasticctr.serve.server import ServerOptions
+    from elasticctr.serve.server import PredictServerOptions
     from elasticctr.serve.settings import ServeSettings
     from elasticctr.train.cluster_settings import ClusterSettings
 
-    for options in (AgentOptions, CubeServerOptions, TransferOptions, PServerOptions, GrpcOptions, ServerOptions):
+    for options in (
+        AgentOptions,
+        CubeServerOptions,
+        TransferOptions,
+        PServerOptions,
+        GrpcOptions,
+        PredictServerOptions,
+    ):
         assert options.__dataclass_fields__["host"].default == "127.0.0.1", options
     for settings in (ServeSettings, ClusterSettings):
         assert settings.model_fields["host"].default == "127.0.0.1", settings

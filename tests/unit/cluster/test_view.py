@@ -12,7 +12,7 @@ from rich.console import Console
 from elasticctr.cluster import view as views
 from elasticctr.cluster.engine import RoleState
 from elasticctr.cluster.feed import EventNews, EventTail
-from elasticctr.cluster.view import COLUMNS, View, headline, make_rows
+from elasticctr.cluster.view import COLUMNS, JobView, headline, make_rows
 
 STATUS = {
     "phase": "training",
@@ -75,7 +75,7 @@ def test_headline() -> None:
 def test_plain_lines_elsewhere_than_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(views, "LINE_EVERY_S", 0.0)
     out = io.StringIO()
-    with View("run", console=Console(file=out)) as view:
+    with JobView("run", console=Console(file=out)) as view:
         view.show(STATUS, STATES)
         view.show(STATUS, STATES)
         view.tell_event({"event": "eval", "split": "valid", "auc": 0.5, "logloss": None, "step": 10})
@@ -87,7 +87,7 @@ def test_plain_lines_elsewhere_than_on_a_terminal(monkeypatch: pytest.MonkeyPatc
 
 def test_a_terminal_gets_the_table(monkeypatch: pytest.MonkeyPatch) -> None:
     out = io.StringIO()
-    with View("run", console=Console(file=out, force_terminal=True, width=160)) as view:
+    with JobView("run", console=Console(file=out, force_terminal=True, width=160)) as view:
         view._drawn_s = 0.0
         view.show(STATUS, STATES)
     assert "pulls/s" in out.getvalue() and "trainer-10" in out.getvalue()
@@ -103,7 +103,7 @@ def test_without_a_coordinator_the_event_log_says_where_the_job_is(tmp_path: Pat
 
 def test_quiet_says_nothing() -> None:
     out = io.StringIO()
-    with View("run", quiet=True, console=Console(file=out)) as view:
+    with JobView("run", quiet=True, console=Console(file=out)) as view:
         view.show(STATUS, STATES)
         view.note("x")
     assert out.getvalue() == ""

@@ -8,7 +8,7 @@ from itertools import pairwise
 import pytest
 
 from elasticctr.collective.tables import buckets_of
-from elasticctr.collective.work import ChunkNote, EpochLedger, Piece, deal
+from elasticctr.collective.work import ChunkBatch, ChunkNote, EpochLedger, deal
 from elasticctr.data.chunks import Chunk
 from elasticctr.data.pipeline import Stats
 from elasticctr.errors import Corruption, FailedPrecondition
@@ -39,7 +39,7 @@ def test_ledgers_of_ranks_join_to_one() -> None:
     begun = EpochLedger(1, {0: ChunkNote(2, 32), 1: ChunkNote(5, 80, True, 80, 1)}, ("a:1: x",))
     mine = EpochLedger.restore(begun.state(CHUNKS), CHUNKS)
     theirs = EpochLedger.restore(json.loads(json.dumps(begun.state(CHUNKS))), CHUNKS)
-    mine.take(Piece(Chunk("p", "file", epoch=1), 2, None, True, Stats(40, 32, 8, ("b:9: y",))))
+    mine.take(ChunkBatch(Chunk("p", "file", epoch=1), 2, None, True, Stats(40, 32, 8, ("b:9: y",))))
     theirs.notes[7] = ChunkNote(1, 16)
     joined = begun.join([mine, theirs])
     assert joined.notes[0] == ChunkNote(2, 32, True, 40, 8)

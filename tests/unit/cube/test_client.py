@@ -14,9 +14,9 @@ import numpy as np
 import pytest
 from tests.unit.cube.fake_server import RETRY_AFTER_MS, FakeServer, expected_found, expected_rows
 
-from elasticctr.cube.client import AsyncClient, Client, as_feasigns
-from elasticctr.cube.conf import ClusterSettings
+from elasticctr.cube.client import AsyncCubeClient, CubeClient, as_feasigns
 from elasticctr.cube.lookup import Lookup
+from elasticctr.cube.settings import CubeSettings
 from elasticctr.errors import (
     ConfigError,
     Corruption,
@@ -49,10 +49,10 @@ def make() -> Iterator[MakeServer]:
         server.stop()
 
 
-def connect(*shards: list[FakeServer], token: str | None = None, **settings: object) -> Client:
+def connect(*shards: list[FakeServer], token: str | None = None, **settings: object) -> CubeClient:
     addresses = [[replica.address for replica in replicas] for replicas in shards]
     defaults: dict[str, object] = {"timeout_ms": 60_000, "connect_ms": 60_000, "backup_ms": 0, "retries": 1}
-    return Client(ClusterSettings.model_validate(defaults | {"shards": addresses} | settings), token)
+    return CubeClient(CubeSettings.model_validate(defaults | {"shards": addresses} | settings), token)
 
 
 def check(lookup: Lookup, version: int = 1, keys: np.ndarray = KEYS) -> None:
@@ -279,14 +279,14 @@ def test_the_deadline_holds_over_all_retries(make: MakeServer) -> None:
 def test_a_server_that_accepts_and_says_nothing_is_given_up_soon(make: MakeServer) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         good = make()
-        settings = ClusterSettings(
+        settings = CubeSettings(
             shards=((f"127.0.0.1:{silent.getsockname()[1]}", good.address),),
             timeout_ms=100_000,
             connect_ms=200,
             backup_ms=0,
             retries=63,
         )
-        with Client(settings) as client:
+        with CubeClient(settings) as client:
             check(client.get(TABLE, KEYS))
 
 
@@ -461,10 +461,10 @@ def test_a_hundred_lookups_at_once_from_asyncio(make: MakeServer) -> None:
     servers[0].behave = "slow:0.05"
 
     async def ask() -> None:
-        settings = ClusterSettings(
+        settings = CubeSettings(
             shards=tuple((s.address,) for s in servers), timeout_ms=60_000, connect_ms=60_000, backup_ms=0
         )
-        async with AsyncClient(settings, threads=16) as client:
+        async with AsyncCubeClient(settings, threads=16) as client:
             ticks = 0
 
             async def tick() -> None:

@@ -25,7 +25,7 @@ from elasticctr.models import MODELS, Loss, LossSettings, Model, create, export_
 from elasticctr.models.initialize import seeded
 from elasticctr.train.job import Job
 from elasticctr.train.learner import Learner
-from elasticctr.train.reading import Item
+from elasticctr.train.reading import PreparedBatch
 
 
 @dataclass(frozen=True)
@@ -250,7 +250,7 @@ def make_job(name: str, directory: Path) -> Job:
 
 def make_item(
     learner: Learner, schema: Schema, cells: list[tuple[int, int, int]], labels: NDArray[Any], weights: NDArray[Any]
-) -> Item:
+) -> PreparedBatch:
     """Samples of one (ad, user, hour) each; sequences repeat what the slots say, and are sometimes empty."""
     ads, users, hours = np.array(cells, dtype=np.uint64).T
     bags = [[[1 + ad] for ad in ads], [[100 + user] for user in users], [[200 + hour] for hour in hours]]
@@ -266,7 +266,7 @@ def make_item(
         weights=weights.astype(np.float32),
         shows=np.ones(len(cells), dtype=np.float32),
     )
-    return Item(batch, learner.look_up(batch), {})
+    return PreparedBatch(batch, learner.look_up(batch), {})
 
 
 def entropy(p: NDArray[np.float64]) -> float:

@@ -12,7 +12,7 @@ from elasticctr.errors import ConfigError
 from elasticctr.models import InputSpec, SequenceSpec, create, parse, resolve
 from elasticctr.train.job import Job
 from elasticctr.train.learner import Learner
-from elasticctr.train.reading import Item
+from elasticctr.train.reading import PreparedBatch
 
 
 def test_forward_is_the_sum_of_weights(kit: Kit) -> None:
@@ -83,7 +83,7 @@ def test_with_ftrl_it_is_the_papers(key: str) -> None:
         pairs = values.reshape(2, samples).T
         model: Any = learner.model
         bias = model.first_order.bias.item()
-        learner.step(Item(batch, learner.look_up(batch), {}))
+        learner.step(PreparedBatch(batch, learner.look_up(batch), {}))
         gradients: dict[int, float] = defaultdict(float)
         for (ad, user), label in zip(pairs, labels[:, 0], strict=True):
             p = 1 / (1 + np.exp(-(bias + w[ad] + w[user])))

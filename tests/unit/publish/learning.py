@@ -10,7 +10,7 @@ import numpy as np
 from elasticctr.data.batch import Batch
 from elasticctr.train.job import Job
 from elasticctr.train.learner import Learner
-from elasticctr.train.reading import Item
+from elasticctr.train.reading import PreparedBatch
 from elasticctr.versions.samples import make_batch
 
 SLOTS: list[dict[str, Any]] = [
@@ -51,4 +51,4 @@ def make_samples(job: Job, random: np.random.Generator, count: int = 64, vocabul
 def learn(learner: Learner, job: Job, random: np.random.Generator, steps: int = 3) -> None:
     for _ in range(steps):
         batch = make_samples(job, random)
-        learner.step(Item(batch, learner.look_up(batch), {}))
+        learner.step(PreparedBatch(batch, learner.look_up(batch), {}))

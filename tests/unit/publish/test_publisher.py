@@ -17,7 +17,7 @@ from tests.unit.publish.learning import SEQUENCE, SLOTS, learn, make_job, make_s
 
 from elasticctr.errors import AlreadyExists, Corruption, FailedPrecondition
 from elasticctr.publish import dense as dense_side
-from elasticctr.publish.publisher import Publisher, Snapshot
+from elasticctr.publish.publisher import PublishedRun, Publisher
 from elasticctr.publish.quality import measure_loss
 from elasticctr.storage.store import LocalStore
 from elasticctr.train.learner import Learner
@@ -56,7 +56,7 @@ class Story:
         learn(self.learner, self.job, self.random, steps)
 
     def publish(self, kind: Any = "auto", publisher: Publisher | None = None) -> Manifest:
-        snapshot = Snapshot(self.job.samples, self.batch, {}, {"step": 1}, self.learner.sparse.mark())
+        snapshot = PublishedRun(self.job.samples, self.batch, {}, {"step": 1}, self.learner.sparse.mark())
         return (publisher or self.publisher).publish(self.learner, snapshot, kind)
 
     def trained(self) -> Rows:
@@ -164,7 +164,7 @@ def test_rows_that_catch_up_are_published_as_bases(story: Story, tmp_path: Path)
 def test_the_same_state_is_published_once(story: Story) -> None:
     story.learn()
     marks = story.learner.sparse.mark()
-    snapshot = Snapshot(story.job.samples, story.batch, {}, {}, marks)
+    snapshot = PublishedRun(story.job.samples, story.batch, {}, {}, marks)
     story.publisher.publish(story.learner, snapshot)
     with pytest.raises(AlreadyExists, match="is version 1 already"):
         story.publisher.publish(story.learner, snapshot)
@@ -426,7 +426,7 @@ def test_every_model_is_published_and_scores_as_the_trainer(tmp_path: Path, mode
     publisher = Publisher(str(tmp_path / "repo"), "ctr")
     batch = make_samples(job, random, 100)
     for _ in range(2):
-        snapshot = Snapshot(job.samples, batch, {}, {}, learner.sparse.mark())
+        snapshot = PublishedRun(job.samples, batch, {}, {}, learner.sparse.mark())
         manifest = publisher.publish(learner, snapshot)
         assert verify_version(publisher.repository, "ctr", manifest.version).worst <= 1e-6
         learn(learner, job, random, 3)
@@ -446,7 +446,7 @@ def test_sequences_are_published(tmp_path: Path, precision: str) -> None:
     random = np.random.default_rng(2)
     learn(learner, job, random, 10)
     publisher = Publisher(str(tmp_path / "repo"), "ctr", reuse_graph=True)
-    snapshot = Snapshot(job.samples, make_samples(job, random, 50), {}, {}, learner.sparse.mark())
+    snapshot = PublishedRun(job.samples, make_samples(job, random, 50), {}, {}, learner.sparse.mark())
     publisher.publish(learner, snapshot)
     assert verify_version(publisher.repository, "ctr", 1).worst <= 1e-6
     schema = json.loads(publisher.repository.read_file("ctr", 1, "schema.json"))

@@ -17,7 +17,7 @@ from elasticctr.serve.activation.served_version import make_served_version
 from elasticctr.serve.activation.variants import parse_variants
 from elasticctr.serve.control import Control
 from elasticctr.serve.kserve.pages import KServePages
-from elasticctr.serve.server import Server, ServerOptions
+from elasticctr.serve.server import PredictServer, PredictServerOptions
 from elasticctr.versions.samples import make_batch
 from elasticctr.versions.serving_schema import ServingSchema
 
@@ -75,7 +75,7 @@ class RememberingFleet:
 class Live:
     """What a test needs of a running server."""
 
-    def __init__(self, server: Server, made: Made, graph: bytes, fleet: RememberingFleet) -> None:
+    def __init__(self, server: PredictServer, made: Made, graph: bytes, fleet: RememberingFleet) -> None:
         self.server, self.made, self.schema, self.graph, self.fleet = server, made, fleet.schema, graph, fleet
         self.client = httpx.Client(base_url=self.url, verify=False, timeout=60)
 
@@ -120,7 +120,7 @@ def live_server(folder: Path, labels: tuple[str, ...] = ("click",), **options: A
     made, schema, graph = Made(folder), make_schema(labels), make_graph(len(labels))
     version = make_served_version("ctr", 7, schema, graph, made.local(), None, "made")
     options = {"timeout_ms": 60_000, "queue_ms": 60_000, "workers": 2, "port": 0, **options}
-    with Server(ServerOptions(**options)) as server:
+    with PredictServer(PredictServerOptions(**options)) as server:
         fleet = RememberingFleet(schema)
         server.set_models([("ctr", "", 0, True, [("live", 1.0, False, version)])])
         server.set_ready(True)

@@ -11,7 +11,7 @@ from tests.unit.serve.live import RememberingFleet
 from tests.unit.serve.making import make_schema
 
 from elasticctr import errors
-from elasticctr.serve.control import Control, Response, error_response, json_response
+from elasticctr.serve.control import Control, ControlResponse, error_response, json_response
 from elasticctr.serve.openapi.document import describe, render_page
 
 STATUS = {"name": "ctr", "live": 7, "ready": [{"version": 7}], "variants": []}
@@ -117,7 +117,7 @@ def test_statuses_of_errors() -> None:
 
 
 def test_other_protocols_add_pages(fleet: RememberingFleet) -> None:
-    def pages(method: str, path: str, query: str, body: bytes) -> Response | None:
+    def pages(method: str, path: str, query: str, body: bytes) -> ControlResponse | None:
         return json_response([method, path, query, body.decode()], 202) if path == "/v2" else None
 
     control = Control(fleet, [pages])

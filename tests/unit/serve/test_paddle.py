@@ -25,7 +25,7 @@ from elasticctr.data.batch import Batch
 from elasticctr.errors import ConfigError
 from elasticctr.net.access import Tokens
 from elasticctr.serve.activation.served_version import make_served_version
-from elasticctr.serve.server import Server, ServerOptions
+from elasticctr.serve.server import PredictServer, PredictServerOptions
 from elasticctr.versions.samples import make_batch
 from elasticctr.versions.serving_schema import ServingSchema
 
@@ -40,7 +40,7 @@ class Live:
         self.graph = make_graph()
         version = make_served_version("ctr", 7, self.schema, self.graph, self.made.local(), None, "graph")
         other = make_served_version("other", 7, self.schema, make_graph(seed=9), self.made.local(), None, "graph")
-        self.server = Server(ServerOptions(port=0, **options))
+        self.server = PredictServer(PredictServerOptions(port=0, **options))
         self.server.set_models(
             [
                 ("other", "", 0, False, [("live", 1.0, False, other)]),

@@ -23,7 +23,7 @@ from elasticctr.data.batch import Batch
 from elasticctr.data.formats.parser import Parser
 from elasticctr.errors import ConfigError, Unavailable
 from elasticctr.net.access import Tokens
-from elasticctr.serve.server import Server, ServerOptions
+from elasticctr.serve.server import PredictServer, PredictServerOptions
 
 
 @pytest.fixture(scope="module")
@@ -317,14 +317,14 @@ def test_tls_that_cannot_work_is_a_config_error(tmp_path: Path) -> None:
     none = tmp_path / "none.pem"
     for certificate, private in ((cert, other), (none, key), (cert, none), (key, key)):
         with pytest.raises(ConfigError, match="TLS"):
-            Server(ServerOptions(port=0, tls_cert=certificate, tls_key=private))
+            PredictServer(PredictServerOptions(port=0, tls_cert=certificate, tls_key=private))
     with pytest.raises(ConfigError, match="key"):
-        Server(ServerOptions(port=0, tls_cert=cert))
+        PredictServer(PredictServerOptions(port=0, tls_cert=cert))
 
 
 def test_a_taken_port_is_said(live: Live) -> None:
     with pytest.raises(Unavailable, match=str(live.server.port)):
-        Server(ServerOptions(port=live.server.port))
+        PredictServer(PredictServerOptions(port=live.server.port))
 
 
 def test_pipelined_requests_are_answered_in_order(live: Live) -> None:

@@ -14,7 +14,7 @@ from elasticctr.data.schema import Schema
 from elasticctr.train.input_plan import require_gradients
 from elasticctr.train.job import Job
 from elasticctr.train.learner import Learner
-from elasticctr.train.reading import Item
+from elasticctr.train.reading import PreparedBatch
 
 SLOTS = [{"name": "user"}, {"name": "ad"}, {"kind": "dense", "name": "x", "dim": 2}]
 SCHEMA = Schema.model_validate({"slots": SLOTS})
@@ -40,7 +40,7 @@ def make_learner(tmp_path: Path, model: str, **dense: Any) -> Learner:
     )
 
 
-def make_items(learner: Learner, count: int) -> list[Item]:
+def make_items(learner: Learner, count: int) -> list[PreparedBatch]:
     random = np.random.default_rng(0)
     items = []
     for _ in range(count):
@@ -54,7 +54,7 @@ def make_items(learner: Learner, count: int) -> list[Item]:
             weights=np.ones(n, dtype=np.float32),
             shows=np.ones(n, dtype=np.float32),
         )
-        items.append(Item(batch, learner.look_up(batch), {}))
+        items.append(PreparedBatch(batch, learner.look_up(batch), {}))
     return items
 
 
@@ -64,7 +64,7 @@ def test_computing_then_stepping_the_flat_vector_is_a_step(tmp_path: Path, model
     whole = make_learner(tmp_path, model, optimizer="sgd", learning_rate=0.5)
     parts = make_learner(tmp_path, model, optimizer="sgd", learning_rate=0.5)
     for item in make_items(whole, 3):
-        copy = Item(item.batch, parts.look_up(item.batch), {})
+        copy = PreparedBatch(item.batch, parts.look_up(item.batch), {})
         loss = whole.step(item)
         inputs = parts.sparse.pull(copy, train=True)
         found, logits = parts.compute(inputs, copy.batch)

@@ -14,7 +14,7 @@ from elasticctr.errors import FailedPrecondition
 from elasticctr.train.checkpoint import open_checkpoint, write_checkpoint
 from elasticctr.train.job import Job
 from elasticctr.train.learner import Learner
-from elasticctr.train.reading import Item
+from elasticctr.train.reading import PreparedBatch
 from elasticctr.versions.samples import make_batch
 
 LOSSES = [
@@ -40,13 +40,13 @@ def make_job(directory: Path, loss: dict[str, Any], model: str = "mmoe") -> Job:
     )
 
 
-def make_item(learner: Learner, job: Job, seed: int, count: int = 64) -> Item:
+def make_item(learner: Learner, job: Job, seed: int, count: int = 64) -> PreparedBatch:
     random = np.random.default_rng(seed)
     slots = [[[int(v)] for v in random.integers(1, 9, count)] for _ in range(2)]
     batch: Batch = make_batch(job.samples, slots, [[] for _ in range(count)])
     batch.labels[:, 0] = random.random(count) < 0.5
     batch.labels[:, 1] = batch.labels[:, 0] * (random.random(count) < 0.5)
-    return Item(batch, learner.look_up(batch), {})
+    return PreparedBatch(batch, learner.look_up(batch), {})
 
 
 def steps(learner: Learner, job: Job, seeds: range) -> list[float]:

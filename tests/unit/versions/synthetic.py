@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from elasticctr import _native
 from elasticctr.versions import Manifest, Repository, Segment
-from elasticctr.versions.lease import Lease
+from elasticctr.versions.lease import PublisherLease
 from elasticctr.versions.writer import VersionWriter
 
 DIM = 3
@@ -42,7 +42,7 @@ def publish(
     gone: list[int] | None = None,
     parent: Manifest | None = None,
 ) -> Manifest:
-    with Lease(repository.store, model) as lease:
+    with PublisherLease(repository.store, model) as lease:
         writer = VersionWriter(repository, model, version, lease)
         writer.add_file("schema.json", b"{}")
         writer.add_file("metrics.json", b'{"valid": {"auc": 0.75}}')

@@ -15,7 +15,7 @@ from elasticctr.cli.app import app
 from elasticctr.errors import FailedPrecondition, Unavailable
 from elasticctr.versions import Repository
 from elasticctr.versions.fsck import check_model, rebuild_donefile
-from elasticctr.versions.lease import Lease
+from elasticctr.versions.lease import PublisherLease
 from elasticctr.versions.removal import REMOVING, plan_removal, prune
 from elasticctr.versions.rollback import rollback
 from elasticctr.versions.writer import next_version
@@ -164,5 +164,5 @@ def test_a_change_of_equal_length_is_seen_by_its_size(repository: Repository) ->
 
 def test_nobody_publishes_while_a_donefile_is_made_anew(repository: Repository) -> None:
     place(repository, "donefile").unlink()
-    with Lease(repository.store, "ctr"), pytest.raises(Unavailable, match="is publishing"):
+    with PublisherLease(repository.store, "ctr"), pytest.raises(Unavailable, match="is publishing"):
         rebuild_donefile(repository, "ctr")

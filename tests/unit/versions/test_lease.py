@@ -20,7 +20,7 @@ from tests.unit.versions.synthetic import publish
 from elasticctr.errors import FailedPrecondition, Unavailable
 from elasticctr.storage import open_store
 from elasticctr.versions import Repository, Segment
-from elasticctr.versions.lease import LOCK, Lease
+from elasticctr.versions.lease import LOCK, PublisherLease
 from elasticctr.versions.rollback import rollback
 from elasticctr.versions.writer import VersionWriter
 
@@ -34,13 +34,13 @@ def repository(tmp_path: Path) -> Repository:
 
 def test_one_publisher_at_a_time(tmp_path: Path) -> None:
     store = open_store(str(tmp_path))
-    with Lease(store, "ctr") as lease:
+    with PublisherLease(store, "ctr") as lease:
         lease.renew()
-        with pytest.raises(Unavailable, match=f"process {os.getpid()} .* is publishing"), Lease(store, "ctr"):
+        with pytest.raises(Unavailable, match=f"process {os.getpid()} .* is publishing"), PublisherLease(store, "ctr"):
             pass
-        with Lease(store, "other"):
+        with PublisherLease(store, "other"):
             pass
-    with Lease(store, "ctr"):
+    with PublisherLease(store, "ctr"):
         pass
     assert store.list("ctr") == []
 
@@ -48,10 +48,10 @@ def test_one_publisher_at_a_time(tmp_path: Path) -> None:
 def test_a_dead_publishers_lock_is_broken(tmp_path: Path) -> None:
     store = open_store(str(tmp_path))
     code = "import os, sys; from elasticctr.storage import open_store; from elasticctr.versions.lease import Lease;"
-    code += f"Lease(open_store({str(tmp_path)!r}), 'ctr').__enter__(); os._exit(9)"
+    code += f"PublisherLease(open_store({str(tmp_path)!r}), 'ctr').__enter__(); os._exit(9)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 9
     assert store.exists(f"ctr/{LOCK}")
-    with Lease(store, "ctr") as lease:
+    with PublisherLease(store, "ctr") as lease:
         lease.renew()
 
 
@@ -61,10 +61,10 @@ def test_a_lock_past_its_time_or_unreadable_is_broken(tmp_path: Path, text: byte
     store.write_bytes(f"ctr/{LOCK}", text)
     if b"expires" not in text:
         # Where a file is seen before it is filled, it may be somebody's who is just taking it.
-        with pytest.raises(Unavailable, match="cannot be read"), Lease(store, "ctr"):
+        with pytest.raises(Unavailable, match="cannot be read"), PublisherLease(store, "ctr"):
             pass
         os.utime(tmp_path / "ctr" / LOCK, (1, 1))
-    with Lease(store, "ctr"):
+    with PublisherLease(store, "ctr"):
         pass
 
 
@@ -72,18 +72,18 @@ def test_a_lock_of_another_machine_holds_until_its_time(tmp_path: Path) -> None:
     store = open_store(str(tmp_path))
     held = {"owner": "x", "pid": 1, "host": "elsewhere", "expires": time.time() + 100}
     store.write_bytes(f"ctr/{LOCK}", json.dumps(held).encode())
-    with pytest.raises(Unavailable, match="elsewhere") as caught, Lease(store, "ctr"):
+    with pytest.raises(Unavailable, match="elsewhere") as caught, PublisherLease(store, "ctr"):
         pass
     assert caught.value.retry_after_s is not None
     assert 50 < caught.value.retry_after_s <= 100
 
 
 def test_a_publisher_taken_for_dead_announces_nothing(repository: Repository, monkeypatch: pytest.MonkeyPatch) -> None:
-    lost = Lease(repository.store, "ctr")
+    lost = PublisherLease(repository.store, "ctr")
     lost.__enter__()
     held = json.loads(repository.store.read_bytes(f"ctr/{LOCK}"))
     repository.store.write_bytes(f"ctr/{LOCK}", json.dumps(held | {"expires": 1}).encode())
-    with Lease(repository.store, "ctr"):
+    with PublisherLease(repository.store, "ctr"):
         with pytest.raises(FailedPrecondition, match="took over"):
             lost.renew()
         lost.__exit__(None, None, None)
@@ -126,20 +126,20 @@ def test_two_publishers_at_once(tmp_path: Path) -> None:
 )
 def test_a_lock_of_another_pid_namespace_holds_until_its_time(tmp_path: Path, changed: dict[str, object]) -> None:
     store = open_store(str(tmp_path))
-    Lease(store, "ctr").__enter__()
+    PublisherLease(store, "ctr").__enter__()
     held = json.loads(store.read_bytes(f"ctr/{LOCK}"))
     dead = subprocess.run([sys.executable, "-c", "import os; print(os.getpid())"], capture_output=True, check=True)
     store.write_bytes(f"ctr/{LOCK}", json.dumps(held | {"pid": int(dead.stdout)} | changed).encode())
-    with pytest.raises(Unavailable, match="is publishing"), Lease(store, "ctr"):
+    with pytest.raises(Unavailable, match="is publishing"), PublisherLease(store, "ctr"):
         pass
 
 
 def test_a_number_given_to_another_process_is_no_sign_of_life(tmp_path: Path) -> None:
     store = open_store(str(tmp_path))
-    Lease(store, "ctr").__enter__()
+    PublisherLease(store, "ctr").__enter__()
     held = json.loads(store.read_bytes(f"ctr/{LOCK}"))
     store.write_bytes(f"ctr/{LOCK}", json.dumps(held | {"started": held["started"] - 1}).encode())
-    with Lease(store, "ctr") as lease:
+    with PublisherLease(store, "ctr") as lease:
         lease.renew()
 
 
@@ -167,10 +167,10 @@ def test_the_lease_is_renewed_while_a_table_is_written(repository: Repository, m
 
     def look() -> None:
         clock["s"] += 300.0
-        with pytest.raises(Unavailable, match="is publishing"), Lease(repository.store, "ctr"):
+        with pytest.raises(Unavailable, match="is publishing"), PublisherLease(repository.store, "ctr"):
             pass
 
-    with Lease(repository.store, "ctr") as lease:
+    with PublisherLease(repository.store, "ctr") as lease:
         writer = VersionWriter(repository, "ctr", 2, lease)
         writer.add_table("main", (Segment(name="e", dim=3),), "fp32", SlowRows(look), np.zeros(0, np.uint64))
         writer.announce(writer.commit("base", None, {}))
@@ -202,7 +202,7 @@ def test_a_lock_is_taken_over_once(tmp_path: Path) -> None:
     def take() -> None:
         gate.wait()
         with contextlib.suppress(Unavailable):
-            taken.append(Lease(store, "ctr").__enter__())
+            taken.append(PublisherLease(store, "ctr").__enter__())
 
     threads = [threading.Thread(target=take) for _ in range(8)]
     for thread in threads:

@@ -15,8 +15,8 @@ from elasticctr.cli.app import app
 from elasticctr.errors import FailedPrecondition, Unauthorized, Unavailable
 from elasticctr.storage.store import LocalStore
 from elasticctr.versions import Repository
-from elasticctr.versions.donefile import UNFINISHED, Event, parse_donefile
-from elasticctr.versions.lease import TTL_S, Lease
+from elasticctr.versions.donefile import UNFINISHED, DonefileEvent, parse_donefile
+from elasticctr.versions.lease import TTL_S, PublisherLease
 from elasticctr.versions.removal import REMOVING, carry_out, plan_removal, prune
 from elasticctr.versions.rollback import rollback
 from elasticctr.versions.writer import next_version
@@ -57,7 +57,7 @@ def left(repository: Repository) -> list[int]:
 
 def clean(repository: Repository) -> list[int]:
     """What every publisher does first."""
-    with Lease(repository.store, "ctr") as lease:
+    with PublisherLease(repository.store, "ctr") as lease:
         plan = plan_removal(repository, "ctr")
         carry_out(repository, plan, lease)
     return plan.going
@@ -206,7 +206,7 @@ def test_lines_without_a_checksum_are_read(repository: Repository) -> None:
 
 
 def test_every_changed_byte_of_a_line_is_noticed_or_harmless() -> None:
-    event = Event(1, "publish", 17, "delta", 16, 5, "ab" * 32, 1794747816.75)
+    event = DonefileEvent(1, "publish", 17, "delta", 16, 5, "ab" * 32, 1794747816.75)
     line = event.line()
     for place in range(len(line) - 1):
         for bit in range(8):

@@ -12,7 +12,7 @@ from tests.unit.versions.synthetic import publish, row_values
 
 from elasticctr.errors import ConfigError, Corruption, FailedPrecondition, NotFound
 from elasticctr.versions import Repository
-from elasticctr.versions.donefile import Event, last_in_effect
+from elasticctr.versions.donefile import DonefileEvent, last_in_effect
 from elasticctr.versions.manifest import parse_manifest
 from elasticctr.versions.rollback import rollback
 from elasticctr.versions.sparse import get_rows
@@ -167,8 +167,8 @@ def test_manifests_that_cannot_be(repository: Repository) -> None:
 
 
 def test_a_late_publish_turns_nobody_back_but_a_rollback_does() -> None:
-    def event(number: int, kind: Literal["publish", "rollback"], version: int) -> Event:
-        return Event(number, kind, version, "base", 0, version, "", 0.0)
+    def event(number: int, kind: Literal["publish", "rollback"], version: int) -> DonefileEvent:
+        return DonefileEvent(number, kind, version, "base", 0, version, "", 0.0)
 
     said = [event(1, "publish", 4), event(2, "publish", 3), event(3, "rollback", 2), event(4, "publish", 5)]
     assert [last_in_effect(said[:n]).number for n in (1, 2, 3, 4)] == [1, 1, 3, 4]

@@ -15,7 +15,7 @@ from tests.unit.versions.synthetic import publish, row_values
 from elasticctr.errors import Unavailable
 from elasticctr.storage import open_store
 from elasticctr.versions import Repository
-from elasticctr.versions.lease import Lease
+from elasticctr.versions.lease import PublisherLease
 from elasticctr.versions.removal import carry_out, plan_removal
 from elasticctr.versions.rollback import rollback
 from elasticctr.versions.sparse import get_rows
@@ -44,7 +44,7 @@ def bucket() -> Iterator[str]:
 
 
 def remove(repository: Repository, keep: int | None, later_s: float = 0.0) -> list[int]:
-    with Lease(repository.store, "ctr") as lease:
+    with PublisherLease(repository.store, "ctr") as lease:
         plan = plan_removal(repository, "ctr", keep, now=time.time() + later_s)
         carry_out(repository, plan, lease)
     return plan.going
@@ -63,7 +63,7 @@ def test_a_repository_on_s3(bucket: str) -> None:
     rows, found = get_rows(repository, repository.chain("ctr", 3), "main", asked)
     assert found.tolist() == [True, True, False, True]
     assert rows[1].tolist() == row_values(2, asked[1:2])[0].tolist()
-    with Lease(repository.store, "ctr"), pytest.raises(Unavailable, match="is publishing"):
+    with PublisherLease(repository.store, "ctr"), pytest.raises(Unavailable, match="is publishing"):
         rollback(repository, "ctr")
     assert rollback(repository, "ctr").version == 3
     repository.store.write_bytes("ctr/5/sparse/main/part-00000.arrow", b"left by a killed publisher")
@@ -86,7 +86,7 @@ def test_a_repository_on_s3(bucket: str) -> None:
 def test_a_paused_publisher_erases_nothing(bucket: str) -> None:
     repository = Repository(f"{bucket}-paused")
     publish(repository, "ctr", 1, [1])
-    with Lease(repository.store, "ctr") as lease:
+    with PublisherLease(repository.store, "ctr") as lease:
         slow = VersionWriter(repository, "ctr", next_version(repository, "ctr"), lease)
         slow.add_file("schema.json", b"{}")
         manifest = slow.commit("base", None, {})

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from elasticctr.cli.output import JsonOption, print_json, print_pairs, print_table
-from elasticctr.cube.inspect import Entry, Inspection, inspect_directory, inspect_file
+from elasticctr.cube.inspect import CubeInspection, InspectedRow, inspect_directory, inspect_file
 from elasticctr.errors import ConfigError
 
 _SHOWN_VALUES = 6
@@ -47,7 +47,7 @@ def _parse_keys(text: str) -> list[int]:
     return keys
 
 
-def _show(one: Inspection) -> None:
+def _show(one: CubeInspection) -> None:
     info = one.info
     over = f" over version {info.parent}" if info.parent else ""
     print_pairs(
@@ -67,7 +67,7 @@ def _show(one: Inspection) -> None:
         print_table("Rows", ("#feasign", "row"), shown)
 
 
-def _value(entry: Entry) -> str:
+def _value(entry: InspectedRow) -> str:
     if entry.row is None:
         return "none"
     if isinstance(entry.row, bytes):
@@ -76,7 +76,7 @@ def _value(entry: Entry) -> str:
     return values + (" …" if len(entry.row) > _SHOWN_VALUES else "")
 
 
-def _as_dict(one: Inspection) -> dict[str, Any]:
+def _as_dict(one: CubeInspection) -> dict[str, Any]:
     info = one.info
     names = ("name", "kind", "encoding", "sharding", "dim", "row_bytes", "shard", "shards", "version", "parent")
     counts = ("rows", "tombstones", "homes", "buckets", "file_bytes")

@@ -13,7 +13,7 @@ import typer
 from elasticctr.cli.options.access import Insecure, ReadToken, ServerToken
 from elasticctr.cli.options.tls import CaOption, CertOption, ClientCaOption, KeyOption, read_tls
 from elasticctr.cli.output import JsonOption, print_json
-from elasticctr.cube.server import Listening, ServerOptions, parse_shard, run
+from elasticctr.cube.server import CubeServerAddress, CubeServerOptions, parse_shard, run
 from elasticctr.net.access import load_tokens
 
 
@@ -71,7 +71,7 @@ def server(
     Example: `elasticctr cube server --data cube --port 8000 --threads 2 --token-file token`
     """
     extra = tuple(p for p in (redis_port, http_port) if p is not None)
-    options = ServerOptions(
+    options = CubeServerOptions(
         data=data,
         host=host,
         port=port,
@@ -92,7 +92,7 @@ def server(
         tls=read_tls(tls_cert, tls_key, tls_client_ca, tls_ca),
     )
 
-    def announce(listening: Listening) -> None:
+    def announce(listening: CubeServerAddress) -> None:
         if json:
             print_json(asdict(listening))
         else:

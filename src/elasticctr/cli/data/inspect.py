@@ -11,7 +11,7 @@ import typer
 from elasticctr.cli.output import JsonOption, print_json, print_pairs, print_table
 from elasticctr.config import load_yaml, parse_settings
 from elasticctr.data.formats.writers import save_schema, schema_yaml
-from elasticctr.data.inspection import Inspection, inspect_log
+from elasticctr.data.inspection import LogInspection, inspect_log
 from elasticctr.data.inspection.summary import QUANTILES, SparseSummary
 from elasticctr.data.schema import Format, Schema
 from elasticctr.data.settings import ReadOptions
@@ -61,7 +61,7 @@ def read_schema(path: Path | None) -> Schema | None:
     return None if path is None else parse_settings(Schema, load_yaml(path), str(path))
 
 
-def _as_json(found: Inspection) -> dict[str, Any]:
+def _as_json(found: LogInspection) -> dict[str, Any]:
     result = asdict(found)
     result["schema"] = found.schema.model_dump(mode="json")
     result["format"] = str(found.schema.format)
@@ -74,7 +74,7 @@ def _as_json(found: Inspection) -> dict[str, Any]:
     return result
 
 
-def _print(found: Inspection, is_guess: bool) -> None:
+def _print(found: LogInspection, is_guess: bool) -> None:
     size = found.bytes_per_row
     limit = "" if found.is_complete else " (stopped at --rows)"
     print_pairs(
@@ -118,7 +118,7 @@ def _sparse_row(slot: SparseSummary) -> tuple[str, ...]:
     return slot.name, f"{slot.coverage:.1%}", different, str(slot.fewest), f"{slot.mean:.2f}", str(slot.most)
 
 
-def _print_top(found: Inspection) -> None:
+def _print_top(found: LogInspection) -> None:
     rows = [
         (
             slot.name,

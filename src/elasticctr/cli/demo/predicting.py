@@ -34,7 +34,7 @@ BATCH = 20
 def predict_live(shell: Shell, directory: Path) -> dict[str, Any]:
     repo, run = directory / "repo", directory / "runs" / RUN
     lines = _read_lines(directory / "log")
-    with Server(directory, repo) as server:
+    with DemoServer(directory, repo) as server:
         live_s = server.wait_live(Repository(str(repo)).live(MODEL).version)
         shell.say(f"ready after {live_s:.2f} s: index files built, version checked against its own samples")
         scores = _ask_every_way(shell, server, repo, lines)
@@ -63,7 +63,7 @@ def predict_live(shell: Shell, directory: Path) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _ask_every_way(shell: Shell, server: Server, repo: Path, lines: list[str]) -> dict[str, float]:
+def _ask_every_way(shell: Shell, server: DemoServer, repo: Path, lines: list[str]) -> dict[str, float]:
     repository = Repository(str(repo))
     version = repository.live(MODEL).version
     schema = parse_serving_schema(repository.read_file(MODEL, version, SCHEMA), SCHEMA).samples
@@ -80,7 +80,7 @@ def _ask_every_way(shell: Shell, server: Server, repo: Path, lines: list[str]) -
     return scores
 
 
-def _compare(shell: Shell, directory: Path, run: Path, server: Server, lines: list[str]) -> float:
+def _compare(shell: Shell, directory: Path, run: Path, server: DemoServer, lines: list[str]) -> float:
     """Scores a file with the trainer's code and with the server; the largest difference."""
     data = directory / "today.txt"
     data.write_text("\n".join(lines) + "\n", encoding="utf-8")
@@ -101,7 +101,7 @@ def _read_lines(log: Path) -> list[str]:
         return [line.rstrip("\n") for _, line in zip(range(LINES), file, strict=False)]
 
 
-class Server:
+class DemoServer:
     """`elasticctr serve`, as a user would start it."""
 
     def __init__(self, directory: Path, repo: Path) -> None:
@@ -143,7 +143,7 @@ class Server:
             self._process.kill()
             return self._process.wait()
 
-    def __enter__(self) -> Server:
+    def __enter__(self) -> DemoServer:
         return self
 
     def __exit__(

@@ -12,7 +12,7 @@ import numpy as np
 from elasticctr.cli.demo.shell import Shell
 from elasticctr.cli.demo.stack import REPLICAS, SHARDS, Stack
 from elasticctr.cli.demo.traffic import TableRows, Traffic
-from elasticctr.cube.client import Client
+from elasticctr.cube.client import CubeClient
 from elasticctr.errors import InternalError
 from elasticctr.versions.repository import Repository
 
@@ -43,7 +43,7 @@ def serve_model(shell: Shell, directory: Path) -> dict[str, Any]:
         shell.say(f"version 1 built and live on {SERVERS} servers after {built_s:.2f} s more; {_sizes(stack)}")
         settings = directory / "cube" / "cube.yaml"
         stack.write_client_settings(settings)
-        with Client(settings) as client:
+        with CubeClient(settings) as client:
             lookup_s = _compare(client, table, rows)
         count = len(rows.feasigns)
         shell.say(f"looked up all {count:,} rows in {lookup_s * 1000:.0f} ms: every float equals the trained table's")
@@ -118,7 +118,7 @@ def _steps(run: Path) -> int:
     return open_checkpoint(run).step
 
 
-def _compare(client: Client, table: str, rows: TableRows) -> float:
+def _compare(client: CubeClient, table: str, rows: TableRows) -> float:
     """Looks up every row, and as many feasigns nobody has; the seconds it took."""
     strangers = np.setdiff1d(np.random.default_rng(1).integers(0, 1 << 64, BATCH, dtype=np.uint64), rows.feasigns)
     took_s = 0.0

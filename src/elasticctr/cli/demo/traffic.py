@@ -11,7 +11,7 @@ from types import TracebackType
 import numpy as np
 from numpy.typing import NDArray
 
-from elasticctr.cube.client import Client
+from elasticctr.cube.client import CubeClient
 from elasticctr.cube.lookup import Lookup
 from elasticctr.errors import ElasticCTRError
 
@@ -35,7 +35,7 @@ class TableRows:
 
 
 @dataclass
-class Counts:
+class TrafficCounts:
     requests: int = 0
     rows: int = 0
     errors: int = 0
@@ -53,8 +53,8 @@ class Traffic:
     published."""
 
     def __init__(self, settings: Path, table: str, tables: dict[int, TableRows]) -> None:
-        self.counts = Counts()
-        self._client = Client(settings)
+        self.counts = TrafficCounts()
+        self._client = CubeClient(settings)
         self._table = table
         self._tables = tables
         self._is_over = threading.Event()

@@ -9,8 +9,8 @@ from typing import Annotated
 import typer
 
 from elasticctr.config.tls import TlsSettings
-from elasticctr.cube.client import Client
-from elasticctr.cube.conf import ClusterSettings, load_conf, parse_addresses
+from elasticctr.cube.client import CubeClient
+from elasticctr.cube.settings import CubeSettings, load_conf, parse_addresses
 from elasticctr.errors import ConfigError
 from elasticctr.net.access import read_token
 
@@ -23,7 +23,7 @@ TokenOption = Annotated[Path | None, typer.Option(help="File with the servers' s
 TimeoutOption = Annotated[float | None, typer.Option(help="Seconds for one lookup; default: the settings'.", min=0.001)]
 
 
-def read_clusters(conf: Path | None, at: str | None, model: str | None) -> tuple[ClusterSettings, ...]:
+def read_clusters(conf: Path | None, at: str | None, model: str | None) -> tuple[CubeSettings, ...]:
     if (conf is None) == (at is None):
         raise ConfigError("say which servers to ask: --conf FILE or --at HOST:PORT, one of them")
     if at is not None:
@@ -39,9 +39,9 @@ def open_client(
     token_file: Path | None,
     override: Mapping[str, int] | None = None,
     tls: TlsSettings | None = None,
-) -> Client:
+) -> CubeClient:
     """`override` and `tls` go before what the settings say."""
     token = None if token_file is None else read_token(token_file)
     changes: dict[str, object] = {**(override or {}), **({} if tls is None else {"tls": tls})}
     clusters = [cluster.model_copy(update=changes) for cluster in read_clusters(conf, at, model)]
-    return Client(clusters, token)
+    return CubeClient(clusters, token)

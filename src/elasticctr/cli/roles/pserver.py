@@ -16,7 +16,7 @@ from elasticctr.cli.output import JsonOption, print_json
 from elasticctr.compat.paddle_cloud.environment import read_environment
 from elasticctr.errors import ConfigError
 from elasticctr.net.access import read_optional_token
-from elasticctr.ps.pserver.pserver import Listening, PServerOptions, run
+from elasticctr.ps.pserver.pserver import PServerAddress, PServerOptions, run
 from elasticctr.train.cluster_settings import ClusterSettings
 from elasticctr.train.job import load_job
 
@@ -99,7 +99,7 @@ def pserver(
         max_buffered_mib=max_buffered,
     )
 
-    def announce(listening: Listening) -> None:
+    def announce(listening: PServerAddress) -> None:
         if json:
             print_json(asdict(listening))
         else:

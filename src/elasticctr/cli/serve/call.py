@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from elasticctr.serve.client import Client, ClientSettings, EndpointSettings
+    from elasticctr.serve.client import EndpointSettings, PredictClient, PredictClientSettings
     from elasticctr.serve.client.load import Load
 
 SHOWN_SCORES = 20
@@ -90,9 +90,9 @@ def call(
         raise ConfigError("--schema goes with files")
     own: dict[str, object] = {"timeout_ms": timeout * 1000, "retries": retries, "hedge_ms": hedge_ms}
     settings = _read_settings(endpoint, (predictors, predictor), model, own, token_file, (tls_ca, tls_cert, tls_key))
-    from elasticctr.serve.client import Client
+    from elasticctr.serve.client import PredictClient
 
-    with Client(settings) as client:
+    with PredictClient(settings) as client:
         if sample:
             _call_once(client, [_parse(text, "--sample") for text in sample], user, sticky, as_json)
             return
@@ -116,7 +116,7 @@ def _read_settings(
     patience: dict[str, object],
     token_file: Path | None,
     tls: tuple[Path | None, Path | None, Path | None],
-) -> ClientSettings:
+) -> PredictClientSettings:
     """`patience` is for endpoints; predictors have their own."""
     from elasticctr.net.access import read_token
     from elasticctr.serve.client.settings import make_settings
@@ -162,7 +162,7 @@ def _parse(text: str, option: str) -> dict[str, Any]:
 
 
 def _call_once(
-    client: Client, samples: list[dict[str, Any]], user: str | None, sticky: str | None, as_json: bool
+    client: PredictClient, samples: list[dict[str, Any]], user: str | None, sticky: str | None, as_json: bool
 ) -> None:
     if user is None:
         got = client.predict(samples, key=sticky)
@@ -193,7 +193,7 @@ def _call_once(
 
 
 def _send(
-    client: Client,
+    client: PredictClient,
     files: list[str],
     format: Format | None,
     schema: Path | None,

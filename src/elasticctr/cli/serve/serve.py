@@ -16,7 +16,7 @@ from elasticctr.cli.output import JsonOption, print_json
 from elasticctr.obs import console
 
 if TYPE_CHECKING:
-    from elasticctr.serve.process import Listening
+    from elasticctr.serve.process import PredictServerAddress
     from elasticctr.serve.settings import ServeSettings
 
 
@@ -117,7 +117,7 @@ def serve(
     os._exit(0)
 
 
-def _announce(listening: Listening, settings: ServeSettings, as_json: bool) -> None:
+def _announce(listening: PredictServerAddress, settings: ServeSettings, as_json: bool) -> None:
     if as_json:
         print_json(asdict(listening))
     else:

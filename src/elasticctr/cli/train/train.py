@@ -16,7 +16,7 @@ from elasticctr.errors import ConfigError
 from elasticctr.train.cluster_settings import Strategy
 
 if TYPE_CHECKING:
-    from elasticctr.cluster.summary import Summary
+    from elasticctr.cluster.summary import RunSummary
     from elasticctr.data.dataset import Dataset
     from elasticctr.train.job import Job
     from elasticctr.train.learner import Learner
@@ -77,11 +77,11 @@ def train(
     assigned = read_environment(os.environ)
     if assigned is not None and on is not None:
         raise ConfigError(f"TRAINING_ROLE makes this process {assigned.name}; unset it to start a whole job by --on")
-    result: Result | Summary
+    result: Result | RunSummary
     if assigned is not None:
-        from elasticctr.compat.paddle_cloud.assigned import play
+        from elasticctr.compat.paddle_cloud.assigned import run_assigned_role
 
-        result = play(job, assigned, resume=resume, quiet=as_json)
+        result = run_assigned_role(job, assigned, resume=resume, quiet=as_json)
     elif on is not None or job.cluster is not None:
         from elasticctr.cluster.run import EngineOptions, train_on
 

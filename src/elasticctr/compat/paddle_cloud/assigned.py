@@ -28,7 +28,7 @@ from elasticctr.cluster.launch import (
 )
 from elasticctr.cluster.local import LocalEngine
 from elasticctr.cluster.run import run_job
-from elasticctr.cluster.summary import Summary
+from elasticctr.cluster.summary import RunSummary
 from elasticctr.cluster.supervised import ELASTICCTR
 from elasticctr.compat.paddle_cloud.environment import Assigned, split_endpoint
 from elasticctr.errors import ConfigError, InternalError
@@ -60,18 +60,18 @@ def fit_job(job: Job, assigned: Assigned) -> Job:
     return job.model_copy(update={"cluster": settings.model_copy(update=given)})
 
 
-def play(job: Job, assigned: Assigned, *, resume: bool, quiet: bool) -> Summary:
+def run_assigned_role(job: Job, assigned: Assigned, *, resume: bool, quiet: bool) -> RunSummary:
     """Becomes the role and does not return; for the first pserver, returns when the run is over."""
     job = fit_job(job, assigned)
     if cluster_of(job).tls is not None and assigned.coordinator.startswith("http://"):
         assigned = replace(assigned, coordinator="https://" + assigned.coordinator.removeprefix("http://"))
     if not assigned.leads:
-        _become(job, assigned, resume=resume)
-    launch = _lead(job, assigned, resume=resume)
+        _exec_role(job, assigned, resume=resume)
+    launch = _launch_with_coordinator(job, assigned, resume=resume)
     return run_job(launch, LocalEngine(), resume="--resume" in launch.roles[0].arguments, quiet=quiet)
 
 
-def _lead(job: Job, assigned: Assigned, *, resume: bool) -> Launch:
+def _launch_with_coordinator(job: Job, assigned: Assigned, *, resume: bool) -> Launch:
     host, port = assigned.endpoint
     if not assigned.coordinator.startswith("http"):
         raise ConfigError("ELASTICCTR_COORDINATOR must be host:port where the first pserver starts the coordinator")
@@ -96,7 +96,7 @@ def _lead(job: Job, assigned: Assigned, *, resume: bool) -> Launch:
     return Launch(job, run, roles, assigned.coordinator, read_optional_token(token_file), lock)
 
 
-def _become(job: Job, assigned: Assigned, *, resume: bool) -> NoReturn:
+def _exec_role(job: Job, assigned: Assigned, *, resume: bool) -> NoReturn:
     run = Path(job.run_dir).absolute()
     path = run / "cluster" / f"{assigned.name}.yaml"
     job = job.model_copy(update={"run_dir": str(run)})

@@ -1,4 +1,4 @@
-"""`POST /agent/cmd` and `GET /agent/status` as the transfer of Paddle Serving's Cube calls them, over the same engine.
+"""`POST /agent/cmd` and `GET /agent/status` as the transfer of Paddle Serving's Cube calls them, over the same agent.
 
 Commands: download, reload, enable, check, clear, pop. `source` is the URL of a shard's directory as our builder makes
 it (an archive of an older builder is refused), `version_sign` its shard.json's SHA-256 if given. Paths, services and
@@ -12,7 +12,7 @@ from typing import Any
 from starlette.responses import JSONResponse
 from starlette.routing import Route
 
-from elasticctr.cube.agent.engine import Engine
+from elasticctr.cube.agent.agent import Agent
 from elasticctr.cube.agent.request import parse_prepare
 from elasticctr.cube.shared.names import check_model, check_version
 from elasticctr.errors import DataError, DeadlineExceeded, ElasticCTRError
@@ -23,14 +23,14 @@ _WAIT_S = 110.0
 _OK, _BAD_REQUEST, _FAILED = "0", "2", "255"
 
 
-def agent_routes(engine: Engine) -> list[Route]:
-    agent = PaddleAgent(engine)
-    return [post("/agent/cmd", agent.command), get("/agent/status", lambda _: agent.status())]
+def agent_routes(agent: Agent) -> list[Route]:
+    paddle = PaddleAgent(agent)
+    return [post("/agent/cmd", paddle.command), get("/agent/status", lambda _: paddle.status())]
 
 
 class PaddleAgent:
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
+    def __init__(self, agent: Agent) -> None:
+        self._agent = agent
 
     def status(self) -> dict[str, Any]:
         return _reply(_OK, "", {"status": "RUNNING", "version": "3.0.0.1"})
@@ -51,13 +51,13 @@ class PaddleAgent:
         version = check_version(_whole(body.get("version")))
         if command not in ("download", "reload", "enable", "clear", "pop"):
             raise DataError(f"unknown command {command!r}: download, reload, enable, check, clear or pop")
-        self._engine.lease.check(None)
+        self._agent.lease.check(None)
         if command == "download":
             return self._download(model, version, body)
         if command == "enable":
-            return self._engine.activate(model, version)
+            return self._agent.activate(model, version)
         if command in ("clear", "pop"):
-            return self._engine.retire(model, version)
+            return self._agent.retire(model, version)
         # Downloading has loaded it already: there is nothing between the two that could be half done.
         return self._describe(model)
 
@@ -65,7 +65,7 @@ class PaddleAgent:
         prepare = {"model": model, "version": version, "source": body.get("source")}
         if body.get("version_sign"):
             prepare["sha256"] = body["version_sign"]
-        job = self._engine.prepare(parse_prepare(prepare))
+        job = self._agent.prepare(parse_prepare(prepare))
         if not job.finished.wait(_WAIT_S):
             raise DeadlineExceeded(f"version {version} of {model} is still being fetched; ask again")
         if job.error is not None:
@@ -73,7 +73,7 @@ class PaddleAgent:
         return self._describe(model)
 
     def _describe(self, model: str) -> dict[str, Any]:
-        status = self._engine.server.model(model)
+        status = self._agent.server.model(model)
         ready = [str(version) for version in status.versions if status.is_ready(version)]
         background = [version for version in ready if version != str(status.active)]
         return {

@@ -146,7 +146,7 @@ class _Chain(ChainSource):
         self.count = sum(source.count or 0 for source in sources)
 
 
-class _Files:
+class _FileRows:
     """The rows of several files, one after the other; a RowSource."""
 
     def __init__(self, sources: list[RowSource]) -> None:
@@ -170,7 +170,7 @@ def open_input(location: str) -> RowSource:
     if not location.startswith(("http://", "https://")):
         return open_rows(location)
     files = list_page(location)
-    return _Files([open_rows(file) for file in files]) if files else open_rows(location)
+    return _FileRows([open_rows(file) for file in files]) if files else open_rows(location)
 
 
 def list_page(url: str) -> list[str]:

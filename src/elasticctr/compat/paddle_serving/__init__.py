@@ -5,6 +5,6 @@ settings, notes = read_predictors(Path("conf/predictors.prototxt"))   # → sett
 """
 
 from elasticctr.compat.paddle_serving.predictors import read_predictors
-from elasticctr.compat.paddle_serving.serving import Conversion, read_serving
+from elasticctr.compat.paddle_serving.serving import ServingConversion, read_serving
 
-__all__ = ["Conversion", "read_predictors", "read_serving"]
+__all__ = ["ServingConversion", "read_predictors", "read_serving"]

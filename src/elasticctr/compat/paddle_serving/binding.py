@@ -49,7 +49,7 @@ def bind(cls: type[T], message: Message) -> T:
         if get_origin(kind) is tuple:
             values[field.name] = (*values.get(field.name, ()), _value(get_args(kind)[0], field, message))
         elif get_origin(kind) is dict:
-            entry = bind(_Entry, _inner(field, message))
+            entry = bind(_MapEntry, _inner(field, message))
             values.setdefault(field.name, {})[entry.key] = entry.value
         elif field.name in values:
             raise _mistake(
@@ -66,7 +66,7 @@ def bind(cls: type[T], message: Message) -> T:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
-class _Entry(Bound):
+class _MapEntry(Bound):
     """Of a map."""
 
     key: str

@@ -14,7 +14,7 @@ SparseServiceType = Literal["NONE", "LOCAL", "REMOTE"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Engine(Bound):
+class EngineDesc(Bound):
     """engines of model_toolkit.prototxt"""
 
     name: str
@@ -67,7 +67,7 @@ class Engine(Bound):
 class ModelToolkit(Bound):
     """model_toolkit.prototxt"""
 
-    engines: tuple[Engine, ...] = ()
+    engines: tuple[EngineDesc, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -169,7 +169,7 @@ class GeneralModel(Bound):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Connection(Bound):
+class ConnectionConf(Bound):
     """connection_conf"""
 
     connect_timeout_ms: int = 2000
@@ -213,7 +213,7 @@ class PredictorVariant(Bound):
     """a variant of predictors.prototxt"""
 
     tag: str
-    connection_conf: Connection | None = None
+    connection_conf: ConnectionConf | None = None
     naming_conf: Naming | None = None
     rpc_parameter: RpcParameter | None = None
     split_conf: Split | None = None

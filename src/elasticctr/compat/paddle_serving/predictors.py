@@ -11,7 +11,7 @@ from pathlib import Path
 from elasticctr.compat.paddle_serving import notes as why
 from elasticctr.compat.paddle_serving.binding import bind
 from elasticctr.compat.paddle_serving.messages import (
-    Connection,
+    ConnectionConf,
     Naming,
     Predictor,
     Predictors,
@@ -21,19 +21,19 @@ from elasticctr.compat.paddle_serving.messages import (
 from elasticctr.compat.paddle_serving.serving import is_our_service
 from elasticctr.compat.paddle_serving.text_format import read_text_format
 from elasticctr.errors import ConfigError, NotFound
-from elasticctr.serve.client.settings import Balancer, ClientSettings, EndpointSettings, VariantSettings
+from elasticctr.serve.client.settings import Balancer, EndpointSettings, PredictClientSettings, VariantSettings
 
 BALANCERS: dict[str, Balancer] = {"rr": "round_robin", "random": "random", "la": "least_loaded"}
 OTHER_BALANCERS = ("wrr", "wr", "c_murmurhash", "c_md5", "c_ketama")
 ROUTER = "WeightedRandomRender"
 
 
-def read_predictors(path: Path, predictor: str | None = None) -> tuple[ClientSettings, tuple[str, ...]]:
+def read_predictors(path: Path, predictor: str | None = None) -> tuple[PredictClientSettings, tuple[str, ...]]:
     """The settings of one predictor, and what could not be taken over. Without a name: the only one whose service is
     served here."""
     file = bind(Predictors, read_text_format(path))
     chosen = _choose(file, predictor, path)
-    return _Reader(file, chosen).read()
+    return _PredictorsReader(file, chosen).read()
 
 
 def _choose(file: Predictors, name: str | None, path: Path) -> Predictor:
@@ -50,13 +50,13 @@ def _choose(file: Predictors, name: str | None, path: Path) -> Predictor:
     return ours[0]
 
 
-class _Reader:
+class _PredictorsReader:
     def __init__(self, file: Predictors, predictor: Predictor) -> None:
         self._default = file.default_variant_conf
         self._predictor = predictor
         self._notes: list[str] = []
 
-    def read(self) -> tuple[ClientSettings, tuple[str, ...]]:
+    def read(self) -> tuple[PredictClientSettings, tuple[str, ...]]:
         predictor = self._predictor
         if not predictor.variants:
             raise ConfigError(f"{predictor.where()}: predictor {predictor.name!r} has no variants")
@@ -80,7 +80,7 @@ class _Reader:
             self._notes += why.ignored(variant, why.VARIANT)
         hedge_ms = connection.hedge_request_timeout_ms
         try:
-            settings = ClientSettings(
+            settings = PredictClientSettings(
                 variants=variants,
                 balancer=self._balancer(),
                 timeout_ms=float(connection.rpc_timeout_ms),
@@ -134,11 +134,11 @@ class _Reader:
                 raise ConfigError(f"{where}: in cluster {cluster!r}: {e}") from None
         return tuple(endpoints)
 
-    def _connection(self) -> Connection:
+    def _connection(self) -> ConnectionConf:
         """Of all variants; ours has one for all of them, so that of the first counts."""
         given = [variant.connection_conf for variant in self._predictor.variants if variant.connection_conf is not None]
         default = self._default.connection_conf if self._default is not None else None
-        connection = given[0] if given else default or Connection(source=self._predictor.source)
+        connection = given[0] if given else default or ConnectionConf(source=self._predictor.source)
         self._notes += why.ignored(connection, why.CONNECTION)
         for other in given[1:]:
             self._note(other.where(), "connection_conf", "all variants have that of the first")

@@ -15,9 +15,16 @@ from typing import Any, get_args
 from elasticctr.compat.paddle_serving import notes as why
 from elasticctr.compat.paddle_serving.binding import T, bind
 from elasticctr.compat.paddle_serving.gflags import Flag, read_gflags
-from elasticctr.compat.paddle_serving.messages import Engine, GeneralModel, ModelToolkit, Resource, Services, Workflows
+from elasticctr.compat.paddle_serving.messages import (
+    EngineDesc,
+    GeneralModel,
+    ModelToolkit,
+    Resource,
+    Services,
+    Workflows,
+)
 from elasticctr.compat.paddle_serving.text_format import read_text_format
-from elasticctr.cube.conf import load_conf
+from elasticctr.cube.settings import load_conf
 from elasticctr.errors import ConfigError, NotFound
 from elasticctr.serve.activation.reload_stamp import ReloadType
 
@@ -29,21 +36,21 @@ MIB = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Conversion:
+class ServingConversion:
     """`settings` is what serve.yaml would hold; `notes` what could not be taken over, for people."""
 
     settings: dict[str, Any]
     notes: tuple[str, ...]
 
 
-def read_serving(directory: Path, repo: str | None = None) -> Conversion:
+def read_serving(directory: Path, repo: str | None = None) -> ServingConversion:
     """`repo`: the repository engines' models are in, by the engine's name, whatever their paths say."""
     if not directory.is_dir():
         raise NotFound(f"{directory}: no such directory; give the one with model_toolkit.prototxt")
-    return _Reader(directory, repo).read()
+    return _ServingReader(directory, repo).read()
 
 
-class _Reader:
+class _ServingReader:
     def __init__(self, directory: Path, repo: str | None) -> None:
         has_conf = (directory / "conf").is_dir() and not (directory / "model_toolkit.prototxt").exists()
         self._conf = directory / "conf" if has_conf else directory
@@ -52,7 +59,7 @@ class _Reader:
         self._repo = repo
         self._notes: list[str] = []
 
-    def read(self) -> Conversion:
+    def read(self) -> ServingConversion:
         flags = read_gflags(self._conf / GFLAGS) if (self._conf / GFLAGS).exists() else {}
         services = self._optional(
             Services, self._named(flags, "inferservice", "service.prototxt", "infer_service.prototxt")
@@ -67,7 +74,7 @@ class _Reader:
         self._tell_services(services, workflows)
         self._tell_general(resource)
         self._notes += why.ignored(resource, why.RESOURCE)
-        return Conversion(settings, tuple(self._notes))
+        return ServingConversion(settings, tuple(self._notes))
 
     def _find(self, path: str, file: str = "") -> Path:
         """A path of the files: absolute, or beside conf/, or in it, wherever it is."""
@@ -83,14 +90,14 @@ class _Reader:
     def _optional(self, cls: type[T], path: Path | None) -> T | None:
         return None if path is None else bind(cls, read_text_format(path))
 
-    def _engines(self, resource: Resource) -> list[Engine]:
+    def _engines(self, resource: Resource) -> list[EngineDesc]:
         files = resource.model_toolkit_file or ("model_toolkit.prototxt",)
         paths = resource.model_toolkit_path or ("conf",) * len(files)
         if len(paths) != len(files):
             raise ConfigError(
                 f"{resource.where()}: {len(files)} model_toolkit_file and {len(paths)} model_toolkit_path"
             )
-        engines: list[Engine] = []
+        engines: list[EngineDesc] = []
         for path, file in zip(paths, files, strict=True):
             engines += bind(ModelToolkit, read_text_format(self._find(path, file))).engines
         names = [engine.name for engine in engines]
@@ -101,7 +108,9 @@ class _Reader:
             raise ConfigError(f"{self._conf}: model_toolkit.prototxt has no engines; there is nothing to serve")
         return engines
 
-    def _server(self, flags: Mapping[str, Flag], services: Services | None, engines: list[Engine]) -> dict[str, Any]:
+    def _server(
+        self, flags: Mapping[str, Flag], services: Services | None, engines: list[EngineDesc]
+    ) -> dict[str, Any]:
         settings: dict[str, Any] = {"port": DEFAULT_PORT}
         limits: dict[str, Any] = {}
         if "port" in flags:
@@ -129,7 +138,7 @@ class _Reader:
         )
         return settings
 
-    def _cube(self, resource: Resource, flags: Mapping[str, Flag], engines: list[Engine]) -> Path | None:
+    def _cube(self, resource: Resource, flags: Mapping[str, Flag], engines: list[EngineDesc]) -> Path | None:
         remote = [engine for engine in engines if engine.sparse_param_service_type == "REMOTE"]
         if not remote:
             if "enable_cube" in flags and flags["enable_cube"].truth():
@@ -155,7 +164,7 @@ class _Reader:
             )
         return path
 
-    def _models(self, engines: list[Engine], cube: Path | None, flags: Mapping[str, Flag]) -> list[dict[str, Any]]:
+    def _models(self, engines: list[EngineDesc], cube: Path | None, flags: Mapping[str, Flag]) -> list[dict[str, Any]]:
         models: list[dict[str, Any]] = []
         absent: list[str] = []
         poll_s = flags["reload_interval_s"].whole(1) if "reload_interval_s" in flags else None
@@ -186,7 +195,7 @@ class _Reader:
             self._notes.append(f"calls that name no model are answered by {default['name']!r}")
         return models
 
-    def _place(self, engine: Engine) -> tuple[str, str] | str:
+    def _place(self, engine: EngineDesc) -> tuple[str, str] | str:
         """(repository, model in it), or what is wrong."""
         key = "model_dir" if engine.model_dir is not None else "model_data_path"
         given = engine.model_dir or engine.model_data_path
@@ -213,7 +222,7 @@ class _Reader:
             f'and write {key}: "REPO/MODEL", or give --repo REPO with a model called {engine.name!r}'
         )
 
-    def _reload(self, engine: Engine) -> dict[str, Any]:
+    def _reload(self, engine: EngineDesc) -> dict[str, Any]:
         if engine.reloadable_meta is None or engine.reloadable_type == "none":
             return {}
         kinds = get_args(ReloadType)

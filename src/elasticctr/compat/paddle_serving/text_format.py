@@ -83,10 +83,10 @@ def read_text_format(path: Path) -> Message:
 
 
 def parse_text_format(text: str, source: str) -> Message:
-    return _Parser(text, source).parse()
+    return _TextFormatParser(text, source).parse()
 
 
-class _Parser:
+class _TextFormatParser:
     def __init__(self, text: str, source: str) -> None:
         self._source = source
         self._tokens = self._scan(text)

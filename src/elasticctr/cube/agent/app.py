@@ -1,4 +1,4 @@
-"""The agent's HTTP API, thin over its engine."""
+"""The agent's HTTP API, thin over `Agent`."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
-from elasticctr.cube.agent.engine import Engine
-from elasticctr.cube.agent.jobs import Job
+from elasticctr.cube.agent.agent import Agent
+from elasticctr.cube.agent.jobs import AgentJob
 from elasticctr.cube.agent.request import parse_prepare
 from elasticctr.cube.shared.names import check_digest, check_model, check_version
 from elasticctr.net.access import Tokens
 from elasticctr.net.web import Body, accepted, get, make_app, post
 
 
-def make_agent_app(engine: Engine, tokens: Tokens, routes: Sequence[Route] = ()) -> ASGIApp:
-    """These, and `routes` of other APIs over the same engine:
+def make_agent_app(agent: Agent, tokens: Tokens, routes: Sequence[Route] = ()) -> ASGIApp:
+    """These, and `routes` of other APIs over the same agent:
 
     POST /v1/lease     {owner, epoch, ttl_s, address}   take or renew the right to change things here
     POST /v1/release   {owner}                       give it back
@@ -32,42 +32,42 @@ def make_agent_app(engine: Engine, tokens: Tokens, routes: Sequence[Route] = ())
     GET  /v1/status    /v1/jobs   /metrics   /healthz
     """
     registry = CollectorRegistry()
-    registry.register(_Metrics(engine))
+    registry.register(_Metrics(agent))
 
     def prepare(body: Body) -> Any:
         wanted = parse_prepare(body)
-        engine.lease.check(body.get("lease"))
-        return _answer_job(engine.prepare(wanted))
+        agent.lease.check(body.get("lease"))
+        return _answer_job(agent.prepare(wanted))
 
     def activate(body: Body) -> Any:
         model, version = check_model(body.get("model")), check_version(body.get("version"))
         identity = body.get("identity")
-        engine.lease.check(body.get("lease"))
-        return engine.activate(model, version, None if identity is None else check_digest(identity))
+        agent.lease.check(body.get("lease"))
+        return agent.activate(model, version, None if identity is None else check_digest(identity))
 
     def retire(body: Body) -> Any:
         model, version = check_model(body.get("model")), check_version(body.get("version"))
-        engine.lease.check(body.get("lease"))
-        return engine.retire(model, version)
+        agent.lease.check(body.get("lease"))
+        return agent.retire(model, version)
 
     def cancel(body: Body) -> Any:
         model = check_model(body.get("model"))
-        engine.lease.check(body.get("lease"))
-        return {"cancelled": engine.jobs.cancel(model)}
+        agent.lease.check(body.get("lease"))
+        return {"cancelled": agent.jobs.cancel(model)}
 
     def metrics(_: Request) -> Response:
         return Response(generate_latest(registry), media_type=CONTENT_TYPE_LATEST)
 
     return make_app(
         [
-            post("/v1/lease", lambda body: engine.lease.take(*map(body.get, ("owner", "epoch", "ttl_s", "address")))),
-            post("/v1/release", lambda body: engine.lease.release(body.get("owner"))),
+            post("/v1/lease", lambda body: agent.lease.take(*map(body.get, ("owner", "epoch", "ttl_s", "address")))),
+            post("/v1/release", lambda body: agent.lease.release(body.get("owner"))),
             post("/v1/prepare", prepare),
             post("/v1/activate", activate),
             post("/v1/retire", retire),
             post("/v1/cancel", cancel),
-            get("/v1/status", lambda _: engine.status()),
-            get("/v1/jobs", lambda _: {"jobs": [job.describe() for job in engine.jobs.all()]}),
+            get("/v1/status", lambda _: agent.status()),
+            get("/v1/jobs", lambda _: {"jobs": [job.describe() for job in agent.jobs.all()]}),
             get("/metrics", metrics),
             *routes,
         ],
@@ -75,7 +75,7 @@ def make_agent_app(engine: Engine, tokens: Tokens, routes: Sequence[Route] = ())
     )
 
 
-def _answer_job(job: Job) -> JSONResponse:
+def _answer_job(job: AgentJob) -> JSONResponse:
     # A version that is already there is ready within milliseconds: spare the caller the second question.
     job.finished.wait(0.05)
     answer = job.describe()
@@ -83,12 +83,12 @@ def _answer_job(job: Job) -> JSONResponse:
 
 
 class _Metrics(Collector):
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
+    def __init__(self, agent: Agent) -> None:
+        self._agent = agent
 
     def collect(self) -> list[Metric]:
-        engine = self._engine
-        status = engine.status()
+        agent = self._agent
+        status = agent.status()
         up = GaugeMetricFamily("cube_agent_server_up", "1 while the cube server answers", status["server"]["reachable"])
         free = GaugeMetricFamily(
             "cube_agent_disk_free_bytes", "free on the disk of --data", status["disk"]["free_bytes"]
@@ -102,13 +102,13 @@ class _Metrics(Collector):
             active.add_metric([model["name"]], model["active"])
             stored.add_metric([model["name"]], sum(version["stored"] for version in model["versions"]))
         running = GaugeMetricFamily(
-            "cube_agent_jobs_running", "jobs at work", sum(j.is_running for j in engine.jobs.all())
+            "cube_agent_jobs_running", "jobs at work", sum(j.is_running for j in agent.jobs.all())
         )
         counters = {
-            "cube_agent_fetched_bytes": ("bytes fetched from sources", engine.fetcher.bytes_fetched),
-            "cube_agent_refetched": ("downloads that arrived damaged and were fetched again", engine.fetcher.refetched),
-            "cube_agent_activations": ("versions activated", engine.activations),
-            "cube_agent_restores": ("times the server was given back what it had lost", engine.restores),
+            "cube_agent_fetched_bytes": ("bytes fetched from sources", agent.fetcher.bytes_fetched),
+            "cube_agent_refetched": ("downloads that arrived damaged and were fetched again", agent.fetcher.refetched),
+            "cube_agent_activations": ("versions activated", agent.activations),
+            "cube_agent_restores": ("times the server was given back what it had lost", agent.restores),
         }
         families = [CounterMetricFamily(name, text, value) for name, (text, value) in counters.items()]
         return [up, free, epoch, active, stored, running, *families]

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import IO, Any
 
-from elasticctr.cube.agent.sources import Source
+from elasticctr.cube.agent.sources import ShardSource
 from elasticctr.cube.shared.listing import MAX_LISTING_BYTES, CubeFile
 from elasticctr.errors import Corruption, DeadlineExceeded, Unavailable
 from elasticctr.obs.watch import Watch
@@ -52,7 +52,7 @@ class Fetcher:
         self.bytes_fetched = 0
         self.refetched = 0
 
-    def fetch_listing(self, source: Source, name: str, sha256: str | None, watch: Watch) -> bytes:
+    def fetch_listing(self, source: ShardSource, name: str, sha256: str | None, watch: Watch) -> bytes:
         """A small file in memory. Raises Corruption if it is not the one `sha256` names."""
 
         def read() -> bytes:
@@ -71,7 +71,7 @@ class Fetcher:
             self.refetched += 1
         raise Corruption(f"{name} at the source is not the one that was announced: its SHA-256 differs")
 
-    def fetch_file(self, source: Source, file: CubeFile, directory: Path, watch: Watch) -> None:
+    def fetch_file(self, source: ShardSource, file: CubeFile, directory: Path, watch: Watch) -> None:
         """Puts one file into `directory`. Raises Corruption if it keeps arriving damaged."""
         part = directory / f"{file.name}.part"
         damage = "other bytes than listed"
@@ -87,7 +87,7 @@ class Fetcher:
             part.unlink(missing_ok=True)
         raise Corruption(f"{file.name}: arrived damaged {self._refetches + 1} times: {damage}; build it again")
 
-    def _fetch_part(self, source: Source, file: CubeFile, part: Path, watch: Watch) -> str:
+    def _fetch_part(self, source: ShardSource, file: CubeFile, part: Path, watch: Watch) -> str:
         """Fills `part` to the listed size; what it holds already is kept. Returns its SHA-256."""
         try:
             with part.open("a+b") as out:
@@ -100,7 +100,7 @@ class Fetcher:
         except OSError as e:
             raise explain_write(e, part) from None
 
-    def _stream(self, source: Source, file: CubeFile, out: IO[bytes], digest: Any, watch: Watch) -> None:
+    def _stream(self, source: ShardSource, file: CubeFile, out: IO[bytes], digest: Any, watch: Watch) -> None:
         with source.open(file.name, out.tell()) as (start, chunks):
             # A place that cannot start in the middle sends what is here already once more.
             skip = out.tell() - start

@@ -14,7 +14,7 @@ MAX_RUNNING = 8
 MAX_REMEMBERED = 64
 
 
-class Job:
+class AgentJob:
     """`state`: starting, fetching, loading, ready, failed. Once ready or failed it stays so."""
 
     def __init__(self, model: str, version: int, key: str, timeout_s: float) -> None:
@@ -44,15 +44,15 @@ class Job:
         }
 
 
-class Jobs:
+class AgentJobs:
     """Threads: any."""
 
     def __init__(self, timeout_s: float) -> None:
         self._timeout_s = timeout_s
         self._lock = threading.Lock()
-        self._latest: dict[str, Job] = {}
+        self._latest: dict[str, AgentJob] = {}
 
-    def start(self, model: str, version: int, key: str, work: Callable[[Job], None]) -> Job:
+    def start(self, model: str, version: int, key: str, work: Callable[[AgentJob], None]) -> AgentJob:
         """Runs `work` in a thread, or joins the job that does the same. Raises Unavailable while another one runs."""
         with self._lock:
             current = self._latest.get(model)
@@ -64,17 +64,17 @@ class Jobs:
                 raise Unavailable(f"{MAX_RUNNING} jobs are running already", 1.0)
             while len(self._latest) >= MAX_REMEMBERED:
                 del self._latest[next(name for name, job in self._latest.items() if not job.is_running)]
-            job = Job(model, version, key, self._timeout_s)
+            job = AgentJob(model, version, key, self._timeout_s)
             self._latest.pop(model, None)
             self._latest[model] = job
         threading.Thread(target=_run, args=(job, work), name=f"prepare-{model}", daemon=True).start()
         return job
 
-    def latest(self, model: str) -> Job | None:
+    def latest(self, model: str) -> AgentJob | None:
         with self._lock:
             return self._latest.get(model)
 
-    def all(self) -> list[Job]:
+    def all(self) -> list[AgentJob]:
         with self._lock:
             return list(self._latest.values())
 
@@ -86,7 +86,7 @@ class Jobs:
         return len(running)
 
 
-def _run(job: Job, work: Callable[[Job], None]) -> None:
+def _run(job: AgentJob, work: Callable[[AgentJob], None]) -> None:
     try:
         work(job)
         job.state = "ready"

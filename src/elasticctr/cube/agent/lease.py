@@ -20,7 +20,7 @@ from elasticctr.storage.atomic import write_json
 MAX_TTL_S = 300.0
 
 
-class Lease:
+class AgentLease:
     """Threads: any."""
 
     def __init__(self, path: Path) -> None:

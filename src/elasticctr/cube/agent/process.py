@@ -1,4 +1,4 @@
-"""A running agent: engine, API and the watch over its server, from options to the last breath."""
+"""A running agent: its work, its API and the watch over its server, from options to the last breath."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from pathlib import Path
 from starlette.routing import Route
 
 from elasticctr.config.tls import TlsSettings, wants_clients
+from elasticctr.cube.agent.agent import Agent
 from elasticctr.cube.agent.app import make_agent_app
-from elasticctr.cube.agent.engine import Engine
+from elasticctr.cube.agent.data_directory import DataDirectory
 from elasticctr.cube.agent.fetch import Fetcher, RateLimit
-from elasticctr.cube.agent.lease import Lease
-from elasticctr.cube.agent.server import CubeServer
-from elasticctr.cube.agent.shelf import Shelf
+from elasticctr.cube.agent.lease import AgentLease
+from elasticctr.cube.agent.server import CubeServerApi
 from elasticctr.cube.agent.sources import AllowedSources
 from elasticctr.errors import ElasticCTRError
 from elasticctr.net.access import NO_TOKENS, Tokens, check_listener
@@ -41,7 +41,7 @@ class AgentOptions:
     job_timeout_s: float = 3600.0
     watch_s: float = 1.0
     tls: TlsSettings | None = None
-    routes: Callable[[Engine], Sequence[Route]] = lambda _: ()  # of further APIs
+    routes: Callable[[Agent], Sequence[Route]] = lambda _: ()  # of further APIs
 
 
 class AgentProcess:
@@ -56,8 +56,8 @@ class AgentProcess:
             insecure=options.insecure,
         )
         self._options = options
-        shelf = Shelf(options.data)
-        lease = Lease(shelf.notes / "lease.json")
+        directory = DataDirectory(options.data)
+        lease = AgentLease(directory.notes / "lease.json")
         # The secret is for who shares it: the transfer in charge, and those named here. Files may also lie elsewhere.
         sources = AllowedSources(
             (*options.allow_sources, *options.peers),
@@ -65,16 +65,16 @@ class AgentProcess:
             make_client(options.tokens.admin, timeout_s=_SILENCE_S, tls=options.tls),
             lambda: (lease.address, *options.peers),
         )
-        self.engine = Engine(
-            shelf,
-            CubeServer(Peer(options.server, options.tokens.admin, tls=options.tls)),
+        self.agent = Agent(
+            directory,
+            CubeServerApi(Peer(options.server, options.tokens.admin, tls=options.tls)),
             sources,
             Fetcher(RateLimit(options.rate_limit_bytes_s)),
             job_timeout_s=options.job_timeout_s,
             shard=options.shard,
             lease=lease,
         )
-        app = make_agent_app(self.engine, options.tokens, options.routes(self.engine))
+        app = make_agent_app(self.agent, options.tokens, options.routes(self.agent))
         self.web = WebServer(app, options.host, options.port, tls=options.tls)
         self._stop = threading.Event()
 
@@ -85,7 +85,7 @@ class AgentProcess:
             self.web.run()
         finally:
             self._stop.set()
-            self.engine.jobs.cancel()
+            self.agent.jobs.cancel()
             watcher.join(timeout=5.0)
 
     def stop(self) -> None:
@@ -96,7 +96,7 @@ class AgentProcess:
         told = ""
         while not self._stop.wait(self._options.watch_s):
             try:
-                for job in self.engine.restore():
+                for job in self.agent.restore():
                     console.note(f"server has lost version {job.version} of {job.model}: loading it again")
                 told = ""
             except ElasticCTRError as e:

@@ -51,7 +51,7 @@ class ModelStatus:
 NOTHING = ModelStatus(0, 0, {})
 
 
-class CubeServer:
+class CubeServerApi:
     def __init__(self, peer: Peer) -> None:
         self._peer = peer
 

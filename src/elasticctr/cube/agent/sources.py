@@ -22,7 +22,7 @@ _LOOPBACK = {"127.0.0.1", "::1", "localhost"}
 _PLAIN_PATH = re.compile(r"[A-Za-z0-9_./=+@:-]*")
 
 
-class Source(Protocol):
+class ShardSource(Protocol):
     """A shard's directory somewhere else."""
 
     def open(self, name: str, offset: int) -> AbstractContextManager[tuple[int, Iterator[bytes]]]:
@@ -106,7 +106,7 @@ class AllowedSources:
                 raise ConfigError("an empty --allow-source would allow everything; name a URL or a directory")
         self._only_loopback = not allowed
 
-    def open(self, source: object) -> Source:
+    def open(self, source: object) -> ShardSource:
         """Raises DataError for what is no source, Unauthorized for one that is not allowed."""
         if not isinstance(source, str) or len(source) > 2048:
             raise DataError("source must be the URL or location of a shard's directory")

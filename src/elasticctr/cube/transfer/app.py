@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from elasticctr.cube.transfer.process import TransferProcess
 
 
-class _Files(FileResponse):
+class _SendFiles(FileResponse):
     chunk_size = 1 << 20
 
 
@@ -67,7 +67,7 @@ def make_transfer_app(process: TransferProcess, tokens: Tokens, routes: Sequence
     def file(request: Request) -> Response:
         parts = request.path_params
         path = process.builds.file(parts["form"], parts["model"], parts["version"], parts["shard"], parts["name"])
-        return _Files(path, media_type="application/octet-stream")
+        return _SendFiles(path, media_type="application/octet-stream")
 
     def metrics(_: Request) -> Response:
         return Response(generate_latest(registry), media_type=CONTENT_TYPE_LATEST)

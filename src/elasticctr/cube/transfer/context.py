@@ -9,7 +9,7 @@ from typing import Any
 from elasticctr.cube.shared.names import may_be_same
 from elasticctr.cube.transfer.builds import Builds
 from elasticctr.cube.transfer.feed import Feed, Link
-from elasticctr.cube.transfer.fleet import Fleet
+from elasticctr.cube.transfer.fleet import AgentFleet
 from elasticctr.cube.transfer.instance import Holding, Instance
 from elasticctr.cube.transfer.plan import make_steps, prepare_request
 from elasticctr.cube.transfer.settings import TransferSettings
@@ -31,7 +31,7 @@ class Context:
     model: str
     settings: TransferSettings
     feed: Feed
-    fleet: Fleet
+    fleet: AgentFleet
     builds: Builds
     root: str
     term: Term = field(default_factory=Term)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from elasticctr.errors import Corruption, NotFound
-from elasticctr.versions import Event, Manifest, Repository
+from elasticctr.versions import DonefileEvent, Manifest, Repository
 from elasticctr.versions.donefile import DONEFILE, last_in_effect
 from elasticctr.versions.repository import CUBE_PIN
 
@@ -137,7 +137,7 @@ def join_links(links: Iterable[Link]) -> list[Link]:
     return joined
 
 
-def _link(manifest: Manifest, events: dict[int, Event]) -> Link:
+def _link(manifest: Manifest, events: dict[int, DonefileEvent]) -> Link:
     event = events.get(manifest.version)
     if event is None:
         raise NotFound(f"version {manifest.version} of {manifest.model} was never announced")

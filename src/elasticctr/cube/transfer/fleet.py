@@ -24,7 +24,7 @@ from elasticctr.storage.atomic import write_json
 T = TypeVar("T")
 
 
-class Fleet:
+class AgentFleet:
     """Threads: any."""
 
     def __init__(self, settings: TransferSettings, owner: str, token: str | None, notes: Path) -> None:

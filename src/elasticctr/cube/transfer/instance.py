@@ -17,7 +17,7 @@ from elasticctr.net.client import Peer
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class ReplicaVersion:
     """One version on one replica. `state`: stored (on disk only), loading, ready, failed."""
 
     version: int
@@ -34,7 +34,7 @@ class Holding:
 
     active: int = 0
     previous: int = 0
-    versions: dict[int, Held] = field(default_factory=dict)
+    versions: dict[int, ReplicaVersion] = field(default_factory=dict)
 
     def has(self, version: int, identity: str) -> bool:
         found = self.versions.get(version)
@@ -66,7 +66,7 @@ class Holding:
 
 
 @dataclass(frozen=True, slots=True)
-class Snapshot:
+class InstanceStatus:
     """`error` says why the agent or its server cannot be used; empty: both answer."""
 
     error: str = "not asked yet"
@@ -87,7 +87,7 @@ class Instance:
         self.name = f"{shard}/{replica}"
         self.agent = agent
         self.server = server
-        self.snapshot = Snapshot()
+        self.snapshot = InstanceStatus()
         self.trouble: dict[str, str] = {}  # by model: why the last attempt at it failed
         self._peer = make_peer(agent)
         self._asked = threading.Event()
@@ -102,14 +102,14 @@ class Instance:
                 snapshot = parse_status(self._peer.get("/v1/status"), began_s)
             except Exception as e:
                 # Whatever an agent answers, the look at it goes on.
-                snapshot = Snapshot(f"{type(e).__name__}: {e}", at_s=began_s)
+                snapshot = InstanceStatus(f"{type(e).__name__}: {e}", at_s=began_s)
             with self._looked:
                 self.snapshot = snapshot
                 self._looked.notify_all()
             self._asked.wait(check_s)
             self._asked.clear()
 
-    def refresh(self, timeout_s: float) -> Snapshot:
+    def refresh(self, timeout_s: float) -> InstanceStatus:
         """A look that began after this call, or the last one if none came in time."""
         began_s = time.time()
         with self._looked:
@@ -130,13 +130,13 @@ class Instance:
         self._peer.close()
 
 
-def parse_status(answer: dict[str, Any], at_s: float) -> Snapshot:
+def parse_status(answer: dict[str, Any], at_s: float) -> InstanceStatus:
     """An agent's GET /v1/status."""
     try:
         server = answer["server"]
         error = "" if server["reachable"] else f"its server: {(server.get('error') or {}).get('message', 'no answer')}"
         models = {str(model["name"]): _parse_model(model) for model in answer["models"]}
-        return Snapshot(error, True, models, dict(answer["lease"]), at_s)
+        return InstanceStatus(error, True, models, dict(answer["lease"]), at_s)
     except (KeyError, TypeError, ValueError, AttributeError) as e:
         raise DataError(f"not the status of a cube agent: {e!r}") from None
 
@@ -145,7 +145,7 @@ def _parse_model(model: dict[str, Any]) -> Holding:
     versions = {}
     for one in model["versions"]:
         number = int(one["version"])
-        versions[number] = Held(
+        versions[number] = ReplicaVersion(
             number, int(one["parent"]), str(one["state"]), one["identity"], bool(one["stored"]), bool(one["retired"])
         )
     return Holding(int(model["active"]), int(model["previous"]), versions)

@@ -46,7 +46,7 @@ class Rollout:
 
 
 @dataclass
-class Journal:
+class TransferJournal:
     model: str
     state: State = "idle"
     live: int = 0
@@ -87,21 +87,21 @@ class JournalFile:
     def __init__(self, path: Path) -> None:
         self.path = path
 
-    def load(self, model: str) -> Journal:
+    def load(self, model: str) -> TransferJournal:
         """The journal, or a new one. Raises Corruption rather than forgetting what is live."""
         try:
             found = read_json(self.path)
         except NotFound:
-            return Journal(model)
+            return TransferJournal(model)
         try:
             if found.pop("format") != FORMAT or found["model"] != model:
                 raise ValueError("written by another version, or for another model")
             rollout = found.pop("rollout")
-            return Journal(**found, rollout=None if rollout is None else Rollout(**rollout))
+            return TransferJournal(**found, rollout=None if rollout is None else Rollout(**rollout))
         except (KeyError, TypeError, ValueError) as e:
             raise Corruption(f"{self.path}: not a journal of {model}: {e}; move it away to start anew") from None
 
-    def save(self, journal: Journal) -> None:
+    def save(self, journal: TransferJournal) -> None:
         write_json(self.path, {"format": FORMAT, **asdict(journal)})
 
 

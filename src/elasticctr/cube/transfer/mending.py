@@ -12,7 +12,7 @@ import time
 from elasticctr.cube.shared.names import may_be_same
 from elasticctr.cube.transfer.context import Context
 from elasticctr.cube.transfer.instance import Instance
-from elasticctr.cube.transfer.journal import Journal
+from elasticctr.cube.transfer.journal import TransferJournal
 from elasticctr.errors import ElasticCTRError, NotFound, Unavailable
 from elasticctr.obs.watch import Watch
 
@@ -35,7 +35,7 @@ class Mending:
         self._pins: set[int] = set()
         self._pins_read_s = 0.0
 
-    def run(self, journal: Journal) -> None:
+    def run(self, journal: TransferJournal) -> None:
         """REQUIRES: no rollout is under way and a version is live."""
         context, now_s = self._context, time.monotonic()
         usable = context.fleet.usable()
@@ -76,7 +76,7 @@ class Mending:
             next_s = min(2 * pause_s, patience.longest_pause_s)
             self._attempts[instance.name] = (time.monotonic() + pause_s, next_s, needs_base or isinstance(e, NotFound))
 
-    def _used(self, journal: Journal) -> set[int]:
+    def _used(self, journal: TransferJournal) -> set[int]:
         """Versions pinned by servers that ask this Cube for rows, the newest of those that were ever live."""
         now_s = time.monotonic()
         if now_s >= self._pins_read_s:
@@ -150,7 +150,7 @@ class Mending:
             instance.post("/v1/retire", self._context.order(version))
         instance.wake()
 
-    def pin(self, journal: Journal, *more: int) -> None:
+    def pin(self, journal: TransferJournal, *more: int) -> None:
         """Keeps the repository from pruning what is served."""
         context = self._context
         name = f"transfer-{context.fleet.owner}"[:64]
@@ -159,7 +159,7 @@ class Mending:
         with contextlib.suppress(ElasticCTRError):
             context.feed.pin(context.model, name, sorted(self._in_use(journal, *more)), _PIN_S)
 
-    def prune(self, journal: Journal) -> None:
+    def prune(self, journal: TransferJournal) -> None:
         """Removes builds from this transfer's disk, but the newest and those in use."""
         context = self._context
         newest = context.builds.versions(context.model)[-context.settings.build.keep :]
@@ -169,7 +169,7 @@ class Mending:
         self._attempts.clear()
         self._returns.clear()
 
-    def _in_use(self, journal: Journal, *more: int) -> set[int]:
+    def _in_use(self, journal: TransferJournal, *more: int) -> set[int]:
         versions: set[int] = set()
         for version in {*resident(journal, self._context.settings.resident), *more}:
             try:
@@ -179,7 +179,7 @@ class Mending:
         return versions
 
 
-def resident(journal: Journal, count: int) -> set[int]:
+def resident(journal: TransferJournal, count: int) -> set[int]:
     """Versions that stay in the servers' memory: live, the one before it, and further ones that were live."""
     kept = [journal.live, journal.previous]
     kept += [one["version"] for one in reversed(journal.history) if one["outcome"] == "done"]

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from elasticctr.cube.transfer.fleet import Fleet
+from elasticctr.cube.transfer.fleet import AgentFleet
 from elasticctr.cube.transfer.instance import Instance, why_unusable
 from elasticctr.cube.transfer.settings import PatienceSettings, RequireSettings
 from elasticctr.errors import (
@@ -37,7 +37,7 @@ class Preparation:
     """Prepares one version. `request(instance, compacted)` makes the body of a prepare; it may build."""
 
     def __init__(
-        self, fleet: Fleet, request: Request, require: RequireSettings, patience: PatienceSettings, watch: Watch
+        self, fleet: AgentFleet, request: Request, require: RequireSettings, patience: PatienceSettings, watch: Watch
     ) -> None:
         self._fleet = fleet
         self._request = request

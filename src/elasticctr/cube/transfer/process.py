@@ -14,7 +14,7 @@ from elasticctr.cube.transfer.app import make_transfer_app
 from elasticctr.cube.transfer.builds import Builder, Builds
 from elasticctr.cube.transfer.context import Context
 from elasticctr.cube.transfer.feed import Feed
-from elasticctr.cube.transfer.fleet import Fleet
+from elasticctr.cube.transfer.fleet import AgentFleet
 from elasticctr.cube.transfer.journal import StateDirectory
 from elasticctr.cube.transfer.rollout import ModelRollout
 from elasticctr.cube.transfer.settings import TransferSettings
@@ -68,7 +68,7 @@ class TransferProcess:
         shards = len(settings.shards)
         feed, builder = options.open_feed(settings, shards)
         self.builds = Builds(self._state.builds, builder, shards)
-        self.fleet = Fleet(settings, self._state.owner, tokens.admin, self._state.root)
+        self.fleet = AgentFleet(settings, self._state.owner, tokens.admin, self._state.root)
         self.web = WebServer(
             make_transfer_app(self, tokens, options.routes(self)),
             options.host,

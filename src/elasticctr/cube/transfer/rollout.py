@@ -14,7 +14,7 @@ from typing import Any
 
 from elasticctr.cube.transfer.context import Context
 from elasticctr.cube.transfer.instance import Instance
-from elasticctr.cube.transfer.journal import Journal, JournalFile, Outcome, Reason, Rollout
+from elasticctr.cube.transfer.journal import JournalFile, Outcome, Reason, Rollout, TransferJournal
 from elasticctr.cube.transfer.mending import Mending
 from elasticctr.cube.transfer.preparation import Preparation
 from elasticctr.errors import (
@@ -41,7 +41,7 @@ class ModelRollout:
 
     def __init__(self, context: Context, file: JournalFile) -> None:
         self.model = context.model
-        self.journal: Journal = file.load(context.model)
+        self.journal: TransferJournal = file.load(context.model)
         self.trouble = ""  # what stands in the way right now, for people
         self._context = context
         self._file = file
@@ -102,7 +102,7 @@ class ModelRollout:
                 self._watch.cancel()
         self._woken.set()
 
-    def _change(self, change: Callable[[Journal], None]) -> None:
+    def _change(self, change: Callable[[TransferJournal], None]) -> None:
         """One transition, on disk before anything depends on it: if that fails, nothing has changed."""
         with self._lock:
             changed = copy.deepcopy(self.journal)
@@ -120,7 +120,7 @@ class ModelRollout:
             raise Unavailable("no agent answers; what is live is not known")
         found = Counter((one.active, one.versions[one.active].identity or "") for one in holdings if one.active)
 
-        def adopt(journal: Journal) -> None:
+        def adopt(journal: TransferJournal) -> None:
             if journal.rollout is not None:
                 journal.finish("superseded", "another transfer was in charge meanwhile")
             if found:
@@ -155,7 +155,7 @@ class ModelRollout:
         self._start(wanted.version, wanted.identity, "rollback" if wanted.is_rollback else "publish", wanted.key)
 
     def _start(self, version: int, identity: str, reason: Reason, announcement: str, asked: bool = False) -> None:
-        def start(journal: Journal) -> None:
+        def start(journal: TransferJournal) -> None:
             last = journal.history[-1] if journal.history else {}
             if (last.get("outcome"), last.get("announcement")) != ("postponed", announcement):
                 journal.retries = 0
@@ -197,7 +197,7 @@ class ModelRollout:
     def _abandon(self, outcome: Outcome, error: ElasticCTRError) -> None:
         patience = self._context.settings.patience
 
-        def abandon(journal: Journal) -> None:
+        def abandon(journal: TransferJournal) -> None:
             rollout = _current(journal)
             if outcome == "postponed":
                 pause_s = min(patience.first_pause_s * 2.0 ** min(journal.retries, 60), patience.longest_pause_s)
@@ -223,7 +223,7 @@ class ModelRollout:
         steps = context.steps(links, context.fleet.usable(), watch)
         watch.check()
 
-        def built(journal: Journal) -> None:
+        def built(journal: TransferJournal) -> None:
             _current(journal).steps = steps
             journal.state = "preparing"
 
@@ -253,7 +253,7 @@ class ModelRollout:
             if self._gives_way:
                 raise Unavailable("another version was asked for")
 
-            def decide(journal: Journal) -> None:
+            def decide(journal: TransferJournal) -> None:
                 current = _current(journal)
                 current.decided, current.ready = time.time(), ready
                 journal.state = "activating"
@@ -315,7 +315,7 @@ class ModelRollout:
             if not context.is_current(one, rollout.version, rollout.identity)
         ]
 
-        def finish(journal: Journal) -> None:
+        def finish(journal: TransferJournal) -> None:
             if journal.live != rollout.version:
                 journal.previous = journal.live
             journal.live, journal.live_identity = rollout.version, rollout.identity
@@ -330,6 +330,6 @@ class ModelRollout:
         self._mending.pin(self.journal)
 
 
-def _current(journal: Journal) -> Rollout:
+def _current(journal: TransferJournal) -> Rollout:
     assert journal.rollout is not None
     return journal.rollout

@@ -23,13 +23,13 @@ from elasticctr.data.cache.chunk import CHUNK_ROWS, arrow_schema, encode
 from elasticctr.data.cache.manifest import (
     MANIFEST,
     SAMPLES,
+    CacheManifest,
     ChunkEntry,
-    Manifest,
     ReadingIdentity,
     SourceIdentity,
 )
-from elasticctr.data.formats.readers import Place, make_reader
-from elasticctr.data.pipeline import Chunk, Judge, Stats, default_workers, read_chunks
+from elasticctr.data.formats.readers import FilePlace, make_reader
+from elasticctr.data.pipeline import BadLineLimit, ParsedPiece, Stats, default_workers, read_pieces
 from elasticctr.data.schema import Schema
 from elasticctr.data.settings import ReadOptions
 from elasticctr.errors import (
@@ -99,7 +99,7 @@ def build_cache(
         shutil.rmtree(temporary, ignore_errors=True)
 
 
-def _is_current(manifest: Manifest, sources: Sequence[Source]) -> bool:
+def _is_current(manifest: CacheManifest, sources: Sequence[Source]) -> bool:
     known = manifest.sources
     return len(known) == len(sources) and all(k.matches(s) for k, s in zip(known, sources, strict=True))
 
@@ -123,8 +123,8 @@ def _write(
     options: ReadOptions,
     require_label: bool,
     advance: Callable[[int], None],
-) -> Manifest:
-    judge = Judge(schema, options, Stats(), sources[0].path if sources else "")
+) -> CacheManifest:
+    counter = BadLineLimit(schema, options, Stats(), sources[0].path if sources else "")
     reader = make_reader(schema, options, require_label=require_label)
     workers = default_workers(options) if options.prefetch else 0
     chunks: list[ChunkEntry] = []
@@ -132,26 +132,26 @@ def _write(
     with path.open("w+b") as file:
         with pa.ipc.new_file(file, arrow_schema(schema)) as writer:
             head_size = file.tell()
-            for batch in _regroup(read_chunks(sources, reader, Place(), workers), judge):
+            for batch in _regroup(read_pieces(sources, reader, FilePlace(), workers), counter):
                 start = file.tell()
                 writer.write_batch(encode(batch))
                 chunks.append(ChunkEntry(offset=start, size=file.tell() - start, rows=len(batch), crc32c=0))
                 advance(len(batch))
-        judge.finish()
+        counter.finish()
         file.flush()
         os.fsync(file.fileno())
         size = file.tell()
         chunks = [c.model_copy(update={"crc32c": _checksum(path, c.offset, c.size)}) for c in chunks]
     tail = chunks[-1].offset + chunks[-1].size
-    return Manifest(
+    return CacheManifest(
         fingerprint=schema.fingerprint(),
         slots=schema,
         reading=ReadingIdentity.of(options, require_label),
         sources=identities,
-        lines=judge.stats.lines,
-        samples=judge.stats.samples,
-        bad=judge.stats.bad,
-        examples=judge.stats.examples,
+        lines=counter.stats.lines,
+        samples=counter.stats.samples,
+        bad=counter.stats.bad,
+        examples=counter.stats.examples,
         size=size,
         head_crc32c=_checksum(path, 0, head_size),
         tail_crc32c=_checksum(path, tail, size - tail),
@@ -159,14 +159,14 @@ def _write(
     )
 
 
-def _regroup(parts: Iterator[Chunk], judge: Judge) -> Iterator[Batch]:
-    """The samples of parsed chunks in chunks of CHUNK_ROWS."""
+def _regroup(pieces: Iterator[ParsedPiece], counter: BadLineLimit) -> Iterator[Batch]:
+    """The samples of parsed pieces in chunks of CHUNK_ROWS."""
     held: list[Batch] = []
     have = 0
-    for part in parts:
-        judge.count(part.portion())
-        held.append(part.parsed.batch)
-        have += len(part.parsed.batch)
+    for piece in pieces:
+        counter.count(piece.portion())
+        held.append(piece.parsed.batch)
+        have += len(piece.parsed.batch)
         if have >= CHUNK_ROWS:
             whole = Batch.concat(held)
             for start in range(0, have - have % CHUNK_ROWS, CHUNK_ROWS):

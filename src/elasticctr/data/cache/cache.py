@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from elasticctr import _native
 from elasticctr.data.cache.chunk import CachedChunk, arrow_schema
-from elasticctr.data.cache.manifest import FORMAT, MANIFEST, SAMPLES, Manifest, damaged
+from elasticctr.data.cache.manifest import FORMAT, MANIFEST, SAMPLES, CacheManifest, damaged
 from elasticctr.data.formats.arrow_errors import explain_arrow
 from elasticctr.data.schema import Schema
 from elasticctr.errors import ElasticCTRError, FailedPrecondition
@@ -26,7 +26,7 @@ class Cache:
     """Opening maps the file and checks its manifest, head and tail. A chunk is checked when it is first read, so no
     damaged byte ever becomes a sample. Chunks may be read from several threads."""
 
-    def __init__(self, directory: Path, manifest: Manifest, schema: Schema) -> None:
+    def __init__(self, directory: Path, manifest: CacheManifest, schema: Schema) -> None:
         self.directory = directory
         self.manifest = manifest
         self.schema = schema
@@ -48,7 +48,7 @@ class Cache:
     def open(cls, directory: str | Path, schema: Schema | None = None) -> Cache:
         """The cache in `directory`. With a `schema`, FailedPrecondition unless it was made with the same."""
         directory = Path(directory)
-        manifest = Manifest.load(directory)
+        manifest = CacheManifest.load(directory)
         if schema is not None and schema.fingerprint() != manifest.fingerprint:
             raise FailedPrecondition(
                 f"{directory}: cached with schema {manifest.fingerprint}, asked for with schema "

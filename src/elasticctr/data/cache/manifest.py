@@ -69,7 +69,7 @@ class ChunkEntry(Settings):
     crc32c: int
 
 
-class Manifest(Settings):
+class CacheManifest(Settings):
     format: str = FORMAT
     version: int = VERSION
     fingerprint: str
@@ -90,7 +90,7 @@ class Manifest(Settings):
         return json.dumps({**body, "crc32c": _checksum(body)}, indent=1).encode() + b"\n"
 
     @classmethod
-    def load(cls, directory: Path) -> Manifest:
+    def load(cls, directory: Path) -> CacheManifest:
         """Raises NotFound without a manifest, Corruption for one that contradicts itself."""
         path = directory / MANIFEST
         try:

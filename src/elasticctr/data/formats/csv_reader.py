@@ -29,13 +29,13 @@ _SHOWN_BAD = 100
 
 
 @dataclass(frozen=True, slots=True)
-class _Piece:
+class _CsvPiece:
     block: Block
     names: list[str]  # of all columns of the file
 
 
 @dataclass(frozen=True, slots=True)
-class _Rows:
+class _CsvRows:
     table: pa.Table
     lines: NDArray[np.int64]  # number of each row's line
 
@@ -54,22 +54,22 @@ class CsvReader:
         if names and offset == 0 and header_bytes:
             offset, line = header_bytes, 2
         for block in self._blocks(source, offset, line):
-            yield block.offset, block.line, _Piece(block, names)
+            yield block.offset, block.line, _CsvPiece(block, names)
 
-    def parse(self, piece: _Piece) -> Parsed:
+    def parse(self, piece: _CsvPiece) -> Parsed:
         block = piece.block
         bad = list(block.bad)
-        rows: list[_Rows] = []
+        rows: list[_CsvRows] = []
         blank = self._read(bytes(block.data), block.line, piece.names, rows, bad)
         keep = self._kept_lines(block)
         batches = [self._to_batch(part, block.line, keep, bad) for part in rows]
         bad.sort(key=lambda entry: entry.line)
         lines = _count_lines(block.data) + len(block.bad)
         empty = pa.table({name: pa.array([], pa.binary()) for name in self._needed})
-        batch = Batch.concat(batches or [self._to_batch(_Rows(empty, np.zeros(0, np.int64)), block.line, keep, bad)])
+        batch = Batch.concat(batches or [self._to_batch(_CsvRows(empty, np.zeros(0, np.int64)), block.line, keep, bad)])
         return Parsed(batch, lines - blank, block.line + lines, bad[:_SHOWN_BAD], len(bad))
 
-    def _to_batch(self, rows: _Rows, line: int, kept: NDArray[np.bool_] | None, bad: list[BadLine]) -> Batch:
+    def _to_batch(self, rows: _CsvRows, line: int, kept: NDArray[np.bool_] | None, bad: list[BadLine]) -> Batch:
         count = rows.table.num_rows
         columns = {name: flatten(rows.table.column(name)) for name in self._needed}
         batch, wrong = to_batch(self._schema, columns, count, is_text=True, require_label=self._require_label)
@@ -78,7 +78,7 @@ class CsvReader:
         keep[list(wrong)] = False
         return batch if keep.all() else batch.take(np.flatnonzero(keep))
 
-    def _read(self, data: bytes, line: int, names: list[str], rows: list[_Rows], bad: list[BadLine]) -> int:
+    def _read(self, data: bytes, line: int, names: list[str], rows: list[_CsvRows], bad: list[BadLine]) -> int:
         """Adds the rows and bad lines of `data`; returns how many lines were blank.
 
         A stray quote swallows the lines after it. Halving the text until no line goes missing finds the one to blame.
@@ -110,7 +110,7 @@ class CsvReader:
             is_row = ~np.isin(numbers, blank)
             table, numbers = table.filter(pa.array(is_row)), numbers[is_row]
         if table.num_rows:
-            rows.append(_Rows(table, line + numbers))
+            rows.append(_CsvRows(table, line + numbers))
         return len(blank)
 
     def _read_table(self, data: bytes, names: list[str], refused: list[Any]) -> pa.Table:

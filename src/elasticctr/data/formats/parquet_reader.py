@@ -26,7 +26,7 @@ _SHOWN_BAD = 100
 
 
 @dataclass(frozen=True, slots=True)
-class _Piece:
+class _ParquetPiece:
     rows: pa.RecordBatch
     first_row: int
 
@@ -82,10 +82,10 @@ class ParquetReader:
         for batch in batches:
             if first + batch.num_rows > offset:
                 skip = max(offset - first, 0)
-                yield first + skip, first + skip + 1, _Piece(batch.slice(skip), first + skip + 1)
+                yield first + skip, first + skip + 1, _ParquetPiece(batch.slice(skip), first + skip + 1)
             first += batch.num_rows
 
-    def parse(self, piece: _Piece) -> Parsed:
+    def parse(self, piece: _ParquetPiece) -> Parsed:
         rows = piece.rows
         columns = {name: flatten(rows.column(name)) for name in self._needed}
         batch, wrong = to_batch(self._schema, columns, rows.num_rows, is_text=False, require_label=self._require_label)

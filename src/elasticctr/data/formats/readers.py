@@ -18,7 +18,7 @@ from elasticctr.storage import Source
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class FilePlace:
     """Where a piece starts: a file by its number in reading order, and what the reader needs to go there."""
 
     file: int = 0

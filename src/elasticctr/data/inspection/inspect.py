@@ -12,11 +12,11 @@ import pyarrow.parquet
 from elasticctr.data.cache import Cache, is_cache
 from elasticctr.data.formats.arrow_errors import explain_arrow
 from elasticctr.data.formats.parser import Parsed
-from elasticctr.data.formats.readers import Place, make_reader
+from elasticctr.data.formats.readers import FilePlace, make_reader
 from elasticctr.data.guessing.columns import guess_parquet
 from elasticctr.data.guessing.guess import HEAD_BYTES, Guess, guess_text
-from elasticctr.data.inspection.summary import DenseSummary, LabelSummary, SparseSummary, Summary
-from elasticctr.data.pipeline import default_workers, read_chunks
+from elasticctr.data.inspection.summary import DenseSummary, LabelSummary, LogSummary, SparseSummary
+from elasticctr.data.pipeline import ParsedPiece, default_workers, read_pieces
 from elasticctr.data.schema import Format, Schema
 from elasticctr.data.settings import ReadOptions
 from elasticctr.errors import DataError
@@ -24,12 +24,6 @@ from elasticctr.storage import Source, resolve
 
 BAD_LINES_KEPT = 20
 _PARQUET_ROWS = 2000
-
-
-@dataclass(frozen=True, slots=True)
-class Piece:
-    path: str
-    parsed: Parsed
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,21 +38,21 @@ class Log:
     def with_schema(self, schema: Schema) -> Log:
         return replace(self, schema=schema)
 
-    def pieces(self, options: ReadOptions) -> Generator[Piece, None, None]:
+    def pieces(self, options: ReadOptions) -> Generator[ParsedPiece, None, None]:
         """Parsed samples in reading order, some thousands at a time."""
         if self.cache is not None:
             for i in range(self.cache.chunk_count):
                 chunk = self.cache.chunk(i)
-                yield Piece(str(self.cache.directory), Parsed(chunk.slice(0, len(chunk)), len(chunk), 0, [], 0))
+                parsed = Parsed(chunk.slice(0, len(chunk)), len(chunk), 0, [], 0)
+                yield ParsedPiece(FilePlace(i), str(self.cache.directory), parsed)
             return
         reader = make_reader(self.schema, options)
-        with closing(read_chunks(list(self.sources), reader, Place(), default_workers(options))) as chunks:
-            for part in chunks:
-                yield Piece(part.path, part.parsed)
+        with closing(read_pieces(list(self.sources), reader, FilePlace(), default_workers(options))) as pieces:
+            yield from pieces
 
 
 @dataclass(frozen=True, slots=True)
-class Inspection:
+class LogInspection:
     location: str
     files: tuple[str, ...]
     schema: Schema
@@ -106,11 +100,11 @@ def inspect_log(
     top: int = 5,
     options: ReadOptions | None = None,
     advance: Callable[[int], None] = lambda rows: None,
-) -> Inspection:
+) -> LogInspection:
     """One pass over at most `rows` samples (by default all). Bad lines are counted, never fatal."""
     options = options or ReadOptions()
     log = open_log(location, schema, format, options)
-    summary = Summary(log.schema, top)
+    summary = LogSummary(log.schema, top)
     lines = bad = 0
     bad_lines: list[str] = []
     is_complete = True
@@ -131,7 +125,7 @@ def inspect_log(
                 break
     if not summary.rows:
         raise _nothing(location, log.schema, lines, bad_lines)
-    return Inspection(
+    return LogInspection(
         location=location,
         files=tuple(source.path for source in log.sources) or (location,),
         schema=log.schema,

@@ -49,7 +49,7 @@ class LabelSummary:
     high: float
 
 
-class Summary:
+class LogSummary:
     def __init__(self, schema: Schema, top: int = 5) -> None:
         self.schema = schema
         self.rows = 0

@@ -1,7 +1,7 @@
 """Made-up click logs of any size from a hidden model, so that the best attainable AUC and logloss are known."""
 
 from elasticctr.data.synth.files import SynthLabel, SynthReport, write_log
-from elasticctr.data.synth.rows import Generator, Rows
+from elasticctr.data.synth.rows import Generator, SynthSamples
 from elasticctr.data.synth.spec import (
     Shape,
     SynthSpec,
@@ -14,10 +14,10 @@ from elasticctr.data.synth.spec import (
 
 __all__ = [
     "Generator",
-    "Rows",
     "Shape",
     "SynthLabel",
     "SynthReport",
+    "SynthSamples",
     "SynthSpec",
     "avazu_spec",
     "conversions_spec",

@@ -16,7 +16,7 @@ from elasticctr.data.batch import Batch
 from elasticctr.data.formats.writers import Writer, atomic_file, merge_slots, open_writer, save_schema
 from elasticctr.data.schema import Format, Schema
 from elasticctr.data.synth.attainable import Attainable
-from elasticctr.data.synth.rows import Generator, Rows
+from elasticctr.data.synth.rows import Generator, SynthSamples
 from elasticctr.data.synth.spec import SynthSpec
 from elasticctr.errors import AlreadyExists, ConfigError
 
@@ -135,7 +135,7 @@ def _write_rows(
             pending.result()
 
 
-def _written(spec: SynthSpec, rows: Rows) -> Batch:
+def _written(spec: SynthSpec, rows: SynthSamples) -> Batch:
     """The samples as the format holds them: a missing dense value is left out where it can be, else made neutral."""
     batch, dense, schema = rows.batch, rows.batch.dense, spec.written_schema
     has_gaps = schema.format in (Format.CRITEO, Format.PARQUET) or (

@@ -22,7 +22,7 @@ _LEAST_ROWS = 200  # that a label is calibrated on
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
+class SynthSamples:
     """Samples as they are written (dense before its transform, NaN where missing) and what truly decides them."""
 
     batch: Batch
@@ -63,7 +63,7 @@ class Generator:
             luck = np.concatenate([chunk.luck[k] for chunk in chunks])
             happened &= luck < sigmoid(model.logits(parts))
 
-    def rows(self, count: int, first: int = 0) -> Iterator[Rows]:
+    def rows(self, count: int, first: int = 0) -> Iterator[SynthSamples]:
         """Rows [first, first + count), at most CHUNK at a time."""
         row = first
         while row < first + count:
@@ -114,7 +114,7 @@ class Generator:
         rounded = np.round(z, 4)
         return rounded, np.where(missing, 0.0, rounded)
 
-    def _finish(self, drawn: _Drawn) -> Rows:
+    def _finish(self, drawn: _Drawn) -> SynthSamples:
         n = drawn.luck.shape[1]
         labels, logits = np.ones((n, len(self.models)), dtype=np.float32), np.empty((len(self.models), n))
         for k, model in enumerate(self.models):
@@ -127,7 +127,7 @@ class Generator:
             np.cumsum(np.concatenate(drawn.counts), out=offsets[1:])
         values = np.concatenate(ids) if ids else np.empty(0, dtype=np.uint64)
         ones = np.ones(n, dtype=np.float32)
-        return Rows(Batch(self.spec.schema_, labels, drawn.dense, values, offsets, ones, ones), logits)
+        return SynthSamples(Batch(self.spec.schema_, labels, drawn.dense, values, offsets, ones, ones), logits)
 
     def _ids(self, slot: int, ranks: Ranks) -> NDArray[np.uint64]:
         # A bijection of 32 bits, so that different ranks stay different values.

@@ -21,7 +21,7 @@ class Experts(nn.Module):
         return torch.stack([tower(x) for tower in self.towers], dim=1)
 
 
-class Gate(nn.Module):
+class ExpertGate(nn.Module):
     """Weighs experts by a softmax of a linear map of `x`. It starts at zero: every expert counts the same."""
 
     def __init__(self, in_features: int, experts: int) -> None:

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 
-class Found(NamedTuple):
+class SearchHits(NamedTuple):
     """Of each sample, `k` places of the sequence; the mask says which of them count."""
 
     places: Tensor  # [B, k] int64
@@ -24,7 +24,7 @@ class Found(NamedTuple):
         return torch.gather(values, 1, self.places.unsqueeze(2).expand(-1, -1, values.shape[2]))
 
 
-def soft_search(query: Tensor, keys: Tensor, mask: Tensor, k: int) -> Found:
+def soft_search(query: Tensor, keys: Tensor, mask: Tensor, k: int) -> SearchHits:
     """The k values with the largest inner product with the target; of equal ones, such as repeated values, the last."""
     # Summed value by value: a matrix product may round equal values differently, depending on where they stand.
     scores = (keys.detach() * query.detach().unsqueeze(1)).sum(dim=2).double()
@@ -33,7 +33,7 @@ def soft_search(query: Tensor, keys: Tensor, mask: Tensor, k: int) -> Found:
     return _best(scores + scores.abs() * (places * 2.0**-42) + places * 1e-60, mask, k)
 
 
-def hard_search(category: Tensor, categories: Tensor, mask: Tensor, k: int) -> Found:
+def hard_search(category: Tensor, categories: Tensor, mask: Tensor, k: int) -> SearchHits:
     """The k last values whose category is the target's.
 
     Categories come as rows of one table, [B, dim] and [B, T, dim]: the same category is the same row, float for float.
@@ -45,7 +45,7 @@ def hard_search(category: Tensor, categories: Tensor, mask: Tensor, k: int) -> F
     return _best(places.expand(mask.shape[0], -1), is_same, k)
 
 
-def _best(scores: Tensor, mask: Tensor, k: int) -> Found:
+def _best(scores: Tensor, mask: Tensor, k: int) -> SearchHits:
     lowest = torch.finfo(scores.dtype).min
     places = torch.topk(scores.masked_fill(~mask, lowest), min(k, mask.shape[1]), dim=1).indices
-    return Found(places, torch.gather(mask, 1, places))
+    return SearchHits(places, torch.gather(mask, 1, places))

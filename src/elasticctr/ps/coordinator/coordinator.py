@@ -16,10 +16,10 @@ from elasticctr.errors import DataError, ElasticCTRError, FailedPrecondition
 from elasticctr.obs import console
 from elasticctr.ps.coordinator.course import Course
 from elasticctr.ps.coordinator.evaluation import Evaluation
-from elasticctr.ps.coordinator.journal import Journal
-from elasticctr.ps.coordinator.ledger import Entry, Ledger, Report
+from elasticctr.ps.coordinator.journal import LedgerJournal
+from elasticctr.ps.coordinator.ledger import Ledger, LedgerEntry, Report
 from elasticctr.ps.coordinator.membership import Member, Membership
-from elasticctr.ps.coordinator.window import Window
+from elasticctr.ps.coordinator.window import LogWindow
 from elasticctr.ps.coordinator_client import unpack_metrics
 from elasticctr.ps.identity import build, describe_difference, job_identity
 from elasticctr.train.cluster_settings import ClusterSettings
@@ -33,7 +33,7 @@ _GONE_KEPT = 200  # members that are gone
 
 
 class Coordinator:
-    def __init__(self, job: Job, cluster: ClusterSettings, journal: Journal, incarnation: int) -> None:
+    def __init__(self, job: Job, cluster: ClusterSettings, journal: LedgerJournal, incarnation: int) -> None:
         self.job = job
         self.cluster = cluster
         self.lock = threading.RLock()
@@ -54,7 +54,7 @@ class Coordinator:
         self.wants_checkpoint = threading.Event()
         self.failure: ElasticCTRError | None = None
         self.shortage: str | None = None  # of a pserver's memory: the run is saved and ends
-        self.window = Window()
+        self.window = LogWindow()
         self.examples: list[str] = []  # of bad lines
         self.news: list[tuple[str, dict[str, Any]]] = []  # events for the run's log
         self.reports: dict[str, int] = {}
@@ -244,7 +244,7 @@ class Coordinator:
         more = {"in_group": member.is_counted, "rate_scale": self.course.rate_scale}
         return {"kind": "wait", "retry_after_s": _WAIT_S, "order": order, **more}
 
-    def _note_lease(self, ledger: Ledger, entry: Entry, member: Member) -> None:
+    def _note_lease(self, ledger: Ledger, entry: LedgerEntry, member: Member) -> None:
         try:
             values = {"chunk": str(entry.chunk.id), "id": member.id, "lease": entry.lease}
             self.journal.append("lease", values)

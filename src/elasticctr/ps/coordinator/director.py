@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from elasticctr.data.pipeline import Judge, Stats
+from elasticctr.data.pipeline import BadLineLimit, Stats
 from elasticctr.errors import (
     ConfigError,
     Corruption,
@@ -33,13 +33,13 @@ from elasticctr.ps.coordinator.coordinator import Coordinator
 from elasticctr.ps.coordinator.course import Course
 from elasticctr.ps.coordinator.dense_start import convert, has_parts
 from elasticctr.ps.coordinator.evaluator import Evaluator
-from elasticctr.ps.coordinator.fleet import Fleet
+from elasticctr.ps.coordinator.fleet import PServerFleet
+from elasticctr.ps.coordinator.fleet_supervisor import FleetSupervisor, ServerLost
 from elasticctr.ps.coordinator.job_checkpoint import find_good
-from elasticctr.ps.coordinator.keeping import LEDGER_DIRECTORY, Keeping
+from elasticctr.ps.coordinator.job_record import LEDGER_DIRECTORY, JobRecord
 from elasticctr.ps.coordinator.ledger import Ledger
 from elasticctr.ps.coordinator.membership import Member
 from elasticctr.ps.coordinator.saving import Saving
-from elasticctr.ps.coordinator.upkeep import ServerLost, Upkeep
 from elasticctr.storage.atomic import DiskFull
 from elasticctr.train.checkpoint import note_best
 from elasticctr.train.chunk_plan import Plan, digest_of
@@ -67,7 +67,7 @@ class Director:
     def __init__(
         self,
         coordinator: Coordinator,
-        fleet: Fleet,
+        fleet: PServerFleet,
         plan: Plan,
         run: RunDirectory,
         claim: Claim,
@@ -82,10 +82,10 @@ class Director:
         self._claim = claim
         self._job = coordinator.job
         self._cluster = coordinator.cluster
-        self._upkeep = Upkeep(coordinator, fleet)
-        self._keeping = Keeping(coordinator, run, is_resumed=is_resumed)
-        self._saving = Saving(coordinator, fleet, run, identity, self._keeping)
-        self._evaluator = Evaluator(coordinator, fleet, plan, run, self._keeping)
+        self._supervisor = FleetSupervisor(coordinator, fleet)
+        self._record = JobRecord(coordinator, run, is_resumed=is_resumed)
+        self._saving = Saving(coordinator, fleet, run, identity, self._record)
+        self._evaluator = Evaluator(coordinator, fleet, plan, run, self._record)
         self._refused: set[Path] = set()
         self._began_s = time.monotonic()
         self._is_stop_heard = True
@@ -123,8 +123,8 @@ class Director:
         finally:
             self._dismiss()
             self._saving.close(is_finished=self._is_finished)
-            self._keeping.run()
-            self._keeping.close()
+            self._record.run()
+            self._record.close()
 
     # Bringing pservers up: at the start, on resuming, and after one was lost
 
@@ -151,13 +151,13 @@ class Director:
                         at.drop(member, str(failed[member.id]), "lost")
                 at.generation += 1
             about = {"era": at.era, "ids": [m.id for m in primaries if m.id not in failed]}
-            self._surely(partial(at.journal.append, "loaded", about), is_serving=False)
+            self._write_with_retries(partial(at.journal.append, "loaded", about), is_serving=False)
             fatal = next((e for e in failed.values() if isinstance(e, _FATAL)), None)
             bad = next((e for e in failed.values() if isinstance(e, _DAMAGED)), None)
             if not failed:
                 self._evaluator.is_best_loaded = False
                 for text in self._warnings:
-                    self._keeping.event("warning", {"text": text})
+                    self._record.event("warning", {"text": text})
                 self._warnings = []
                 self._was_served = True
                 return
@@ -190,7 +190,7 @@ class Director:
                     "(cluster.coordinator_wait_s); see its log"
                 )
             if waited_s > grace_s:
-                self._upkeep.fill(missing)
+                self._supervisor.fill(missing)
             self._tick(is_serving=False)
 
     def _go_back(self) -> str | None:
@@ -206,7 +206,7 @@ class Director:
                 at.course = Course(self._job)
             else:
                 at.course.restore(found.checkpoint.trainer, found.ledger, found.metrics)
-            about = {"era": at.era + 1, "path": path, "state": self._keeping.keep_state()}
+            about = {"era": at.era + 1, "path": path, "state": self._record.keep_state()}
             at.journal.append("start" if is_start else "rollback", about)
             at.era += 1
             for member in at.members.everyone():
@@ -219,14 +219,14 @@ class Director:
                 if member.role == "standby" and member.is_alive:
                     member.phase = "joined"
 
-        self._surely(turn_back, is_serving=False)
+        self._write_with_retries(turn_back, is_serving=False)
         self._shorten_journal()
         if before or found is not None:
             lost = max(before - at.course.samples, 0)
             at.rollbacks += not is_start
             values = {"path": f"checkpoints/{found.path.name}" if found else None, "samples_again": lost}
-            self._keeping.go_back(at.course.step)
-            self._keeping.event("resume" if is_start else "rollback", values)
+            self._record.go_back(at.course.step)
+            self._record.event("resume" if is_start else "rollback", values)
         self._saving.note_loaded(found.checkpoint.step if found else None, found.path if found else None)
         if found is None or has_parts(found.path):
             return path
@@ -244,7 +244,7 @@ class Director:
             self._end_epoch()
         if self._job.data.valid is not None and "valid" not in course.evaluations:
             self._evaluate_valid()
-        self._saving.save_surely(self._tick)
+        self._saving.save_with_retries(self._tick)
         self._saving.publish_owed()
         self._saving.publish_best()
         if self._job.data.test is not None:
@@ -260,7 +260,7 @@ class Director:
         if self._at.course.samples == 0:
             self._wait(lambda: len(self._at.members.trainers()) >= wanted)
         with self._at.lock:
-            self._upkeep.count_all_in()
+            self._supervisor.count_all_in()
 
     def _train_epoch(self) -> None:
         at, course = self._at, self._at.course
@@ -271,7 +271,7 @@ class Director:
                 at.journal.append("epoch", {"epoch": course.epoch, "chunks": len(chunks), "plan": digest_of(chunks)})
                 course.begin_epoch(Ledger(chunks))
 
-            self._surely(begin)
+            self._write_with_retries(begin)
         self._phase("training")
         ledger = course.ledger
         assert ledger is not None
@@ -299,7 +299,7 @@ class Director:
 
     def _evaluate_valid(self) -> None:
         if self._evaluator.run_valid(self._wait):
-            note_best(self._run.checkpoints, self._saving.save_surely(self._tick))
+            note_best(self._run.checkpoints, self._saving.save_with_retries(self._tick))
 
     def _pause(self) -> None:
         """Waits until no chunk is under way."""
@@ -311,16 +311,16 @@ class Director:
         at, course = self._at, self._at.course
         known = self._plan.prepare()
         stats = course.stats(known.known)
-        self._keeping.note_data("train", known.files, stats)
+        self._record.note_data("train", known.files, stats)
         is_best = False
         if self._job.data.valid is not None and not self._job.train.eval_every:
             is_best = self._evaluator.run_valid(self._wait)
         with at.lock:
             if course.ledger is not None and course.ledger.is_done:
                 course.end_epoch()
-        self._surely(lambda: at.journal.append("course", {"state": self._keeping.keep_state()}))
+        self._write_with_retries(lambda: at.journal.append("course", {"state": self._record.keep_state()}))
         self._shorten_journal()
-        path = self._saving.save_surely(self._tick)
+        path = self._saving.save_with_retries(self._tick)
         if is_best:
             note_best(self._run.checkpoints, path)
         self._fleet.order(at.members.primaries(), {"op": "forget", "below": course.epoch << 32})
@@ -340,7 +340,7 @@ class Director:
         with at.lock:
             stats = at.course.stats(self._plan.prepare().known)
             stats = Stats(stats.lines, stats.samples, stats.bad, tuple(at.examples))
-        Judge(self._job.samples, self._job.data.train, stats).check()
+        BadLineLimit(self._job.samples, self._job.data.train, stats).check()
 
     # Waiting
 
@@ -360,8 +360,8 @@ class Director:
                     return
             self._tick()
 
-    def _surely(self, write: Callable[[], None], *, is_serving: bool = True) -> None:
-        self._saving.write_surely(write, lambda: self._tick(is_serving=is_serving))
+    def _write_with_retries(self, write: Callable[[], None], *, is_serving: bool = True) -> None:
+        self._saving.write_with_retries(write, lambda: self._tick(is_serving=is_serving))
 
     def _tick(self, *, is_serving: bool = True) -> None:
         at = self._at
@@ -373,8 +373,8 @@ class Director:
         if at.shortage is not None and self._is_stop_heard:
             raise _Short
         with suppress(Unavailable):  # the journal, while the disk is full: what it could not note is done again
-            self._upkeep.run(is_serving=is_serving)
-        self._keeping.run()
+            self._supervisor.run(is_serving=is_serving)
+        self._record.run()
         time.sleep(_TICK_S)
 
     # The end
@@ -392,7 +392,7 @@ class Director:
             is_served = all(member.era == at.era for member in at.members.primaries())
             is_served = is_served and len(at.members.primaries()) == at.members.shards
         if is_served and at.course.samples and not self._evaluator.is_best_loaded:
-            self._saving.save_surely(self._tick)
+            self._saving.save_with_retries(self._tick)
         self._finish("interrupted")
         return False
 
@@ -401,7 +401,7 @@ class Director:
         self._phase("ended")
         with at.lock:
             at.is_leasing, at.is_stopping = False, True
-        self._keeping.finish(reason, time.monotonic() - self._began_s)
+        self._record.finish(reason, time.monotonic() - self._began_s)
         if reason != "interrupted" and at.course.samples == 0:
             raise InternalError("no sample was trained on; check data.train")
 
@@ -423,7 +423,7 @@ class Director:
                     return
             # A group that waits for one who left is told, so that the others can leave too.
             with suppress(ServerLost, ElasticCTRError):
-                self._upkeep.run(is_serving=not self._at.is_over)
+                self._supervisor.run(is_serving=not self._at.is_over)
             time.sleep(_TICK_S)
 
 

@@ -14,8 +14,8 @@ from elasticctr.data.pipeline import Stats
 from elasticctr.errors import DataError
 from elasticctr.ps.coordinator.coordinator import Coordinator
 from elasticctr.ps.coordinator.evaluation import Evaluation
-from elasticctr.ps.coordinator.fleet import Fleet
-from elasticctr.ps.coordinator.keeping import Keeping
+from elasticctr.ps.coordinator.fleet import PServerFleet
+from elasticctr.ps.coordinator.job_record import JobRecord
 from elasticctr.train.checkpoint import best_checkpoint
 from elasticctr.train.chunk_plan import Plan
 from elasticctr.train.metrics.label_metrics import values_of
@@ -27,12 +27,14 @@ Wait = Callable[[Callable[[], bool]], None]  # until it is so; raises what ends 
 class Evaluator:
     """Used by the director's thread alone."""
 
-    def __init__(self, coordinator: Coordinator, fleet: Fleet, plan: Plan, run: RunDirectory, keeping: Keeping) -> None:
+    def __init__(
+        self, coordinator: Coordinator, fleet: PServerFleet, plan: Plan, run: RunDirectory, record: JobRecord
+    ) -> None:
         self._at = coordinator
         self._fleet = fleet
         self._plan = plan
         self._run = run
-        self._keeping = keeping
+        self._record = record
         self._evaluations = 0
         self.is_best_loaded = False  # what pservers hold is not what the course says, and not to be saved
 
@@ -48,7 +50,7 @@ class Evaluator:
             # Reported with the state that is kept.
             course.evaluations["valid"] = result if is_best or best is None else best
         if found is not None:
-            self._keeping.event("warning", found.as_dict())
+            self._record.event("warning", found.as_dict())
         return is_best
 
     def run_test(self, wait: Wait) -> None:
@@ -94,6 +96,6 @@ class Evaluator:
         if not totals.samples:
             raise DataError(f"data.{split} has no samples ({stats.lines} lines, {stats.bad} bad)")
         result = evaluation.metrics.report()
-        self._keeping.note_data(split, cut.files, stats)
-        self._keeping.event("eval", {"split": split, **values_of(result)})
+        self._record.note_data(split, cut.files, stats)
+        self._record.event("eval", {"split": split, **values_of(result)})
         return result

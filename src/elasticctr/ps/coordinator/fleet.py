@@ -17,7 +17,7 @@ FILES_TIMEOUT_S = 3600.0
 ORDER_TIMEOUT_S = 5.0
 
 
-class Fleet:
+class PServerFleet:
     def __init__(self, client: ControlClient) -> None:
         self._client = client
         self._pool = ThreadPoolExecutor(32, thread_name_prefix="elasticctr-fleet")

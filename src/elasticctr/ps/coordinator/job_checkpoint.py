@@ -71,7 +71,7 @@ def write_job_checkpoint(
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class ResumePoint:
     """A checkpoint to go on from."""
 
     checkpoint: Checkpoint
@@ -85,7 +85,7 @@ class Found:
 
 def find_good(
     directory: Path, plan: Plan, batch_size: int, refused: Collection[Path], tell: Callable[[str], None]
-) -> Found | None:
+) -> ResumePoint | None:
     """The newest checkpoint that is whole; `tell` hears of those that are not. None: there is none."""
     for path in reversed(list_checkpoints(directory)):
         if path in refused:
@@ -97,12 +97,12 @@ def find_good(
     return None
 
 
-def _open(path: Path, plan: Plan, batch_size: int) -> Found:
+def _open(path: Path, plan: Plan, batch_size: int) -> ResumePoint:
     checkpoint = open_checkpoint(path)
     metrics = path / METRICS
     saved = metrics.read_bytes() if metrics.exists() else None
     if checkpoint.trainer.get("data") is None:
-        return Found(checkpoint, None, saved)
+        return ResumePoint(checkpoint, None, saved)
     if not (path / LEDGER).exists():
         raise FailedPrecondition(
             f"{path}: was written by one process in the middle of epoch {checkpoint.trainer.get('epoch')}, and its "
@@ -112,7 +112,7 @@ def _open(path: Path, plan: Plan, batch_size: int) -> Found:
     chunks = plan.epoch(int(state.get("epoch", -1)))
     if state.get("plan") != digest_of(chunks):
         raise Corruption(f"{path}: its ledger is of another plan than the run's")
-    return Found(checkpoint, Ledger.restore(chunks, state, read_cursors(path), batch_size), saved)
+    return ResumePoint(checkpoint, Ledger.restore(chunks, state, read_cursors(path), batch_size), saved)
 
 
 def read_cursors(path: Path) -> dict[int, int]:

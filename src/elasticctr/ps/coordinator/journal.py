@@ -23,7 +23,7 @@ Line = dict[str, Any]
 NAME = "journal.jsonl"
 
 
-class Journal:
+class LedgerJournal:
     """Open for appending. Not for use by several threads at once."""
 
     def __init__(self, path: Path, last: int, crc: int, size: int) -> None:
@@ -35,7 +35,7 @@ class Journal:
         self._inode = os.fstat(self._fd).st_ino
 
     @classmethod
-    def take_over(cls, path: Path) -> tuple[Journal, list[Line]]:
+    def take_over(cls, path: Path) -> tuple[LedgerJournal, list[Line]]:
         """The journal at `path`, made if there is none, with every line so far. Nobody else appends to it from now."""
         lines, data = read_journal(path)
         write_atomic(path, data)

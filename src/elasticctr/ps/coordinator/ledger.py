@@ -19,7 +19,7 @@ State = Literal["todo", "leased", "done"]
 
 
 @dataclass(slots=True)
-class Entry:
+class LedgerEntry:
     chunk: Chunk
     state: State = "todo"
     holder: int | None = None
@@ -56,7 +56,7 @@ class Ledger:
     def __init__(self, chunks: Sequence[Chunk]) -> None:
         """REQUIRES: numbered 0, 1, … in one epoch."""
         self.epoch = chunks[0].epoch if chunks else 0
-        self._entries = [Entry(chunk) for chunk in chunks]
+        self._entries = [LedgerEntry(chunk) for chunk in chunks]
         self._todo = list(range(len(chunks)))
         self._leases = 0
         self._held: dict[int, set[int]] = {}  # by holder
@@ -70,7 +70,7 @@ class Ledger:
             self._dates.append(len(self._left) - 1)
             self._left[-1] += 1
 
-    def lease(self, holder: int, have: Collection[int] = (), *, idle: int = 0) -> Entry | None:
+    def lease(self, holder: int, have: Collection[int] = (), *, idle: int = 0) -> LedgerEntry | None:
         """The next chunk for `holder`, which says it has the chunks `have` (by id); None if it has to wait.
 
         A chunk that the ledger thinks it holds and it does not name (an answer that got lost) is given again. A holder
@@ -105,7 +105,7 @@ class Ledger:
         entry.state, entry.holder, entry.lease = "leased", holder, lease
         self._held.setdefault(holder, set()).add(number)
 
-    def find(self, chunk_id: int) -> Entry | None:
+    def find(self, chunk_id: int) -> LedgerEntry | None:
         number = chunk_id & 0xFFFFFFFF
         if chunk_id >> 32 != self.epoch or number >= len(self._entries):
             return None
@@ -211,7 +211,7 @@ class Ledger:
             ) from None
         return ledger
 
-    def _count(self, entry: Entry, report: Report) -> None:
+    def _count(self, entry: LedgerEntry, report: Report) -> None:
         self._batches += report.batches - entry.batches
         self._samples += report.samples - entry.samples
         self._lines += report.lines - entry.lines

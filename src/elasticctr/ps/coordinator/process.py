@@ -17,9 +17,9 @@ from elasticctr.ps.coordinator.app import make_coordinator_app
 from elasticctr.ps.coordinator.claim import Claim
 from elasticctr.ps.coordinator.coordinator import Coordinator
 from elasticctr.ps.coordinator.director import Director
-from elasticctr.ps.coordinator.fleet import Fleet
-from elasticctr.ps.coordinator.journal import NAME, Journal, read_journal
-from elasticctr.ps.coordinator.keeping import LEDGER_DIRECTORY
+from elasticctr.ps.coordinator.fleet import PServerFleet
+from elasticctr.ps.coordinator.job_record import LEDGER_DIRECTORY
+from elasticctr.ps.coordinator.journal import NAME, LedgerJournal, read_journal
 from elasticctr.ps.coordinator.pserver_client import ControlClient
 from elasticctr.ps.coordinator.replay import is_finished, is_under_way, replay
 from elasticctr.ps.identity import build, job_identity
@@ -61,14 +61,16 @@ def run_coordinator(
     run.begin(job, resume=resume or is_under_way(lines))
     claim = Claim(directory)
     try:
-        journal, lines = Journal.take_over(directory / NAME)
+        journal, lines = LedgerJournal.take_over(directory / NAME)
         coordinator = Coordinator(job, cluster, journal, claim.incarnation)
         plan = Plan(directory, job)
         replay(coordinator, lines, run, plan)
         identity = job_identity(job)
         journal.append("begin", {"incarnation": claim.incarnation, "identity": identity.digest, "build": build()})
         about = {"role": "coordinator", "build": build(), "identity": identity.text, "strategy": cluster.strategy}
-        fleet = Fleet(ControlClient(identity.number, claim.incarnation, json.dumps(about), tokens.admin, cluster.tls))
+        fleet = PServerFleet(
+            ControlClient(identity.number, claim.incarnation, json.dumps(about), tokens.admin, cluster.tls)
+        )
         server = WebServer(make_coordinator_app(coordinator, tokens), host, port, tls=cluster.tls)
         url = f"{server.scheme}://{advertised_host(host)}:{server.port}"
         thread = threading.Thread(target=server.run, name="elasticctr-web", daemon=True)

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 from elasticctr.errors import Corruption, DataError, FailedPrecondition, NotFound
 from elasticctr.ps.coordinator.coordinator import Coordinator
+from elasticctr.ps.coordinator.job_record import take_up_metrics, take_up_state
 from elasticctr.ps.coordinator.journal import Line
-from elasticctr.ps.coordinator.keeping import take_up_metrics, take_up_state
 from elasticctr.ps.coordinator.ledger import Ledger, Report
 from elasticctr.ps.coordinator.membership import Member
 from elasticctr.ps.identity import job_identity

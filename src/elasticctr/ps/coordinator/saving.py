@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from elasticctr.errors import ElasticCTRError, InternalError, Unavailable
+from elasticctr.ps.coordinator.background_publisher import BackgroundPublisher
 from elasticctr.ps.coordinator.coordinator import Coordinator
-from elasticctr.ps.coordinator.fleet import Fleet
+from elasticctr.ps.coordinator.fleet import PServerFleet
 from elasticctr.ps.coordinator.job_checkpoint import Moment, describe_ledger, write_job_checkpoint
-from elasticctr.ps.coordinator.keeping import Keeping
-from elasticctr.ps.coordinator.versions import Versions
+from elasticctr.ps.coordinator.job_record import JobRecord
 from elasticctr.storage.atomic import DiskFull
 from elasticctr.train.checkpoint import best_checkpoint
 from elasticctr.train.events import plain
@@ -28,13 +28,18 @@ _SOON_S = 1.0  # where nothing else can be done meanwhile
 
 class Saving:
     def __init__(
-        self, coordinator: Coordinator, fleet: Fleet, run: RunDirectory, identity: dict[str, Any], keeping: Keeping
+        self,
+        coordinator: Coordinator,
+        fleet: PServerFleet,
+        run: RunDirectory,
+        identity: dict[str, Any],
+        record: JobRecord,
     ) -> None:
         self._at = coordinator
         self._fleet = fleet
         self._run = run
         self._identity = identity
-        self._keeping = keeping
+        self._record = record
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="elasticctr-checkpoint")
         self._future: Future[Path] | None = None
         self._saving_step = -1
@@ -42,7 +47,7 @@ class Saving:
         self._saved_step = coordinator.course.step
         self._saved_s = time.monotonic()
         self._again_s = self._failed_s = 0.0
-        self._versions = Versions(coordinator, run)
+        self._publisher = BackgroundPublisher(coordinator, run)
 
     def note_loaded(self, step: int | None, path: Path | None) -> None:
         """The run stands where this checkpoint was written."""
@@ -53,23 +58,23 @@ class Saving:
     def save_if_due(self) -> None:
         """Begins a checkpoint, or sees to the one that was begun."""
         if self._future is not None:
-            if self._future.done() and self._settle_one() and self._versions.is_due(self._saved_step):
+            if self._future.done() and self._settle_one() and self._publisher.is_due(self._saved_step):
                 self.publish()
             return
-        self._versions.run()
+        self._publisher.run()
         at, now = self._at, time.monotonic()
         every, every_s = at.job.train.checkpoint_every, at.cluster.checkpoint_s
         step = at.course.step
         is_due = at.wants_checkpoint.is_set()
         is_due |= every is not None and step // every > self._saved_step // every
         is_due |= every_s is not None and now - self._saved_s >= every_s
-        is_due |= self._versions.is_due(step)
+        is_due |= self._publisher.is_due(step)
         if is_due and now >= self._again_s:
             at.wants_checkpoint.clear()
             if step != self._saved_step:
                 self._begin()
 
-    def save_surely(self, tick: Callable[[], None]) -> Path:
+    def save_with_retries(self, tick: Callable[[], None]) -> Path:
         """A checkpoint of now. Tries for as long as a coordinator may be away; `tick` is called meanwhile."""
         deadline = time.monotonic() + self._at.cluster.coordinator_wait_s
         while True:
@@ -89,7 +94,7 @@ class Saving:
             else:
                 tick()
 
-    def write_surely(self, write: Callable[[], T], tick: Callable[[], None]) -> T:
+    def write_with_retries(self, write: Callable[[], T], tick: Callable[[], None]) -> T:
         """What `write` returns, called under the lock: lines and files without which the run must not go on.
 
         While the disk is full it is said and tried again, for as long as a coordinator may be away.
@@ -115,27 +120,27 @@ class Saving:
     def publish(self) -> None:
         """Publishes the newest checkpoint, if the job has versions published."""
         if self._newest is not None:
-            self._versions.publish(*self._newest)
+            self._publisher.publish(*self._newest)
 
     def publish_owed(self) -> None:
         """Publishes the newest checkpoint if the coordinator that should have done so died before."""
-        if self._newest is not None and self._versions.is_owed(self._newest[0]):
+        if self._newest is not None and self._publisher.is_owed(self._newest[0]):
             self.publish()
 
     def is_published(self) -> bool:
         """Whether no version is under way. Begins the next that waits."""
-        self._versions.run()
-        return self._versions.is_out
+        self._publisher.run()
+        return self._publisher.is_out
 
     def publish_best(self) -> None:
         """Has the last version be the best state, where that is not the newest checkpoint."""
         best = best_checkpoint(self._run.path)
         if best is not None and self._newest is not None and best.step != self._newest[0]:
-            self._versions.publish(best.step, best.path)
+            self._publisher.publish(best.step, best.path)
 
     def close(self, *, is_finished: bool) -> None:
         """REQUIRES: nobody trains any longer. Waits for versions that are under way."""
-        self._versions.close(is_finished=is_finished)
+        self._publisher.close(is_finished=is_finished)
         self._pool.shutdown(wait=True, cancel_futures=True)
 
     def _is_same(self) -> bool:
@@ -169,7 +174,7 @@ class Saving:
 
         keep = at.job.train.keep_checkpoints
         self._future = self._pool.submit(
-            write_job_checkpoint, self._run.checkpoints, moment, save_parts, is_current, keep, self._versions.spared
+            write_job_checkpoint, self._run.checkpoints, moment, save_parts, is_current, keep, self._publisher.spared
         )
 
     _newest_state: dict[str, Any] | None = None
@@ -185,7 +190,7 @@ class Saving:
             self._failed_s = time.monotonic()
             self._again_s = self._failed_s + _AGAIN_S
             self._at.checkpoint = {**self._at.checkpoint, "failed": str(e)}
-            self._keeping.event("checkpoint_failed", {"reason": str(e), "again_in_s": _AGAIN_S})
+            self._record.event("checkpoint_failed", {"reason": str(e), "again_in_s": _AGAIN_S})
             return False
         self._newest, self._newest_state = (self._saving_step, path), self._begun_state
         self._saved_step, self._saved_s, self._again_s = self._saving_step, time.monotonic(), 0.0
@@ -193,5 +198,5 @@ class Saving:
             self._at.checkpoint = {"step": self._saving_step, "path": str(path), "at": time.time()}
             with suppress(Unavailable):  # nothing depends on the line, and a full disk stops no training
                 self._at.journal.append("checkpoint", {"step": self._saving_step, "path": path.name})
-        self._keeping.event("checkpoint", {"path": f"checkpoints/{path.name}"})
+        self._record.event("checkpoint", {"path": f"checkpoints/{path.name}"})
         return True

@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 
 
-class Window:
+class LogWindow:
     """Counts since the last line of the run's log; its figures are of the line before."""
 
     def __init__(self) -> None:

@@ -69,7 +69,7 @@ class PServerOptions:
 
 
 @dataclass(frozen=True)
-class Listening:
+class PServerAddress:
     """Where a started pserver can be reached."""
 
     name: str
@@ -162,10 +162,10 @@ class PServer:
         return stats
 
     @property
-    def listening(self) -> Listening:
+    def listening(self) -> PServerAddress:
         role = "primary" if self._native.is_primary else "standby"
         name = self.options.name or f"pserver-{self.shard}"
-        return Listening(name, self.address, self.shard, self.shards, role, os.getpid(), self.is_ready)
+        return PServerAddress(name, self.address, self.shard, self.shards, role, os.getpid(), self.is_ready)
 
     def __enter__(self) -> PServer:
         self.start()
@@ -203,7 +203,7 @@ class Rates:
         return {**stats, **rates, "memory_bytes": _resident_bytes()}
 
 
-class Membership:
+class PServerMembership:
     """This pserver's place with the coordinator: joined once, kept by beats."""
 
     def __init__(self, options: PServerOptions, client: CoordinatorClient) -> None:
@@ -243,7 +243,7 @@ class Membership:
             self._client.leave(self._member, reason)
 
 
-def run(options: PServerOptions, announce: Callable[[Listening], None]) -> None:
+def run(options: PServerOptions, announce: Callable[[PServerAddress], None]) -> None:
     """Serves until SIGTERM, SIGINT or the coordinator's word. `announce` is called once it can be asked."""
     check_listener(
         "pserver",
@@ -265,7 +265,7 @@ def run(options: PServerOptions, announce: Callable[[Listening], None]) -> None:
 
 
 def _run_alone(
-    options: PServerOptions, shape: JobShape, announce: Callable[[Listening], None], stopped: threading.Event
+    options: PServerOptions, shape: JobShape, announce: Callable[[PServerAddress], None], stopped: threading.Event
 ) -> None:
     if options.shard is None:
         raise ConfigError("which of the pservers is this? Give --shard, or --coordinator, which says it")
@@ -278,11 +278,11 @@ def _run_alone(
 
 
 def _run_joined(
-    options: PServerOptions, shape: JobShape, announce: Callable[[Listening], None], stopped: threading.Event
+    options: PServerOptions, shape: JobShape, announce: Callable[[PServerAddress], None], stopped: threading.Event
 ) -> None:
     assert options.coordinator is not None
     client = CoordinatorClient(options.coordinator, options.token, tls=options.cluster.tls)
-    membership = Membership(options, client)
+    membership = PServerMembership(options, client)
     shards = options.shards or options.cluster.pservers
     if options.shard is None:
         port = options.port or _find_port(options.host)
@@ -324,7 +324,7 @@ def _start(options: PServerOptions, shape: JobShape, shard: int, shards: int, po
 
 
 def _beat_until_over(
-    options: PServerOptions, server: PServer, membership: Membership, stopped: threading.Event
+    options: PServerOptions, server: PServer, membership: PServerMembership, stopped: threading.Event
 ) -> None:
     rates = Rates()
     heard_s = time.monotonic()

@@ -26,7 +26,7 @@ from elasticctr.errors import (
 )
 from elasticctr.table import Lookup
 from elasticctr.train.job import Job
-from elasticctr.train.reading import Item
+from elasticctr.train.reading import PreparedBatch
 
 _DEPTH = 3  # hand-overs waiting
 _HANDED_OVER = 4096  # samples at a time: each hand-over has two threads wait for the interpreter lock
@@ -41,7 +41,7 @@ class Unreadable(Exception):
 
 
 @dataclass(slots=True, eq=False)
-class Lease:
+class ChunkLease:
     """A chunk this trainer may work on."""
 
     kind: Literal["train", "evaluate"]
@@ -73,16 +73,16 @@ class Lease:
 class Work:
     """One batch of a lease."""
 
-    lease: Lease
+    lease: ChunkLease
     batch: int
-    item: Item
+    item: PreparedBatch
 
 
 @dataclass(frozen=True, slots=True)
 class ChunkEnd:
     """Every batch of a lease was given out."""
 
-    lease: Lease
+    lease: ChunkLease
     batches: int
     stats: Stats
 
@@ -101,16 +101,16 @@ Event = Work | ChunkEnd | NoWork | End
 
 
 @dataclass(slots=True)
-class Source:
+class WorkSource:
     """Where work comes from. All of it is called on the stream's thread."""
 
     job: Job
     lease: Callable[[list[str]], dict[str, Any]]  # names of the chunks held -> the coordinator's answer
     cursors: Callable[[int], list[int]]  # of a chunk, by pserver; noted for pushes
     look_up: Callable[[Batch], tuple[Lookup, ...]]
-    held: list[Lease] = field(default_factory=list)  # taken up again before others
+    held: list[ChunkLease] = field(default_factory=list)  # taken up again before others
 
-    def data(self, lease: Lease) -> tuple[DataSettings, int]:
+    def data(self, lease: ChunkLease) -> tuple[DataSettings, int]:
         data, train = self.job.data, self.job.train
         if lease.kind == "train":
             return data.train, train.batch_size
@@ -125,12 +125,12 @@ class Source:
 class WorkStream:
     """Events in order. Closing it ends the thread."""
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: WorkSource) -> None:
         self._source = source
         self._events: queue.Queue[list[Event] | BaseException] = queue.Queue(maxsize=_DEPTH)
         self._waiting: list[Event] = []
         self._closed = threading.Event()
-        self._leases: list[Lease] = []
+        self._leases: list[ChunkLease] = []
         self._thread = threading.Thread(target=self._run, name="elasticctr-leases", daemon=True)
         self._thread.start()
 
@@ -147,7 +147,7 @@ class WorkStream:
         return self._waiting.pop()
 
     @property
-    def unfinished(self) -> list[Lease]:
+    def unfinished(self) -> list[ChunkLease]:
         """Leases with batches that are not known to be applied."""
         return [lease for lease in list(self._leases) if not (lease.is_lost or lease.is_done)]
 
@@ -196,7 +196,7 @@ class WorkStream:
                 yield End()
                 return
             if kind in ("train", "evaluate"):
-                lease = Lease(kind, Chunk.from_dict(answer["chunk"]), str(answer.get("split") or ""))
+                lease = ChunkLease(kind, Chunk.from_dict(answer["chunk"]), str(answer.get("split") or ""))
                 self._leases.append(lease)
                 yield from self._read(lease)
             elif kind == "wait":
@@ -205,7 +205,7 @@ class WorkStream:
             else:
                 raise DataError(f"the coordinator answered a lease with {kind!r}; is it of another version?")
 
-    def _read(self, lease: Lease) -> Iterator[Event]:
+    def _read(self, lease: ChunkLease) -> Iterator[Event]:
         if lease.kind == "train":
             lease.cursors = self._source.cursors(lease.id)
         try:
@@ -213,13 +213,13 @@ class WorkStream:
         except (DataError, NotFound, Corruption, FailedPrecondition) as e:
             raise Unreadable(e) from e
 
-    def _read_batches(self, lease: Lease) -> Iterator[Event]:
+    def _read_batches(self, lease: ChunkLease) -> Iterator[Event]:
         settings, batch_size = self._source.data(lease)
         batch = lease.first
         with read_chunk(lease.chunk, self._source.job.samples, settings, batch_size, first_batch=batch) as batches:
             for samples in batches:
                 if self._closed.is_set() or lease.is_lost:
                     break
-                yield Work(lease, batch, Item(samples, self._source.look_up(samples), {}))
+                yield Work(lease, batch, PreparedBatch(samples, self._source.look_up(samples), {}))
                 batch += 1
             yield ChunkEnd(lease, batch, batches.stats)

@@ -23,7 +23,7 @@ from elasticctr.ps.trainer.client import Fetch, GroupMode, PsClient, PushHead, P
 from elasticctr.table import Lookup
 from elasticctr.train.input_plan import require_gradients
 from elasticctr.train.learner import Learner
-from elasticctr.train.reading import Item
+from elasticctr.train.reading import PreparedBatch
 from elasticctr.train.sparse import today
 
 T = TypeVar("T")
@@ -61,7 +61,7 @@ class NoFailover:
 class Pulling:
     """A batch whose rows are on their way."""
 
-    item: Item
+    item: PreparedBatch
     lookups: Sequence[Lookup]
     insert: bool
     wants_dense: bool
@@ -72,7 +72,7 @@ class Pulling:
 class Gradients:
     """What a batch says about rows and dense parameters, and how it was scored before. Good until the next one."""
 
-    item: Item
+    item: PreparedBatch
     loss: float
     logits: Tensor
     arrays: list[Any]  # by table, a list of tensors as the model's inputs are
@@ -98,11 +98,13 @@ class Remote:
         self._values: NDArray[np.float32] = vector.numpy()
         self._version: int | None = None  # of what is in it; None: whatever comes is new
 
-    def start(self, item: Item, *, insert: bool) -> Pulling:
+    def start(self, item: PreparedBatch, *, insert: bool) -> Pulling:
         """Asks for the rows of a batch, and for the dense parameters if there are newer ones."""
         return self.start_rows(item, item.lookups, insert=insert, wants_dense=True)
 
-    def start_rows(self, item: Item, lookups: Sequence[Lookup], *, insert: bool, wants_dense: bool = False) -> Pulling:
+    def start_rows(
+        self, item: PreparedBatch, lookups: Sequence[Lookup], *, insert: bool, wants_dense: bool = False
+    ) -> Pulling:
         pulling = Pulling(item, lookups, insert, wants_dense, None)
         with suppress(Unavailable, DeadlineExceeded):  # asked again, with patience, when the batch's turn comes
             pulling.fetch = self.client.start_pull(lookups, insert, wants_dense)
@@ -160,7 +162,7 @@ class Remote:
         require_gradients(inputs)
         return self.differentiate(pulling.item, inputs)
 
-    def differentiate(self, item: Item, inputs: Inputs) -> Gradients:
+    def differentiate(self, item: PreparedBatch, inputs: Inputs) -> Gradients:
         """The gradients of a batch. They stay on the parameters too."""
         learner = self.learner
         learner.clear_gradients()

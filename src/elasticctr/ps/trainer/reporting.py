@@ -15,7 +15,7 @@ from typing import Any
 
 from elasticctr.errors import DeadlineExceeded, ElasticCTRError, Unavailable
 from elasticctr.ps.coordinator_client import CoordinatorClient, pack_metrics
-from elasticctr.ps.trainer.leases import Lease
+from elasticctr.ps.trainer.leases import ChunkLease
 
 _BEAT_S = 1.0
 _HURRIED_S = 0.1  # between beats while something is waited for
@@ -25,7 +25,7 @@ _RETRY_S = 0.2
 @dataclass(slots=True)
 class _Report:
     path: str
-    lease: Lease | None
+    lease: ChunkLease | None
     body: dict[str, Any]
     metrics: bytes | None  # their state
 
@@ -58,13 +58,13 @@ class Reporter:
         self._thread = threading.Thread(target=self._run, name="elasticctr-reports", daemon=True)
         self._thread.start()
 
-    def progress(self, lease: Lease, body: dict[str, Any], metrics: bytes | None) -> None:
+    def progress(self, lease: ChunkLease, body: dict[str, Any], metrics: bytes | None) -> None:
         self._add(_Report("/v1/progress", lease, {"chunk": lease.name, **body}, metrics))
 
-    def done(self, lease: Lease, body: dict[str, Any], metrics: bytes | None) -> None:
+    def done(self, lease: ChunkLease, body: dict[str, Any], metrics: bytes | None) -> None:
         self._add(_Report("/v1/done", lease, {"chunk": lease.name, **body}, metrics))
 
-    def give_back(self, lease: Lease, reason: str) -> None:
+    def give_back(self, lease: ChunkLease, reason: str) -> None:
         self._add(_Report("/v1/give_back", lease, {"chunk": lease.name, "reason": reason}, None))
 
     def report(self, what: str, detail: str) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from elasticctr.ps.trainer.leases import ChunkEnd, Lease, Work
+from elasticctr.ps.trainer.leases import ChunkEnd, ChunkLease, Work
 from elasticctr.ps.trainer.reporting import Reporter
 from elasticctr.ps.trainer.strategies.strategy import Outcome
 from elasticctr.train.learner import Learner
@@ -16,13 +16,13 @@ from elasticctr.train.learner import Learner
 _REPORT_S = 5.0
 
 
-class Tally:
+class TrainerTally:
     """Batches and samples are counted from the start of a chunk, loss and metrics from the last report on."""
 
     def __init__(self, learner: Learner, batch_size: int) -> None:
         self._learner = learner
         self._batch_size = batch_size
-        self._lease: Lease | None = None
+        self._lease: ChunkLease | None = None
         self.all_samples = self.all_batches = self.chunks = 0
         self._began = self._reported = time.monotonic()
         self._batches = self._samples = 0  # of the chunk at hand
@@ -42,7 +42,7 @@ class Tally:
         self._count(work)
         self._learner.metrics.update(logits, batch.labels, batch.weights, groups)
 
-    def report_if_due(self, reporter: Reporter, lease: Lease, lease_s: float) -> None:
+    def report_if_due(self, reporter: Reporter, lease: ChunkLease, lease_s: float) -> None:
         # An evaluation is reported once, whole: half of it, counted by whoever takes it over too, would be in it twice.
         if time.monotonic() - self._reported >= min(_REPORT_S, lease_s / 4):
             if lease.kind == "train":
@@ -50,7 +50,7 @@ class Tally:
             else:
                 self._reported = time.monotonic()
 
-    def report(self, reporter: Reporter, lease: Lease) -> None:
+    def report(self, reporter: Reporter, lease: ChunkLease) -> None:
         if lease.kind == "train" and lease is self._lease:
             reporter.progress(lease, self._body(), self._take_metrics())
 

@@ -19,12 +19,12 @@ from elasticctr.ps.coordinator_client import CoordinatorClient, patiently
 from elasticctr.ps.identity import build, job_identity
 from elasticctr.ps.trainer.client import CursorError, EraError, PsClient
 from elasticctr.ps.trainer.failover import CoordinatedFailover, Interrupted
-from elasticctr.ps.trainer.leases import ChunkEnd, End, Lease, NoWork, Source, Unreadable, Work, WorkStream
+from elasticctr.ps.trainer.leases import ChunkEnd, ChunkLease, End, NoWork, Unreadable, Work, WorkSource, WorkStream
 from elasticctr.ps.trainer.remote import Pulling, Remote
 from elasticctr.ps.trainer.reporting import Reporter
 from elasticctr.ps.trainer.strategies.choice import make_strategy
 from elasticctr.ps.trainer.strategies.strategy import Prepared
-from elasticctr.ps.trainer.tally import Tally
+from elasticctr.ps.trainer.tally import TrainerTally
 from elasticctr.train.job import Job
 from elasticctr.train.learner import Learner
 from elasticctr.train.metrics.metrics import group_ids
@@ -38,7 +38,7 @@ _PSERVER_TIMEOUT_S = 10.0
 
 
 @dataclass(frozen=True, slots=True)
-class Summary:
+class TrainerSummary:
     """What this trainer did."""
 
     samples: int
@@ -75,7 +75,7 @@ class TrainerRole:
         self._coordinator = CoordinatorClient(coordinator, token, tls=job.cluster.tls)
         self._identity = job_identity(job)
 
-    def run(self) -> Summary:
+    def run(self) -> TrainerSummary:
         """Until there is no more work, or the trainer is told or made to stop."""
         began = time.monotonic()
         wait_s = self._settings.coordinator_wait_s
@@ -83,8 +83,8 @@ class TrainerRole:
         self._id = int(joined["id"])
         if joined.get("order") == "stop":
             self._coordinator.close()
-            return Summary(0, 0, 0, time.monotonic() - began, 0, "the job is ending")
-        self._tally = Tally(self._learner, self._job.train.batch_size)
+            return TrainerSummary(0, 0, 0, time.monotonic() - began, 0, "the job is ending")
+        self._tally = TrainerTally(self._learner, self._job.train.batch_size)
         self._client: PsClient | None = None
         self._is_member = False  # of the group, if the strategy has one: as the coordinator says, or from a lease on
         self._reporter = Reporter(self._coordinator, self._id, self._stats, wait_s=wait_s)
@@ -115,7 +115,9 @@ class TrainerRole:
             self._leave(reason)
         tally, stats = self._tally, self._stats()
         wire = stats.get("sent_bytes", 0) + stats.get("received_bytes", 0)
-        return Summary(tally.all_samples, tally.all_batches, tally.chunks, time.monotonic() - began, wire, reason)
+        return TrainerSummary(
+            tally.all_samples, tally.all_batches, tally.chunks, time.monotonic() - began, wire, reason
+        )
 
     def _join(self) -> dict[str, Any]:
         return self._coordinator.join(
@@ -191,7 +193,7 @@ class TrainerRole:
         return scale * min(1.0, (self._remote.step + 1) / warmup) if warmup else scale
 
     def _work(self) -> str:
-        held: list[Lease] = []
+        held: list[ChunkLease] = []
         while True:
             stream = WorkStream(self._source(held))
             void: Interrupted | EraError | None = None
@@ -208,7 +210,7 @@ class TrainerRole:
                 stream.close()
             held = self._start_over(held, void)
 
-    def _start_over(self, held: list[Lease], void: Interrupted | EraError | None) -> list[Lease]:
+    def _start_over(self, held: list[ChunkLease], void: Interrupted | EraError | None) -> list[ChunkLease]:
         """Forgets all that is not applied; where pservers went back, the dense parameters and leases too."""
         while True:
             try:
@@ -230,8 +232,8 @@ class TrainerRole:
         if self._client is not None:
             self._client.set_era(era)
 
-    def _source(self, held: list[Lease]) -> Source:
-        return Source(self._job, self._lease, self._cursors, self._learner.look_up, held)
+    def _source(self, held: list[ChunkLease]) -> WorkSource:
+        return WorkSource(self._job, self._lease, self._cursors, self._learner.look_up, held)
 
     def _lease(self, have: list[str]) -> dict[str, Any]:
         answer = patiently(

@@ -17,12 +17,12 @@ from typing import Any
 
 from elasticctr.errors import NotFound, Unavailable
 from elasticctr.serve.activation.loading import Ready
-from elasticctr.serve.activation.served_model import View
-from elasticctr.serve.activation.shelf import Shelf
+from elasticctr.serve.activation.served_model import ServedView
 from elasticctr.serve.activation.variants import Share, parse_variants, route, sticky_seed
+from elasticctr.serve.activation.version_cache import VersionCache
 from elasticctr.serve.activation.watcher import Watcher
 from elasticctr.serve.server import NativeModel
-from elasticctr.serve.settings import ModelSettings, ModelVariantSettings, ServeSettings
+from elasticctr.serve.settings import ModelVariantSettings, ServedModelSettings, ServeSettings
 from elasticctr.versions.serving_schema import ServingSchema
 
 
@@ -174,7 +174,7 @@ class ModelFleet:
             self._served = served
             self._set_ready(*self.readiness())
 
-    def _route(self, view: View) -> list[Share]:
+    def _route(self, view: ServedView) -> list[Share]:
         def find(variant: ModelVariantSettings) -> Ready | None:
             if variant.version is not None:
                 return view.find_usable(variant.version)
@@ -202,10 +202,10 @@ class ModelFleet:
         return f"{name}: {watcher.repository_error or 'no version yet'}"
 
 
-def _open_shelf(model: ModelSettings, settings: ServeSettings) -> Shelf:
+def _open_shelf(model: ServedModelSettings, settings: ServeSettings) -> VersionCache:
     if model.index_dir is not None:
-        return Shelf(model.index_dir, model.published)
-    return Shelf.open_default(model.repo, model.published, f"{model.name}-{settings.port}")
+        return VersionCache(model.index_dir, model.published)
+    return VersionCache.open_default(model.repo, model.published, f"{model.name}-{settings.port}")
 
 
 def _find_previous(history: tuple[int, ...], live: int | None) -> int | None:

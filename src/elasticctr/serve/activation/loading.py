@@ -1,6 +1,6 @@
 """From a version of a repository to one that can answer: fetched, indexed, checked. A bad one ends here.
 
-    loader = Loader(settings, shelf)
+    loader = Loader(settings, cache)
     ready = loader.load(version, identity, watch)
 
 Called by the one thread that follows a model; a request never waits for it.
@@ -24,9 +24,9 @@ from elasticctr.errors import Corruption, ElasticCTRError, NotFound
 from elasticctr.obs.watch import Watch
 from elasticctr.serve.activation.remote_rows import RemoteRows
 from elasticctr.serve.activation.served_version import LocalRows, Rows, make_served_version
-from elasticctr.serve.activation.shelf import Shelf, VersionFiles
 from elasticctr.serve.activation.verification import Checked, check_scores, check_shared, check_tables
-from elasticctr.serve.settings import ModelSettings
+from elasticctr.serve.activation.version_cache import VersionCache, VersionFiles
+from elasticctr.serve.settings import ServedModelSettings
 from elasticctr.versions.serving_schema import SCHEMA, ServingSchema, parse_serving_schema
 from elasticctr.versions.verification import GRAPH
 
@@ -51,9 +51,9 @@ class _Damaged(Exception):
 
 
 class Loader:
-    def __init__(self, settings: ModelSettings, shelf: Shelf, tls: TlsSettings | None = None) -> None:
+    def __init__(self, settings: ServedModelSettings, cache: VersionCache, tls: TlsSettings | None = None) -> None:
         self.settings = settings
-        self.shelf = shelf
+        self.cache = cache
         self.feed = RepositoryFeed(settings.repo)
         self._store: _native.CubeStore | None = None
         self._indexed: dict[int, str] = {}  # versions in the store, and their identity
@@ -78,7 +78,7 @@ class Loader:
         links = self.feed.chain(model, version)
         if links[-1].identity != identity:
             raise Corruption(f"{repository.url}/{model}: version {version} was published anew meanwhile")
-        files = self.shelf.fetch(repository, repository.manifest(model, version), identity)
+        files = self.cache.fetch(repository, repository.manifest(model, version), identity)
         chain = [(link.version, link.identity) for link in links]
         try:
             self._build(chain, watch, step)
@@ -91,26 +91,26 @@ class Loader:
     def load_kept(self, version: int, watch: Watch, step: Step = lambda what: None) -> Ready:
         """A version of which everything is on this machine: nobody else is asked. NotFound if something is not."""
         started = time.monotonic()
-        files = self.shelf.read(version)
+        files = self.cache.read(version)
         chain = (
             []
             if files is None
-            else [(number, self.shelf.indexed(number)) for number in (*files.manifest.chain, version)]
+            else [(number, self.cache.indexed(number)) for number in (*files.manifest.chain, version)]
         )
         whole = [(number, identity) for number, identity in chain if identity is not None]
         if files is None or (self._remote is None and len(whole) < len(chain)):
-            raise NotFound(f"{self.shelf.root}: version {version} is not kept here whole")
+            raise NotFound(f"{self.cache.root}: version {version} is not kept here whole")
         try:
             return self._finish(files, whole, watch, step, started)
         except _Damaged as e:
-            raise NotFound(f"{self.shelf.root}: version {version} is damaged: {e}") from None
+            raise NotFound(f"{self.cache.root}: version {version} is damaged: {e}") from None
 
     def forget(self, keep: Collection[int]) -> None:
         """Frees the rows of all versions but those in `keep`, and removes their files. What still answers keeps its
         own until it is let go of."""
         for version in [version for version in self._indexed if version not in keep]:
             self._drop(version)
-        self.shelf.prune(keep)
+        self.cache.prune(keep)
 
     def look_up(self, version: int) -> None:
         """Raises NotFound if a version was never published or is gone."""
@@ -140,15 +140,15 @@ class Loader:
         options = BuildOptions(threads=self.settings.build_threads)
         for version, identity in () if self._remote is not None else chain:
             watch.check()
-            if self.shelf.indexed(version) == identity:
+            if self.cache.indexed(version) == identity:
                 continue
             step(f"indexing {version}")
-            self.shelf.begin_index(version, identity)
+            self.cache.begin_index(version, identity)
             build_version(
                 self.feed.repository,
                 self.settings.published,
                 version,
-                self.shelf.out,
+                self.cache.out,
                 options,
                 advance=lambda _: watch.check(),
             )
@@ -205,10 +205,10 @@ class Loader:
         there = max((place for place, (version, _) in enumerate(chain) if version in self._indexed), default=-1)
         for version, identity in chain[there + 1 :]:
             try:
-                built = read_version(self.shelf.root / str(version))
+                built = read_version(self.cache.root / str(version))
                 self._store.load(built.model, built.version, built.parent, built.files(0), 0, 1)
             except (Corruption, NotFound) as e:
-                self.shelf.remove_index(version)
+                self.cache.remove_index(version)
                 raise _Damaged(str(e)) from None
             self._indexed[version] = identity
         return LocalRows([self._store], self.settings.published)

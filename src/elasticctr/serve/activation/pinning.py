@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from elasticctr.errors import ElasticCTRError
 from elasticctr.obs import console
-from elasticctr.serve.settings import ModelSettings
+from elasticctr.serve.settings import ServedModelSettings
 from elasticctr.versions.donefile import DONEFILE
 from elasticctr.versions.repository import CUBE_PIN, Repository
 
@@ -18,7 +18,7 @@ from elasticctr.versions.repository import CUBE_PIN, Repository
 class Pin:
     """One per model and server; it expires by itself when the server is gone for good."""
 
-    def __init__(self, repository: Repository, settings: ModelSettings, place: str) -> None:
+    def __init__(self, repository: Repository, settings: ServedModelSettings, place: str) -> None:
         host = re.sub(r"[^A-Za-z0-9_.-]", "-", socket.gethostname())[:32]
         # Those of a server on a Cube are also what its transfer keeps in the Cube.
         kind = "serve" if settings.cube is None else CUBE_PIN

@@ -12,8 +12,8 @@ from pathlib import Path
 import numpy as np
 
 from elasticctr.config.tls import TlsSettings
-from elasticctr.cube.client import Client
-from elasticctr.cube.conf import load_conf
+from elasticctr.cube.client import CubeClient
+from elasticctr.cube.settings import load_conf
 from elasticctr.errors import DeadlineExceeded, FailedPrecondition, NotFound, Unavailable
 from elasticctr.obs.watch import Watch
 from elasticctr.serve.activation.served_version import CubeRows
@@ -29,7 +29,7 @@ class RemoteRows:
         settings = [
             one if one.tls or not tls else one.model_copy(update={"tls": tls}) for one in load_conf(conf, model)
         ]
-        self._client = Client(settings)
+        self._client = CubeClient(settings)
         self._model = model
         self._where = str(conf)
         shards = max(len(cluster.shards) for cluster in settings)

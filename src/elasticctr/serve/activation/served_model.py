@@ -17,15 +17,15 @@ from elasticctr.errors import ElasticCTRError, FailedPrecondition, NotFound
 from elasticctr.obs import console
 from elasticctr.serve.activation.loading import Ready
 from elasticctr.serve.activation.refusals import Refusal, Refusals
-from elasticctr.serve.activation.shelf import Shelf
-from elasticctr.serve.activation.state import Decisions, State, read_state, write_state
-from elasticctr.serve.settings import ModelSettings, ModelVariantSettings
+from elasticctr.serve.activation.state import Decisions, ServedState, read_state, write_state
+from elasticctr.serve.activation.version_cache import VersionCache
+from elasticctr.serve.settings import ModelVariantSettings, ServedModelSettings
 
 _HISTORY = 16
 
 
 @dataclass(frozen=True, slots=True)
-class View:
+class ServedView:
     """What a model can answer from. `ready` are the versions in memory, the one used longest ago first."""
 
     live: Ready | None = None
@@ -62,8 +62,8 @@ class Goal:
 class ServedModel:
     def __init__(
         self,
-        settings: ModelSettings,
-        shelf: Shelf,
+        settings: ServedModelSettings,
+        cache: VersionCache,
         on_change: Callable[[], None],
         wake: Callable[[], None],
         check: Callable[[Ready], None],
@@ -76,14 +76,14 @@ class ServedModel:
         self.activations = 0
         self.activated: float | None = None
         self.refusals = Refusals()
-        self.state = read_state(shelf.root)
+        self.state = read_state(cache.root)
         decided = self.state.decisions
         if decided.variants is None:
-            self.view = View(variants=settings.variants, sticky=settings.sticky)
+            self.view = ServedView(variants=settings.variants, sticky=settings.sticky)
         else:
-            self.view = View(variants=decided.variants, sticky=decided.sticky)
+            self.view = ServedView(variants=decided.variants, sticky=decided.sticky)
         self.lock = threading.RLock()  # never held while something is loaded
-        self._shelf = shelf
+        self._cache = cache
         self._on_change, self._wake, self._check, self._look_up = on_change, wake, check, look_up
 
     @property
@@ -231,13 +231,13 @@ class ServedModel:
                 self.view = replace(view, ready=ready, lost=lost)
             return [one.version for one in self.view.ready]
 
-    def save(self, state: State) -> None:
+    def save(self, state: ServedState) -> None:
         with self.lock:
             changed, self.state = state != self.state, state
             if not changed:
                 return
             try:
-                write_state(self._shelf.root, state)
+                write_state(self._cache.root, state)
             except ElasticCTRError as e:
                 console.warn(f"{self.settings.name}: what is served now will not survive a restart: {e}")
 

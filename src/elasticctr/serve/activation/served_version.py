@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from elasticctr import _native
-from elasticctr.cube.client import Client
+from elasticctr.cube.client import CubeClient
 from elasticctr.data.batch import Batch
 from elasticctr.data.derive import make_native
 from elasticctr.data.formats.parser import TEXT_FORMATS, make_spec
@@ -46,7 +46,7 @@ class LocalRows:
 class CubeRows:
     """Rows on the servers of a Cube, of exactly the version asked for."""
 
-    client: Client
+    client: CubeClient
     model: str
 
 

@@ -27,7 +27,7 @@ class Decisions(BaseModel):
     sticky: str | None = None
 
 
-class State(BaseModel):
+class ServedState(BaseModel):
     model_config = ConfigDict(extra="ignore", frozen=True)
 
     history: tuple[int, ...] = ()  # versions served one after the other; the last is live
@@ -35,16 +35,16 @@ class State(BaseModel):
     decisions: Decisions = Decisions()
 
 
-def read_state(directory: Path) -> State:
+def read_state(directory: Path) -> ServedState:
     path = directory / STATE
     try:
-        return State.model_validate_json(path.read_bytes())
+        return ServedState.model_validate_json(path.read_bytes())
     except FileNotFoundError:
-        return State()
+        return ServedState()
     except (OSError, ValidationError) as e:
         console.warn(f"{path}: cannot be read, so what was decided by hand is forgotten: {str(e).splitlines()[0]}")
-        return State()
+        return ServedState()
 
 
-def write_state(directory: Path, state: State) -> None:
+def write_state(directory: Path, state: ServedState) -> None:
     write_atomic(directory / STATE, state.model_dump_json().encode())

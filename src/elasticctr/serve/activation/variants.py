@@ -27,13 +27,13 @@ class Share:
     ready: Ready
 
 
-class _Asked(Settings):
+class _VariantsRequest(Settings):
     variants: tuple[ModelVariantSettings, ...]
 
 
 def parse_variants(values: Sequence[Mapping[str, Any]], models: Sequence[str]) -> tuple[ModelVariantSettings, ...]:
     """Variants as they came over the API. `models` are the other models of the server."""
-    variants = parse_settings(_Asked, {"variants": list(values)}, "variants").variants
+    variants = parse_settings(_VariantsRequest, {"variants": list(values)}, "variants").variants
     try:
         check_variants(variants)
     except ValueError as e:

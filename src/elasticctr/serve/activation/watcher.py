@@ -1,6 +1,6 @@
 """One model's thread: watches its repository, makes versions ready beside the live one, and then makes them live.
 
-    watcher = Watcher(settings, shelf, on_change)
+    watcher = Watcher(settings, cache, on_change)
     watcher.start()
     watcher.model.rollback()
 
@@ -25,8 +25,8 @@ from elasticctr.serve.activation.loading import Loader
 from elasticctr.serve.activation.pinning import Pin
 from elasticctr.serve.activation.reload_stamp import ReloadStamp
 from elasticctr.serve.activation.served_model import Goal, ServedModel
-from elasticctr.serve.activation.shelf import Shelf
-from elasticctr.serve.settings import ModelSettings
+from elasticctr.serve.activation.version_cache import VersionCache
+from elasticctr.serve.settings import ServedModelSettings
 from elasticctr.versions.donefile import last_in_effect
 
 _LOAD_S = 24 * 3600.0
@@ -60,19 +60,23 @@ class _LoadWatch(Watch):
 
 class Watcher:
     def __init__(
-        self, settings: ModelSettings, shelf: Shelf, on_change: Callable[[], None], tls: TlsSettings | None = None
+        self,
+        settings: ServedModelSettings,
+        cache: VersionCache,
+        on_change: Callable[[], None],
+        tls: TlsSettings | None = None,
     ) -> None:
         self.settings = settings
         self.loading: Loading | None = None
         self.repository_error: str | None = None
-        self._loader = Loader(settings, shelf, tls)
+        self._loader = Loader(settings, cache, tls)
         loader = self._loader
-        self.model = ServedModel(settings, shelf, on_change, self._interrupt, loader.check_again, loader.look_up)
+        self.model = ServedModel(settings, cache, on_change, self._interrupt, loader.check_again, loader.look_up)
         self._reload = None
         if settings.reload_meta is not None:
             last = self.model.state.reload_stamp
             self._reload = ReloadStamp(settings.reload_meta, settings.reload_type, last)
-        self._pin = Pin(self._loader.feed.repository, settings, str(shelf.root))
+        self._pin = Pin(self._loader.feed.repository, settings, str(cache.root))
         self._wake, self._stop = threading.Event(), threading.Event()
         self._watch: _LoadWatch | None = None
         self._told = ""

@@ -12,11 +12,17 @@ from typing import Any
 from elasticctr.errors import FailedPrecondition
 from elasticctr.serve.client.call import Call
 from elasticctr.serve.client.connection import make_tls
-from elasticctr.serve.client.http1 import Response, ResponseReader, TransportError
+from elasticctr.serve.client.http1 import HttpResponse, ResponseReader, TransportError
 from elasticctr.serve.client.prediction import Prediction, Sample
 from elasticctr.serve.client.question import make_question
 from elasticctr.serve.client.routing import Endpoint, Router
-from elasticctr.serve.client.settings import Balancer, ClientSettings, EndpointSettings, VariantSettings, make_settings
+from elasticctr.serve.client.settings import (
+    Balancer,
+    EndpointSettings,
+    PredictClientSettings,
+    VariantSettings,
+    make_settings,
+)
 
 
 class _Wire(asyncio.Protocol):
@@ -26,9 +32,9 @@ class _Wire(asyncio.Protocol):
         self.transport: asyncio.Transport | None = None
         self.is_lost = False
         self.reader = ResponseReader()
-        self._answer: asyncio.Future[Response] | None = None
+        self._answer: asyncio.Future[HttpResponse] | None = None
 
-    def ask(self, request: bytes) -> asyncio.Future[Response]:
+    def ask(self, request: bytes) -> asyncio.Future[HttpResponse]:
         assert self.transport is not None
         self.reader = ResponseReader()
         self._answer = asyncio.get_running_loop().create_future()
@@ -66,12 +72,12 @@ class _Wire(asyncio.Protocol):
             self._answer.set_exception(e)
 
 
-class AsyncClient:
+class AsyncPredictClient:
     """Arguments, errors and answers are those of `Client`."""
 
     def __init__(
         self,
-        endpoints: str | Iterable[str | EndpointSettings] | ClientSettings = (),
+        endpoints: str | Iterable[str | EndpointSettings] | PredictClientSettings = (),
         *,
         variants: Iterable[VariantSettings] = (),
         model: str | None = None,
@@ -137,7 +143,7 @@ class AsyncClient:
         return await self._run(Call(self._router, self.settings, question, timeout))
 
     async def _run(self, call: Call) -> Prediction:
-        flights: dict[asyncio.Task[Response], Endpoint] = {}
+        flights: dict[asyncio.Task[HttpResponse], Endpoint] = {}
         hedge_at_s = time.monotonic() + self.settings.hedge_ms / 1000 if self.settings.hedge_ms else call.deadline_s
         try:
             self._start(call, flights)
@@ -169,11 +175,11 @@ class AsyncClient:
             for endpoint in self._abandon(flights):
                 call.drop(endpoint)
 
-    def _start(self, call: Call, flights: dict[asyncio.Task[Response], Endpoint]) -> None:
+    def _start(self, call: Call, flights: dict[asyncio.Task[HttpResponse], Endpoint]) -> None:
         endpoint = call.begin()
         flights[asyncio.ensure_future(self._attempt(call, endpoint))] = endpoint
 
-    async def _attempt(self, call: Call, endpoint: Endpoint) -> Response:
+    async def _attempt(self, call: Call, endpoint: Endpoint) -> HttpResponse:
         request = call.bytes_for(endpoint)
         while endpoint.idle:
             wire: _Wire = endpoint.idle.pop()
@@ -187,7 +193,7 @@ class AsyncClient:
                     raise
         return await self._ask(endpoint, await self._connect(endpoint), request)
 
-    async def _ask(self, endpoint: Endpoint, wire: _Wire, request: bytes) -> Response:
+    async def _ask(self, endpoint: Endpoint, wire: _Wire, request: bytes) -> HttpResponse:
         is_kept = False
         try:
             response = await wire.ask(request)
@@ -219,7 +225,7 @@ class AsyncClient:
             raise TransportError(reason) from None
 
     @staticmethod
-    def _abandon(flights: dict[asyncio.Task[Response], Endpoint]) -> list[Endpoint]:
+    def _abandon(flights: dict[asyncio.Task[HttpResponse], Endpoint]) -> list[Endpoint]:
         for task in flights:
             task.cancel()
         endpoints = list(flights.values())
@@ -234,7 +240,7 @@ class AsyncClient:
                     endpoint.idle.pop().close()
         await asyncio.sleep(0)  # lets transports close their sockets
 
-    async def __aenter__(self) -> AsyncClient:
+    async def __aenter__(self) -> AsyncPredictClient:
         return self
 
     async def __aexit__(

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from elasticctr.errors import DeadlineExceeded, ElasticCTRError, Unavailable
-from elasticctr.serve.client.http1 import Response, TransportError
+from elasticctr.serve.client.http1 import HttpResponse, TransportError
 from elasticctr.serve.client.prediction import Prediction, make_error, parse_prediction
 from elasticctr.serve.client.routing import Endpoint, Router, Variant
-from elasticctr.serve.client.settings import ClientSettings
+from elasticctr.serve.client.settings import PredictClientSettings
 
 RETRYABLE = (429, 502, 503)
 
@@ -33,7 +33,7 @@ class Question:
 class Call:
     """Not for several threads."""
 
-    def __init__(self, router: Router, settings: ClientSettings, question: Question, timeout_s: float) -> None:
+    def __init__(self, router: Router, settings: PredictClientSettings, question: Question, timeout_s: float) -> None:
         self._router = router
         self._settings = settings
         self._question = question
@@ -65,7 +65,7 @@ class Call:
         extra = "" if question.request_id is None else f"X-Request-Id: {question.request_id}\r\n"
         return b"%s%sContent-Length: %d\r\n\r\n%s" % (endpoint.head(question.path), extra.encode(), len(body), body)
 
-    def take(self, endpoint: Endpoint, response: Response) -> Prediction | None:
+    def take(self, endpoint: Endpoint, response: HttpResponse) -> Prediction | None:
         """The prediction; None: worth another attempt. Throws what the answer means if it is final."""
         if response.status == 200:
             self._router.end(endpoint, True)
@@ -115,7 +115,7 @@ class Call:
         return pause
 
 
-def sticky_key(settings: ClientSettings, key: str | None, fields: dict[str, Any]) -> str | None:
+def sticky_key(settings: PredictClientSettings, key: str | None, fields: dict[str, Any]) -> str | None:
     """The text that decides the variant of a call."""
     if key is not None:
         return key

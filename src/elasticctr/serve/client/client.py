@@ -1,6 +1,6 @@
 """Asks prediction servers, from threads.
 
-with Client("http://127.0.0.1:8500", model="ctr") as client:
+with PredictClient("http://127.0.0.1:8500", model="ctr") as client:
     prediction = client.predict(user={"C1": "68fd1e64"}, candidates=[{"C2": "a"}, {"C2": "b"}])
     print(prediction.scores, prediction.version)
 """
@@ -17,20 +17,26 @@ from typing import Any
 from elasticctr.errors import FailedPrecondition
 from elasticctr.serve.client.call import Call
 from elasticctr.serve.client.connection import Connection, make_tls
-from elasticctr.serve.client.http1 import Response, TransportError
+from elasticctr.serve.client.http1 import HttpResponse, TransportError
 from elasticctr.serve.client.prediction import Prediction, Sample
 from elasticctr.serve.client.question import make_question
 from elasticctr.serve.client.routing import Endpoint, Router
-from elasticctr.serve.client.settings import Balancer, ClientSettings, EndpointSettings, VariantSettings, make_settings
+from elasticctr.serve.client.settings import (
+    Balancer,
+    EndpointSettings,
+    PredictClientSettings,
+    VariantSettings,
+    make_settings,
+)
 
 
-class Client:
+class PredictClient:
     """Thread-safe; share one. Every error is one of `elasticctr.errors`: what the server said, Unavailable (nobody
     answers), DeadlineExceeded. A forked child that uses one opens connections of its own."""
 
     def __init__(
         self,
-        endpoints: str | Iterable[str | EndpointSettings] | ClientSettings = (),
+        endpoints: str | Iterable[str | EndpointSettings] | PredictClientSettings = (),
         *,
         variants: Iterable[VariantSettings] = (),
         model: str | None = None,
@@ -165,7 +171,7 @@ class Client:
                 until_s = min(until_s, connection.connect_by_s)
         ready = {fd for fd, _ in poll.poll(max(0.0, until_s - time.monotonic()) * 1000 + 0.05)}
         for connection, endpoint in list(flights.items()):
-            response: Response | None = None
+            response: HttpResponse | None = None
             try:
                 if connection.socket.fileno() in ready:
                     response = connection.advance()
@@ -201,7 +207,7 @@ class Client:
                 error = e
         call.fail(endpoint, error)
 
-    def _keep(self, endpoint: Endpoint, connection: Connection, response: Response) -> None:
+    def _keep(self, endpoint: Endpoint, connection: Connection, response: HttpResponse) -> None:
         if response.keep_alive and not self._is_closed and len(endpoint.idle) < self.settings.idle_connections:
             endpoint.idle.append(connection)
         else:
@@ -224,7 +230,7 @@ class Client:
                 while endpoint.idle:
                     endpoint.idle.pop().close()
 
-    def __enter__(self) -> Client:
+    def __enter__(self) -> PredictClient:
         return self
 
     def __exit__(

@@ -15,13 +15,13 @@ import time
 from collections.abc import Callable
 
 from elasticctr.errors import ConfigError
-from elasticctr.serve.client.http1 import Response, ResponseReader, TransportError
-from elasticctr.serve.client.settings import Address, ClientSettings
+from elasticctr.serve.client.http1 import HttpResponse, ResponseReader, TransportError
+from elasticctr.serve.client.settings import Address, PredictClientSettings
 
 READ_BYTES = 256 << 10
 
 
-def make_tls(settings: ClientSettings) -> ssl.SSLContext:
+def make_tls(settings: PredictClientSettings) -> ssl.SSLContext:
     """Raises ConfigError."""
     try:
         context = ssl.create_default_context(cafile=settings.ca_file)
@@ -84,11 +84,11 @@ class Connection:
         if self.is_connected:
             self._go(self._write)
 
-    def advance(self) -> Response | None:
+    def advance(self) -> HttpResponse | None:
         """Goes as far as it can. Throws TransportError."""
         return self._go(self._step)
 
-    def _go(self, step: Callable[[], Response | None]) -> Response | None:
+    def _go(self, step: Callable[[], HttpResponse | None]) -> HttpResponse | None:
         try:
             return step()
         except (BlockingIOError, ssl.SSLWantReadError):
@@ -102,7 +102,7 @@ class Connection:
         except OSError as e:
             raise TransportError(_explain(e.errno or 0)) from None
 
-    def _step(self) -> Response | None:
+    def _step(self) -> HttpResponse | None:
         if self._connecting:
             status = self.socket.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
             if status:

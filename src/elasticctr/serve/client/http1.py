@@ -16,7 +16,7 @@ class TransportError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Response:
+class HttpResponse:
     status: int
     headers: dict[bytes, bytes]  # names in lower case
     body: bytes
@@ -48,7 +48,7 @@ class ResponseReader:
         self._body = bytearray()
         self.is_empty = True  # nothing has come
 
-    def feed(self, data: bytes) -> Response | None:
+    def feed(self, data: bytes) -> HttpResponse | None:
         """The answer once it is whole. Throws TransportError where it is not HTTP."""
         self.is_empty = False
         self._buffer += data
@@ -73,7 +73,7 @@ class ResponseReader:
         self._keep_alive = self._keep_alive and len(self._buffer) == self._left
         return self._finish()
 
-    def feed_end(self) -> Response:
+    def feed_end(self) -> HttpResponse:
         """The connection has ended."""
         if self._headers is not None and self._left < 0 and not self._chunked:
             self._body, self._keep_alive = self._buffer, False
@@ -82,8 +82,8 @@ class ResponseReader:
             "closed the connection without an answer" if self.is_empty else "closed the connection amid its answer"
         )
 
-    def _finish(self) -> Response:
-        return Response(self._status, self._headers or {}, bytes(self._body), self._keep_alive)
+    def _finish(self) -> HttpResponse:
+        return HttpResponse(self._status, self._headers or {}, bytes(self._body), self._keep_alive)
 
     def _read_head(self, head: bytes) -> None:
         first, *lines = head.split(b"\r\n")

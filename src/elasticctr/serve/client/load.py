@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from elasticctr.errors import ElasticCTRError
-from elasticctr.serve.client.client import Client
+from elasticctr.serve.client.client import PredictClient
 from elasticctr.serve.client.files import Asked
 from elasticctr.serve.client.prediction import Prediction
 
@@ -24,7 +24,7 @@ PERCENTILES = {"p50_ms": 50.0, "p90_ms": 90.0, "p99_ms": 99.0, "p99_9_ms": 99.9,
 
 
 @dataclass(slots=True)
-class Tally:
+class LoadTally:
     """What came of the requests so far."""
 
     requests: int = 0
@@ -69,14 +69,14 @@ class Load:
 
     def __init__(
         self,
-        client: Client,
+        client: PredictClient,
         requests: Iterator[Asked],
         *,
         key: str | None = None,
         rate: float | None = None,
         advance: Callable[[int], None] = lambda count: None,
     ) -> None:
-        self.tally = Tally()
+        self.tally = LoadTally()
         self.scores: dict[int, NDArray[np.float32] | None] = {}
         self.counts: list[int] = []  # samples of each request
         self.seconds = 0.0

@@ -23,7 +23,7 @@ from elasticctr.errors import (
     Unauthorized,
     Unavailable,
 )
-from elasticctr.serve.client.http1 import Response
+from elasticctr.serve.client.http1 import HttpResponse
 
 Sample = Mapping[str, Any]  # slot name → value or list of values
 _BY_CODE: dict[str, type[ElasticCTRError]] = {kind.__name__: kind for kind in ElasticCTRError.__subclasses__()}
@@ -107,7 +107,7 @@ _ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(","
 
 
 def parse_prediction(
-    response: Response, *, client_variant: str, endpoint: str, latency_s: float, attempts: int
+    response: HttpResponse, *, client_variant: str, endpoint: str, latency_s: float, attempts: int
 ) -> Prediction:
     """Throws InternalError where the answer is not one."""
     try:
@@ -136,7 +136,7 @@ def parse_prediction(
         raise InternalError(f"{endpoint}: its answer is not a prediction ({e!r}): {shown}") from None
 
 
-def make_error(response: Response, endpoint: str) -> ElasticCTRError:
+def make_error(response: HttpResponse, endpoint: str) -> ElasticCTRError:
     """The error of the tree that an answer means."""
     kind = _BY_STATUS.get(response.status, InternalError)
     message = response.body[:200].decode(errors="replace").strip() or f"status {response.status}"
@@ -155,7 +155,7 @@ def make_error(response: Response, endpoint: str) -> ElasticCTRError:
     return kind(message)
 
 
-def parse_retry_after(response: Response) -> float | None:
+def parse_retry_after(response: HttpResponse) -> float | None:
     """Seconds; None where there is no such header, or a date, which no server of ours sends."""
     try:
         seconds = float(response.headers.get(b"retry-after", b""))

@@ -10,7 +10,7 @@ from elasticctr.errors import ConfigError
 from elasticctr.serve.client.call import Question, sticky_key
 from elasticctr.serve.client.prediction import Sample, format_body, format_path
 from elasticctr.serve.client.routing import Router
-from elasticctr.serve.client.settings import ClientSettings
+from elasticctr.serve.client.settings import PredictClientSettings
 
 Asked = tuple[Iterable[Sample] | Sample | None, Sample | None, Iterable[Sample] | None, str | Iterable[str] | None]
 About = tuple[str | None, int | None, str | None, str | None, Mapping[str, Any] | None, float | None]
@@ -22,7 +22,7 @@ _ID = re.compile(r"[\x21-\x7e]{1,128}")
 
 
 def make_question(
-    router: Router, settings: ClientSettings, asked: Asked, options: dict[str, Any], about: About
+    router: Router, settings: PredictClientSettings, asked: Asked, options: dict[str, Any], about: About
 ) -> tuple[Question, float]:
     """The question and how long its answer is waited for. Throws ConfigError and DataError."""
     samples, user, candidates, lines = asked

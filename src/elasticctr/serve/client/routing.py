@@ -11,7 +11,7 @@ from typing import Any
 
 from elasticctr import _native
 from elasticctr.serve.client.http1 import format_head
-from elasticctr.serve.client.settings import ClientSettings, EndpointSettings, VariantSettings, parse_url
+from elasticctr.serve.client.settings import EndpointSettings, PredictClientSettings, VariantSettings, parse_url
 
 
 class Endpoint:
@@ -52,7 +52,7 @@ class Variant:
 class Router:
     def __init__(
         self,
-        settings: ClientSettings,
+        settings: PredictClientSettings,
         clock: Callable[[], float] = time.monotonic,
         draw: Callable[[], float] = random.random,
     ) -> None:

@@ -1,7 +1,8 @@
 """What a prediction client is told: whom to ask, in which shares, how patiently. Plain values; readers of other
 people's files fill them in too.
 
-    ClientSettings(variants=(VariantSettings("a", ("http://10.0.0.1:8500", "http://10.0.0.2:8500")),), model="ctr")
+    one = VariantSettings("a", ("http://10.0.0.1:8500", "http://10.0.0.2:8500"))
+    PredictClientSettings(variants=(one,), model="ctr")
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ class VariantSettings:
 
 
 @dataclass(frozen=True, slots=True)
-class ClientSettings:
+class PredictClientSettings:
     variants: tuple[VariantSettings, ...]
     model: str | None = None  # of calls that name none
     sticky: str | None = None  # the request field whose value decides the variant; None: drawn for each call
@@ -97,15 +98,15 @@ class ClientSettings:
 
 
 def make_settings(
-    endpoints: str | Iterable[str | EndpointSettings] | ClientSettings,
+    endpoints: str | Iterable[str | EndpointSettings] | PredictClientSettings,
     variants: Iterable[VariantSettings],
     overrides: dict[str, object],
-) -> ClientSettings:
+) -> PredictClientSettings:
     """Settings from what `Client` is given. `overrides` that are None leave what is there."""
     given = {name: value for name, value in overrides.items() if value is not None}
-    if isinstance(endpoints, ClientSettings):
+    if isinstance(endpoints, PredictClientSettings):
         base = {field.name: getattr(endpoints, field.name) for field in fields(endpoints)}
-        return ClientSettings(**(base | given))
+        return PredictClientSettings(**(base | given))
     several = tuple(variants)
     plain = [endpoints] if isinstance(endpoints, str) else list(endpoints)
     if plain and several:
@@ -113,7 +114,7 @@ def make_settings(
     if plain:
         made = tuple(e if isinstance(e, EndpointSettings) else EndpointSettings(e) for e in plain)
         several = (VariantSettings("", made),)
-    return ClientSettings(variants=several, **given)  # type: ignore[arg-type]
+    return PredictClientSettings(variants=several, **given)  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ _NAMES = ("id", "index", "time")
 
 
 @dataclass(frozen=True, slots=True)
-class Event:
+class FeedbackEvent:
     id: str
     index: int
     time: float  # unix seconds
@@ -34,7 +34,7 @@ class Reading:
     header: str | None = None
 
 
-def read_events(source: Source, reading: Reading, *, is_final: bool) -> Iterator[Event | DataError]:
+def read_events(source: Source, reading: Reading, *, is_final: bool) -> Iterator[FeedbackEvent | DataError]:
     """Events from `reading` on, which moves along; a bad line gives its error. The last line counts without its line
     end only if the file `is_final`."""
     number: int | None = 0 if reading.offset == 0 else None
@@ -71,20 +71,20 @@ def parse_time(value: Any) -> float:
     return time
 
 
-def _from_json(text: str) -> Event:
+def _from_json(text: str) -> FeedbackEvent:
     entry = json.loads(text)
     if not isinstance(entry, dict):
         raise ValueError("not a JSON object")
     name, index = entry["id"], entry.get("index", 0)
     if isinstance(name, bool) or not isinstance(name, (str, int)):
         raise ValueError(f"id {name!r} is not a text")
-    return Event(str(name), _index(index), parse_time(entry["time"]))
+    return FeedbackEvent(str(name), _index(index), parse_time(entry["time"]))
 
 
-def _from_csv(text: str, header: str) -> Event:
+def _from_csv(text: str, header: str) -> FeedbackEvent:
     names = next(csv.reader([header]))
     cells = dict(zip((name.strip() for name in names), next(csv.reader([text])), strict=True))
-    return Event(cells["id"], _index(cells.get("index") or 0), parse_time(cells["time"].strip()))
+    return FeedbackEvent(cells["id"], _index(cells.get("index") or 0), parse_time(cells["time"].strip()))
 
 
 def _index(value: Any) -> int:

@@ -29,7 +29,7 @@ from elasticctr.serve.feedback.events import Reading, read_events
 from elasticctr.serve.feedback.hours import DONEFILE, HourFiles, hour_of
 from elasticctr.serve.feedback.log import list_logs, log_name, open_log, parse_line, read_lines
 from elasticctr.serve.feedback.sample_lines import SampleLines
-from elasticctr.serve.feedback.state import Counts, State
+from elasticctr.serve.feedback.state import JoinCounts, JoinState
 from elasticctr.storage import resolve
 
 BUCKET_S = 300  # divides the hour
@@ -63,15 +63,15 @@ Advance = Callable[[int], None]
 def join(options: JoinOptions, advance: Advance = lambda count: None) -> dict[str, Any]:
     """One run. Returns what it and all runs before counted. `advance` is told of lines read and written."""
     if options.state is not None:
-        return _Run(options, options.state, advance).run()
+        return _JoinRun(options, options.state, advance).run()
     options.out.mkdir(parents=True, exist_ok=True)
     if any(options.out.glob("[0-9]*/[0-9][0-9]/part-*")):
         raise AlreadyExists(f"{options.out}: has samples already; choose an empty --out, or add to it with --state")
     with TemporaryDirectory(prefix=".join-", dir=options.out) as state:
-        return _Run(options, Path(state), advance).run()
+        return _JoinRun(options, Path(state), advance).run()
 
 
-class _Run:
+class _JoinRun:
     def __init__(self, options: JoinOptions, state: Path, advance: Advance) -> None:
         if not 0 < options.window_s <= 30 * 86400:
             raise ConfigError(f"the window must be over 0 s and at most 30 days, not {options.window_s:g} s")
@@ -92,9 +92,9 @@ class _Run:
             "out": str(options.out.absolute()),
             "write": None if options.write == "all" else options.write,  # as in states from before there was a choice
         }
-        with State(self._state_path, options.out, fixed) as state:
+        with JoinState(self._state_path, options.out, fixed) as state:
             self._state = state
-            self._counts = Counts(**state.stored.counts)
+            self._counts = JoinCounts(**state.stored.counts)
             before = asdict(self._counts)
             self._lines = SampleLines(
                 state.stored.options.get("format") or options.format,
@@ -306,7 +306,7 @@ class _Done:
         return self._old[self._old["time"] >= since].tobytes()
 
 
-def _write_donefiles(state: State, out: Path, closed: float) -> None:
+def _write_donefiles(state: JoinState, out: Path, closed: float) -> None:
     """For hours that are out entirely. They are forgotten with the next commit: writing one again changes nothing."""
     left = []
     for hour in state.stored.hours:

@@ -27,7 +27,7 @@ _BUFFER_BYTES = 32 << 20
 
 
 @dataclass(slots=True)
-class Counts:
+class JoinCounts:
     """What became of everything read, over all runs of a state."""
 
     requests: int = 0  # read from logs
@@ -62,7 +62,7 @@ class Stored:
     format: int = FORMAT
 
 
-class State:
+class JoinState:
     """The state directory, locked. `out` is where outputs of uncommitted runs are taken back from."""
 
     def __init__(self, directory: Path, out: Path, options: dict[str, Any]) -> None:
@@ -165,7 +165,7 @@ class State:
     def close(self) -> None:
         self._lock.close()
 
-    def __enter__(self) -> State:
+    def __enter__(self) -> JoinState:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:

@@ -43,7 +43,7 @@ _MAX_TIMEOUT_MS = 600_000
 _MAX_DETAILS = 500  # characters of an error: it travels in a header of 8 KiB, up to 12 bytes each
 
 
-class Engine(Protocol):
+class GrpcBackend(Protocol):
     """What is asked of _native.PredictServer."""
 
     def call(self, codec: str, body: bytes, *, timeout_ms: int = 0, peer: str = "") -> bytes: ...
@@ -69,7 +69,7 @@ class GrpcOptions:
 class GrpcServer:
     """Raises ConfigError where grpcio is not installed, Unavailable where the address is taken."""
 
-    def __init__(self, options: GrpcOptions, engine: Engine, fleet: kserve.Versions) -> None:
+    def __init__(self, options: GrpcOptions, engine: GrpcBackend, fleet: kserve.ModelDirectory) -> None:
         self._options, self._engine, self._fleet = options, engine, fleet
         self._grpc = _import_grpc()
         self._codes = {code.value[0]: code for code in self._grpc.StatusCode}
@@ -286,8 +286,8 @@ class _Arriving:
         if self._thread.is_alive():
             self._thread.join()
 
-    def watch(self, context: Any, timeout_s: float) -> _Watch:
-        return _Watch(self._calls, context, time.monotonic() + timeout_s)
+    def watch(self, context: Any, timeout_s: float) -> _CallDeadline:
+        return _CallDeadline(self._calls, context, time.monotonic() + timeout_s)
 
     def _work(self) -> None:
         while not self._stopping.wait(_CUT_EVERY_S):
@@ -299,7 +299,7 @@ class _Arriving:
                 log.info("%d gRPC calls were cut: their message did not come in time", len(late))
 
 
-class _Watch:
+class _CallDeadline:
     def __init__(self, calls: dict[int, tuple[float, Any]], context: Any, deadline: float) -> None:
         self._calls, self._entry = calls, (deadline, context)
 

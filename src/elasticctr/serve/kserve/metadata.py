@@ -22,7 +22,7 @@ EXTENSIONS = ("binary_tensor_data", "model_configuration", "model_repository", "
 _CONFIG_TYPES = {"FP32": "TYPE_FP32", "UINT64": "TYPE_UINT64", "BYTES": "TYPE_STRING"}
 
 
-class Versions(Protocol):
+class ModelDirectory(Protocol):
     """What the fleet tells about its models."""
 
     def status(self) -> dict[str, Any]: ...
@@ -46,7 +46,7 @@ def describe_server() -> dict[str, Any]:
     return {"name": PLATFORM, "version": __version__, "extensions": list(EXTENSIONS)}
 
 
-def describe_model(fleet: Versions, model: str, version: str = "") -> dict[str, Any]:
+def describe_model(fleet: ModelDirectory, model: str, version: str = "") -> dict[str, Any]:
     """Raises NotFound, DataError (no version number), Unavailable (no version yet)."""
     schema = _find_schema(fleet, model, version)
     return {
@@ -58,7 +58,7 @@ def describe_model(fleet: Versions, model: str, version: str = "") -> dict[str, 
     }
 
 
-def configure_model(fleet: Versions, model: str, version: str = "") -> dict[str, Any]:
+def configure_model(fleet: ModelDirectory, model: str, version: str = "") -> dict[str, Any]:
     """Triton's model configuration, as much of it as there is to say."""
     schema = _find_schema(fleet, model, version)
     return {
@@ -95,18 +95,18 @@ def list_outputs(schema: ServingSchema) -> list[TensorInfo]:
     return [TensorInfo("scores", "FP32", (-1, len(schema.labels)))]
 
 
-def is_server_ready(fleet: Versions) -> tuple[bool, str]:
+def is_server_ready(fleet: ModelDirectory) -> tuple[bool, str]:
     status = fleet.status()
     return bool(status["ready"]), status.get("reason") or ""
 
 
-def is_model_ready(fleet: Versions, model: str, version: str = "") -> bool:
+def is_model_ready(fleet: ModelDirectory, model: str, version: str = "") -> bool:
     """False for a version that does not answer. Raises NotFound for a model that is not there at all."""
     number, answering = parse_version(version), _answering(_status_of(fleet, model))
     return bool(answering) if number is None else number in answering
 
 
-def list_models(fleet: Versions, only_ready: bool = False) -> list[dict[str, str]]:
+def list_models(fleet: ModelDirectory, only_ready: bool = False) -> list[dict[str, str]]:
     """Triton's repository index: every version that answers, and models that have none."""
     models = []
     for status in fleet.status()["models"]:
@@ -165,7 +165,7 @@ def parse_version(version: str) -> int | None:
     return int(version)
 
 
-def _find_schema(fleet: Versions, model: str, version: str) -> ServingSchema:
+def _find_schema(fleet: ModelDirectory, model: str, version: str) -> ServingSchema:
     number, answering = parse_version(version), _answering(_status_of(fleet, model))
     if number is not None and number not in answering:
         raise NotFound(f"model {model!r} does not serve version {number}")
@@ -178,7 +178,7 @@ def _answering(status: Mapping[str, Any]) -> list[int]:
     return sorted(versions if status["live"] is None else versions | {status["live"]})
 
 
-def _status_of(fleet: Versions, model: str) -> dict[str, Any]:
+def _status_of(fleet: ModelDirectory, model: str) -> dict[str, Any]:
     models: list[dict[str, Any]] = fleet.status()["models"]
     for status in models:
         if status["name"] == model:

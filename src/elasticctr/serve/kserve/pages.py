@@ -9,19 +9,19 @@ from urllib.parse import unquote
 
 from elasticctr import _native
 from elasticctr.errors import DataError, ElasticCTRError, NotFound
-from elasticctr.serve.control import Response, json_response
+from elasticctr.serve.control import ControlResponse, json_response
 from elasticctr.serve.kserve import metadata as kserve
 
 _ROOT = "/v2"
 
 
 class KServePages:
-    def __init__(self, fleet: kserve.Versions, metrics: Callable[[], str]) -> None:
+    def __init__(self, fleet: kserve.ModelDirectory, metrics: Callable[[], str]) -> None:
         """`metrics` gives the server's Prometheus text."""
         self._fleet = fleet
         self._metrics = metrics
 
-    def __call__(self, method: str, path: str, query: str, body: bytes) -> Response | None:
+    def __call__(self, method: str, path: str, query: str, body: bytes) -> ControlResponse | None:
         if path != _ROOT and not path.startswith(_ROOT + "/"):
             return None
         try:
@@ -29,11 +29,11 @@ class KServePages:
         except ElasticCTRError as e:
             return _error(str(e), _native.http_status(e.exit_status))
 
-    def _answer(self, method: str, parts: list[str], body: bytes) -> Response:
+    def _answer(self, method: str, parts: list[str], body: bytes) -> ControlResponse:
         is_index = parts == ["repository", "index"]
         if method not in (("GET", "HEAD", "POST") if is_index else ("GET", "HEAD")):
             allowed = "GET, HEAD, POST" if is_index else "GET, HEAD"
-            return Response(405, _error_body(f"this path does not take {method}"), headers=(("Allow", allowed),))
+            return ControlResponse(405, _error_body(f"this path does not take {method}"), headers=(("Allow", allowed),))
         match parts:
             case [] | [""]:
                 return json_response(kserve.describe_server())
@@ -52,7 +52,7 @@ class KServePages:
                 return self._model(model, "", rest)
         raise NotFound("KServe V2 has no such path here; see docs/serve-kserve.md")
 
-    def _model(self, model: str, version: str, rest: list[str]) -> Response:
+    def _model(self, model: str, version: str, rest: list[str]) -> ControlResponse:
         match rest:
             case []:
                 return json_response(kserve.describe_model(self._fleet, model, version))
@@ -65,10 +65,10 @@ class KServePages:
             case ["stats"]:
                 return self._statistics(model, version)
             case ["infer"]:
-                return Response(405, _error_body("send a request with POST"), headers=(("Allow", "POST"),))
+                return ControlResponse(405, _error_body("send a request with POST"), headers=(("Allow", "POST"),))
         raise NotFound("KServe V2 has no such path here; see docs/serve-kserve.md")
 
-    def _statistics(self, model: str, version: str) -> Response:
+    def _statistics(self, model: str, version: str) -> ControlResponse:
         if model:
             kserve.is_model_ready(self._fleet, model, version)
         return json_response({"model_stats": kserve.collect_statistics(self._metrics(), model, version)})
@@ -91,5 +91,5 @@ def _error_body(message: str) -> bytes:
     return json.dumps({"error": message}, ensure_ascii=False).encode("utf-8", "replace")
 
 
-def _error(message: str, status: int) -> Response:
-    return Response(status, _error_body(message), headers=(("Retry-After", "1"),) if status == 503 else ())
+def _error(message: str, status: int) -> ControlResponse:
+    return ControlResponse(status, _error_body(message), headers=(("Retry-After", "1"),) if status == 503 else ())

@@ -24,7 +24,7 @@ from elasticctr.train.reading import read_ahead
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class SlotInput:
     """Where one slot is in a model's inputs."""
 
     slot: str
@@ -37,7 +37,7 @@ class Part:
 class Evidence:
     """Samples with their inputs, labels and weights."""
 
-    def __init__(self, parts: list[Part], inputs: Inputs, batch: Batch, label: int, chunk: int) -> None:
+    def __init__(self, parts: list[SlotInput], inputs: Inputs, batch: Batch, label: int, chunk: int) -> None:
         self.parts = parts
         self.inputs = inputs
         self.batch = batch
@@ -53,7 +53,7 @@ class Evidence:
     def __len__(self) -> int:
         return len(self.batch)
 
-    def values(self, part: Part) -> NDArray[np.uint64] | None:
+    def values(self, part: SlotInput) -> NDArray[np.uint64] | None:
         """A number for each sample that differs where the slot's values differ; None if they are not known."""
         if part.is_dense:
             return _codes(self.inputs.flat[:, list(part.columns)].numpy())
@@ -68,7 +68,7 @@ class Evidence:
         table[:, 1:][np.arange(width) < lengths[:, None]] = values
         return _codes(table)
 
-    def exchange(self, part: Part, order: NDArray[np.int64]) -> Inputs:
+    def exchange(self, part: SlotInput, order: NDArray[np.int64]) -> Inputs:
         """The inputs with each sample's part taken from the sample at `order`."""
         rows = torch.from_numpy(order)
         if part.sequence is None:
@@ -111,7 +111,7 @@ def collect(learner: Learner, dataset: Dataset, *, samples: int, label: int = 0,
     return Evidence(parts, _concat(held), Batch.concat(batches), label, batch_size)
 
 
-def find_parts(schema: Schema, plan: InputPlan) -> list[Part]:
+def find_parts(schema: Schema, plan: InputPlan) -> list[SlotInput]:
     """Every slot the model reads, sparse ones first."""
     spec = plan.spec
     dims = dict(zip(spec.slots, spec.dims, strict=True))
@@ -123,12 +123,12 @@ def find_parts(schema: Schema, plan: InputPlan) -> list[Part]:
         for segment, first in slot.columns.items():
             columns += range(first, first + (1 if segment == "linear" else dims[name]))
         sequence = None if slot.sequence is None else slot.sequence.name
-        parts.append(Part(name, tuple(columns), sequence, names.index(name) if name in names else None))
+        parts.append(SlotInput(name, tuple(columns), sequence, names.index(name) if name in names else None))
     parts.sort(key=lambda part: part.number if part.number is not None else len(names))
     start = spec.pooled_width
     for dense in schema.slots:
         if isinstance(dense, DenseSlot):
-            parts.append(Part(dense.name, tuple(range(start, start + dense.dim)), is_dense=True))
+            parts.append(SlotInput(dense.name, tuple(range(start, start + dense.dim)), is_dense=True))
             start += dense.dim
     return parts
 

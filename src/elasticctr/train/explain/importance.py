@@ -12,14 +12,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from elasticctr import _native
-from elasticctr.train.explain.evidence import Evidence, Part
+from elasticctr.train.explain.evidence import Evidence, SlotInput
 from elasticctr.train.learner import Learner
 
 _REPLICATES = 200  # bootstrap replicates, over all repeats together
 
 
 @dataclass(frozen=True, slots=True)
-class Loss:
+class ShuffleCost:
     """What shuffling costs, with its 95 % interval: over shuffles and over samples."""
 
     mean: float | None
@@ -37,8 +37,8 @@ class Loss:
 @dataclass(frozen=True, slots=True)
 class Importance:
     slot: str
-    auc_loss: Loss  # AUC with the slot less AUC with it shuffled
-    logloss_gain: Loss  # logloss with it shuffled less logloss with it
+    auc_loss: ShuffleCost  # AUC with the slot less AUC with it shuffled
+    logloss_gain: ShuffleCost  # logloss with it shuffled less logloss with it
     largest_change: float  # of any logit, by shuffling
 
 
@@ -64,7 +64,7 @@ def permute(
 def _importance(
     learner: Learner,
     evidence: Evidence,
-    part: Part,
+    part: SlotInput,
     base: NDArray[np.float32],
     orders: list[NDArray[np.int64]],
     seed: int,
@@ -88,9 +88,9 @@ def _differences(rows: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.stack([rows[:, 0] - rows[:, 2], rows[:, 3] - rows[:, 1]], axis=1)
 
 
-def _interval(mean: float, drawn: NDArray[np.float64]) -> Loss:
+def _interval(mean: float, drawn: NDArray[np.float64]) -> ShuffleCost:
     defined = drawn[~np.isnan(drawn)]
     if np.isnan(mean) or len(defined) < 2:
-        return Loss(None, None, None)
+        return ShuffleCost(None, None, None)
     lo, hi = np.quantile(defined, [0.025, 0.975])
-    return Loss(mean, float(lo), float(hi))
+    return ShuffleCost(mean, float(lo), float(hi))

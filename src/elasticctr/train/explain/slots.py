@@ -8,7 +8,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from elasticctr.train.explain.evidence import Evidence, Part
+from elasticctr.train.explain.evidence import Evidence, SlotInput
 from elasticctr.train.explain.importance import Importance
 
 DETERMINED = 0.99  # from this share on, one slot repeats another
@@ -77,7 +77,7 @@ def measure_determined(codes: Codes, given: Codes, order: NDArray[np.int64]) -> 
     return max(0.0, 1.0 - _conditional_entropy(codes, given) / chance)
 
 
-def _is_absent(evidence: Evidence, part: Part) -> bool:
+def _is_absent(evidence: Evidence, part: SlotInput) -> bool:
     if part.number is not None:
         return len(evidence.batch.slot(part.number)[0]) == 0
     return not part.is_dense and not bool(evidence.inputs.flat[:, list(part.columns)].any())

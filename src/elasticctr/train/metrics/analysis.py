@@ -17,7 +17,7 @@ from elasticctr.errors import ConfigError, FailedPrecondition
 from elasticctr.train.learner import Learner
 from elasticctr.train.metrics.bootstrap import Bootstrap
 from elasticctr.train.metrics.segments import SegmentOrder, SlotSegments, report_segments
-from elasticctr.train.reading import Item
+from elasticctr.train.reading import PreparedBatch
 
 
 class Analysis:
@@ -51,7 +51,9 @@ class Analysis:
         if self._bootstrap is not None:
             others = None
             if self._against is not None:
-                others = _column(self._against.predict(Item(batch, self._against.look_up(batch), {})), self.label)
+                others = _column(
+                    self._against.predict(PreparedBatch(batch, self._against.look_up(batch), {})), self.label
+                )
             self._bootstrap.update(own, labels, batch.weights, others)
         for number, segments in self._slots.values():
             segments.update(*batch.slot(number), own, labels, batch.weights)

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from elasticctr import _native
 from elasticctr.errors import ConfigError, Corruption
-from elasticctr.train.metrics.window import Window
+from elasticctr.train.metrics.window import MetricWindow
 
 Array = NDArray[Any]
 
@@ -65,7 +65,7 @@ class Metrics:
         self.names = check_names(names) if names is not None else None
         self._all = _native.BinaryMetrics()
         self._groups: _native.GroupAuc | None = None
-        self._window = Window(window)
+        self._window = MetricWindow(window)
 
     def update(
         self,

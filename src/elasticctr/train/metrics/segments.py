@@ -27,7 +27,7 @@ _Z = 1.959963984540054  # 95 %
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class TestedSegment:
     """One value that was tested."""
 
     value: int
@@ -77,7 +77,7 @@ class SlotSegments:
             "values_share": 2.0**-self._sums.level,
         }
 
-    def test(self, min_samples: int) -> list[Found]:
+    def test(self, min_samples: int) -> list[TestedSegment]:
         """Every value of at least `min_samples` samples, with how well chance explains it."""
         if self._groups is not None:
             return _test_auc(*self._groups.rows(min_samples))
@@ -119,7 +119,7 @@ def find_cut(p_values: Sequence[float], false_share: float) -> float:
     return float(rising[passing[-1]]) if len(passing) else -1.0
 
 
-def _test_calibration(value: int, row: Floats) -> Found:
+def _test_calibration(value: int, row: Floats) -> TestedSegment:
     """Chernoff and Hoeffding's bound: holds for few clicks too, where a normal approximation would cry wolf."""
     samples, weight, clicks, predicted, _, squares = row[:6]
     actual, expected = clicks / weight, min(max(predicted / weight, 1e-12), 1 - 1e-12)
@@ -128,10 +128,10 @@ def _test_calibration(value: int, row: Floats) -> Found:
     lo, hi = _wilson(actual, count)
     sure = max(lo - expected, expected - hi, 0.0)
     figures = _figures(samples, weight, actual, predicted)
-    return Found(value, float(p_value), sure * weight, {**figures, "ctr_lo": lo, "ctr_hi": hi})
+    return TestedSegment(value, float(p_value), sure * weight, {**figures, "ctr_lo": lo, "ctr_hi": hi})
 
 
-def _test_loss(value: int, row: Floats, ne: float) -> Found | None:
+def _test_loss(value: int, row: Floats, ne: float) -> TestedSegment | None:
     """Against the loss that the value's own click rate and the normalised entropy of all samples make one expect."""
     samples, weight, clicks, predicted, loss, squares, crossed, squared = row
     actual, mean = clicks / weight, loss / weight
@@ -148,10 +148,10 @@ def _test_loss(value: int, row: Floats, ne: float) -> Found | None:
         "logloss_sd": deviation,
         "logloss_expected": expected,
     }
-    return Found(value, _upper_tail((mean - expected) / deviation), mean - expected - _Z * deviation, figures)
+    return TestedSegment(value, _upper_tail((mean - expected) / deviation), mean - expected - _Z * deviation, figures)
 
 
-def _test_auc(values: NDArray[np.uint64], rows: Floats) -> list[Found]:
+def _test_auc(values: NDArray[np.uint64], rows: Floats) -> list[TestedSegment]:
     """Against the mean AUC of the values themselves: that of all samples also has what tells values apart."""
     weight, clicks, auc = rows[:, 1], rows[:, 2], rows[:, 3]
     enough = (np.minimum(clicks, weight - clicks) >= _MIN_OF_CLASS) & ~np.isnan(rows[:, 4])
@@ -164,7 +164,7 @@ def _test_auc(values: NDArray[np.uint64], rows: Floats) -> list[Found]:
         deviation = max(deviation, 0.5 / sqrt(clicked * (shows - clicked)))
         figures = {"samples": int(samples), "weight": shows, "ctr": clicked / shows, "auc": own, "auc_sd": deviation}
         figures["auc_expected"] = mean
-        found.append(Found(value, _upper_tail((mean - own) / deviation), mean - own - _Z * deviation, figures))
+        found.append(TestedSegment(value, _upper_tail((mean - own) / deviation), mean - own - _Z * deviation, figures))
     return found
 
 

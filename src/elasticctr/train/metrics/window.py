@@ -20,7 +20,7 @@ _BATCH = struct.Struct("<II")  # samples, whether weights follow logits and labe
 _MAGIC, _FORMAT = b"ECMW", 1
 
 
-class Window:
+class MetricWindow:
     """The last `batches` batches of logits, labels and weights. 0: keeps nothing."""
 
     def __init__(self, batches: int) -> None:

@@ -57,7 +57,7 @@ class ColumnarRows:
         return feasigns, _bytes_of(_column(batch, _ROWS, path), info, path)
 
 
-class ParquetWriter:
+class ParquetRowWriter:
     """`feasign` uint64, `values` a list of dim floats."""
 
     def __init__(self, file: IO[bytes], dim: int) -> None:

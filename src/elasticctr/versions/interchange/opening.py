@@ -7,13 +7,13 @@ from contextlib import contextmanager
 
 from elasticctr.errors import ConfigError, DataError
 from elasticctr.storage import Source, Store, resolve
-from elasticctr.versions.interchange.columnar import ColumnarRows, ParquetWriter
+from elasticctr.versions.interchange.columnar import ColumnarRows, ParquetRowWriter
 from elasticctr.versions.interchange.gone import GONE, WithGone
 from elasticctr.versions.interchange.min_max import MinMaxRows
 from elasticctr.versions.interchange.rows import RowInfo, RowSource, RowWriter
 from elasticctr.versions.interchange.sequence_reader import SequenceRows
 from elasticctr.versions.interchange.sequence_writer import SequenceWriter
-from elasticctr.versions.interchange.text import TextRows, TextWriter
+from elasticctr.versions.interchange.text import TextRows, TextRowWriter
 
 FORMATS = ("sequence", "hadoop", "text", "parquet")
 SUFFIXES = {"sequence": ".seq", "hadoop": ".seq", "text": ".txt", "parquet": ".parquet"}
@@ -59,9 +59,9 @@ def open_writer(store: Store, name: str, form: str, info: RowInfo) -> Iterator[R
     with store.create(name) as file:
         writer: RowWriter
         if form == "text":
-            writer = TextWriter(file, info.dim)
+            writer = TextRowWriter(file, info.dim)
         elif form == "parquet":
-            writer = ParquetWriter(file, info.dim)
+            writer = ParquetRowWriter(file, info.dim)
         else:
             writer = SequenceWriter(file, info.row_bytes, "plain" if form == "sequence" else "hadoop")
         yield writer

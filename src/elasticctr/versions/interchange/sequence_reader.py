@@ -56,13 +56,13 @@ class SequenceRows:
         return iter(())
 
 
-def _parsers(file: Source) -> Iterator[_Parser]:
+def _parsers(file: Source) -> Iterator[_RecordParser]:
     """The same parser again and again, each time after it has parsed another buffer of the file."""
     buffer = bytearray(_BUFFER_BYTES)
     view = memoryview(buffer)
     with file.open() as stream:
         filled = stream.read_into(view)
-        parser = _Parser(parse_header(bytes(view[: min(filled, _HEAD_BYTES)]), file.path), file.path)
+        parser = _RecordParser(parse_header(bytes(view[: min(filled, _HEAD_BYTES)]), file.path), file.path)
         start, used = 0, parser.header.size
         while True:
             final = filled < len(buffer)
@@ -76,7 +76,7 @@ def _parsers(file: Source) -> Iterator[_Parser]:
             filled = rest + stream.read_into(view[rest:])
 
 
-class _Parser:
+class _RecordParser:
     """Knows where it is among runs and markers; holds the blocks parsed last."""
 
     def __init__(self, header: Header, path: str) -> None:

@@ -97,7 +97,7 @@ class TextRows:
         return np.array(feasigns, np.uint64), np.array(values, np.float32).reshape(-1, self.info.dim)
 
 
-class TextWriter:
+class TextRowWriter:
     """`feasign:v1,v2,…`, each number as short as it can be and still be read back as the same float."""
 
     def __init__(self, file: IO[bytes], dim: int) -> None:

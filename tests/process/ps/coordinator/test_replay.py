@@ -14,7 +14,7 @@ from tests.unit.ps.coordinator.test_coordinator import done_chunks
 
 from elasticctr.errors import FailedPrecondition
 from elasticctr.ps.coordinator.coordinator import Coordinator
-from elasticctr.ps.coordinator.journal import Journal
+from elasticctr.ps.coordinator.journal import LedgerJournal
 from elasticctr.ps.coordinator.membership import Member
 from elasticctr.ps.coordinator.replay import replay
 from elasticctr.train.checkpoint import list_checkpoints
@@ -107,7 +107,7 @@ def test_who_serves_a_shard_is_known_again(tmp_path: Path, event: str, era: int,
     """A standby that took over holds the state of its era; one that was appointed is loaded."""
     job = make_job(tmp_path, cluster={"pservers": 1, "standby": True})
     assert job.cluster is not None
-    journal, _ = Journal.take_over(tmp_path / "journal.jsonl")
+    journal, _ = LedgerJournal.take_over(tmp_path / "journal.jsonl")
     at = Coordinator(job, job.cluster, journal, 2)
     members = [Member(1, "pserver", "pserver-0", address="a:1", shard=0)]
     members.append(Member(2, "standby", "standby-0", address="a:2", shard=0))
@@ -124,7 +124,7 @@ def test_who_serves_a_shard_is_known_again(tmp_path: Path, event: str, era: int,
 def test_the_journal_of_another_job_is_refused(tmp_path: Path, world: Any) -> None:
     job = make_job(tmp_path)
     (tmp_path / "run" / "ledger").mkdir(parents=True)
-    journal, _ = Journal.take_over(tmp_path / "run" / "ledger" / "journal.jsonl")
+    journal, _ = LedgerJournal.take_over(tmp_path / "run" / "ledger" / "journal.jsonl")
     journal.append("begin", {"incarnation": 1, "identity": "other"})
     journal.close()
     with pytest.raises(FailedPrecondition, match="was begun with another job"):

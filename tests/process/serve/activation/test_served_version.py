@@ -13,28 +13,28 @@ from tests.unit.serve.activation.test_served_version import serve
 from tests.unit.serve.making import Made, make_graph
 
 from elasticctr import _native
-from elasticctr.cube.client import Client
-from elasticctr.cube.conf import ClusterSettings
+from elasticctr.cube.client import CubeClient
+from elasticctr.cube.settings import CubeSettings
 from elasticctr.data.batch import Batch
 from elasticctr.errors import DeadlineExceeded, Unavailable
 from elasticctr.serve.activation.served_version import CubeRows, Served, make_served_version
 
 
 @pytest.fixture(scope="module")
-def cube(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Made, list[ServerProcess], Client]]:
+def cube(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Made, list[ServerProcess], CubeClient]]:
     made = Made(tmp_path_factory.mktemp("cube"), shards=2)
     servers = [ServerProcess(made.data(shard)) for shard in range(2)]
     for server in servers:
         server.load(made.version)
     shards = tuple((f"127.0.0.1:{server.port}",) for server in servers)
-    with Client(ClusterSettings(shards=shards, timeout_ms=60_000, connect_ms=60_000, retries=1)) as client:
+    with CubeClient(CubeSettings(shards=shards, timeout_ms=60_000, connect_ms=60_000, retries=1)) as client:
         yield made, servers, client
     for server in servers:
         server.process.kill()
         server.process.wait()
 
 
-def test_a_cube_scores_as_local_files_do(cube: tuple[Made, list[ServerProcess], Client]) -> None:
+def test_a_cube_scores_as_local_files_do(cube: tuple[Made, list[ServerProcess], CubeClient]) -> None:
     made, _, client = cube
     remote, local = serve(made, CubeRows(client, "ctr")), serve(made)
     batch = made.samples(local.schema, 200)
@@ -58,12 +58,12 @@ def zeros_of_shard(made: Made, batch: Batch, shard: int) -> Made:
     return changed
 
 
-def test_a_dead_shard_fails_or_degrades_as_the_policy_says(cube: tuple[Made, list[ServerProcess], Client]) -> None:
+def test_a_dead_shard_fails_or_degrades_as_the_policy_says(cube: tuple[Made, list[ServerProcess], CubeClient]) -> None:
     made, servers, _ = cube
     dead = ServerProcess(made.data(1))
     dead.load(made.version)
     shards = ((f"127.0.0.1:{servers[0].port}",), (f"127.0.0.1:{dead.port}",))
-    with Client(ClusterSettings(shards=shards, timeout_ms=60_000, connect_ms=60_000, retries=1)) as client:
+    with CubeClient(CubeSettings(shards=shards, timeout_ms=60_000, connect_ms=60_000, retries=1)) as client:
         strict = serve(made, CubeRows(client, "ctr"))
         lenient = serve(made, CubeRows(client, "ctr"), dead_shards="degrade", late_cube="degrade")
         batch = made.samples(strict.schema, 50)
@@ -78,13 +78,13 @@ def test_a_dead_shard_fails_or_degrades_as_the_policy_says(cube: tuple[Made, lis
         assert np.abs(result.scores - expected).max() <= 1e-6
 
 
-def test_a_late_cube_fails_or_degrades_as_the_policy_says(cube: tuple[Made, list[ServerProcess], Client]) -> None:
+def test_a_late_cube_fails_or_degrades_as_the_policy_says(cube: tuple[Made, list[ServerProcess], CubeClient]) -> None:
     made, _, _ = cube
     slow = [ServerProcess(made.data(shard)) for shard in range(2)]
     for server in slow:
         server.load(made.version)
     shards = tuple((f"127.0.0.1:{server.port}",) for server in slow)
-    with Client(ClusterSettings(shards=shards, timeout_ms=60_000, connect_ms=60_000, backup_ms=0)) as client:
+    with CubeClient(CubeSettings(shards=shards, timeout_ms=60_000, connect_ms=60_000, backup_ms=0)) as client:
         patient = serve(made, CubeRows(client, "ctr"), late_cube="degrade", cube_timeout_ms=60_000)
         strict = serve(made, CubeRows(client, "ctr"), cube_timeout_ms=100)
         lenient = serve(made, CubeRows(client, "ctr"), late_cube="degrade", cube_timeout_ms=100)

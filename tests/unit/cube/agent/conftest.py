@@ -9,11 +9,11 @@ import pytest
 from tests.cluster.fakes import TOKEN, FakeServer, FileHost, Serving, sha256_of
 
 from elasticctr.compat.paddle_cube.agent_api import agent_routes
+from elasticctr.cube.agent.agent import Agent
 from elasticctr.cube.agent.app import make_agent_app
-from elasticctr.cube.agent.engine import Engine
+from elasticctr.cube.agent.data_directory import DataDirectory
 from elasticctr.cube.agent.fetch import Fetcher, RateLimit
-from elasticctr.cube.agent.server import CubeServer
-from elasticctr.cube.agent.shelf import Shelf
+from elasticctr.cube.agent.server import CubeServerApi
 from elasticctr.cube.agent.sources import AllowedSources
 from elasticctr.net.access import Tokens
 from elasticctr.net.client import Peer, make_client
@@ -27,13 +27,13 @@ class Bench:
         self.builds.mkdir()
         self.server, self.host = FakeServer(self.data), FileHost(self.builds)
         self.sources = AllowedSources([self.host.url, str(self.builds)], make_client(TOKEN, timeout_s=60))
-        self.engine = self.make_engine()
-        self.serving = Serving(make_agent_app(self.engine, Tokens(TOKEN), agent_routes(self.engine)))
+        self.agent = self.make_agent()
+        self.serving = Serving(make_agent_app(self.agent, Tokens(TOKEN), agent_routes(self.agent)))
         self.peer = Peer(self.serving.url, TOKEN)
 
-    def make_engine(self, rate: float | None = None, **options: Any) -> Engine:
+    def make_agent(self, rate: float | None = None, **options: Any) -> Agent:
         peer = Peer(self.server.url, TOKEN)
-        return Engine(Shelf(self.data), CubeServer(peer), self.sources, Fetcher(RateLimit(rate)), **options)
+        return Agent(DataDirectory(self.data), CubeServerApi(peer), self.sources, Fetcher(RateLimit(rate)), **options)
 
     def step(self, version: int, shard: int = 0) -> dict[str, Any]:
         path = f"ctr/{version}/shard-{shard:04d}-of-0002"
@@ -45,7 +45,7 @@ class Bench:
         return {"model": "ctr", "shard": shard, "shards": 2, **self.step(version, shard), "chain": older}
 
     def stop(self) -> None:
-        self.engine.jobs.cancel()
+        self.agent.jobs.cancel()
         for one in (self.serving, self.server, self.host):
             one.stop()
 

@@ -92,7 +92,7 @@ def test_the_lease_keeps_other_transfers_out_until_it_runs_out(bench: Bench) -> 
 
 def test_a_restarted_agent_still_knows_the_highest_epoch(bench: Bench) -> None:
     bench.peer.post("/v1/lease", {"owner": "one", "epoch": 7, "ttl_s": 30})
-    lease = bench.make_engine().lease
+    lease = bench.make_agent().lease
     assert (lease.owner, lease.epoch, lease.left_s) == ("one", 7, 0.0)
     with pytest.raises(FailedPrecondition, match="granted epoch 7"):
         lease.take("two", 6, 10)

@@ -12,7 +12,7 @@ import pytest
 from tests.cluster.fakes import TOKEN, FileHost
 
 from elasticctr.cube.agent.fetch import Fetcher, RateLimit
-from elasticctr.cube.agent.sources import HttpSource, Source
+from elasticctr.cube.agent.sources import HttpSource, ShardSource
 from elasticctr.cube.shared.listing import CubeFile
 from elasticctr.errors import Corruption, DeadlineExceeded, NotFound, Unauthorized, Unavailable
 from elasticctr.net.client import make_client
@@ -36,7 +36,7 @@ def listed(data: bytes = DATA) -> CubeFile:
     )
 
 
-def source(host: FileHost, token: str = TOKEN) -> Source:
+def source(host: FileHost, token: str = TOKEN) -> ShardSource:
     return HttpSource(host.url, make_client(token, timeout_s=60))
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from elasticctr.cube.agent.lease import Lease
+from elasticctr.cube.agent.lease import AgentLease
 from elasticctr.cube.shared.epoch import read_epoch
 from elasticctr.errors import FailedPrecondition
 
@@ -32,12 +32,12 @@ def test_without_a_note_there_is_none(tmp_path: Path) -> None:
 
 def test_an_agent_with_a_damaged_lease_still_fences_off_older_transfers(tmp_path: Path) -> None:
     path = tmp_path / "lease.json"
-    Lease(path).take("one", 7, 10)
+    AgentLease(path).take("one", 7, 10)
     path.write_bytes(b"\0" * 20)
-    lease = Lease(path)
+    lease = AgentLease(path)
     for epoch in (6, 7):
         with pytest.raises(FailedPrecondition):
             lease.take("one", epoch, 10)
     granted = lease.take("one", lease.epoch + 1, 10, "http://10.0.0.1:8099")
     assert granted["owner"] == "one" and lease.address == "http://10.0.0.1:8099"
-    assert Lease(path).address == "http://10.0.0.1:8099"
+    assert AgentLease(path).address == "http://10.0.0.1:8099"

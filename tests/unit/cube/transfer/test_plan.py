@@ -3,7 +3,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from elasticctr.cube.transfer.feed import Link
-from elasticctr.cube.transfer.instance import Held, Holding
+from elasticctr.cube.transfer.instance import Holding, ReplicaVersion
 from elasticctr.cube.transfer.plan import choose_forms
 
 
@@ -12,7 +12,7 @@ def chain(*versions: int) -> list[Link]:
 
 
 def holding(*versions: int, parents: dict[int, int] | None = None, state: str = "ready") -> Holding:
-    held = {v: Held(v, (parents or {}).get(v, 0), state, f"id{v}", True, False) for v in versions}
+    held = {v: ReplicaVersion(v, (parents or {}).get(v, 0), state, f"id{v}", True, False) for v in versions}
     return Holding(versions[-1] if versions else 0, 0, held)
 
 
@@ -45,13 +45,13 @@ def test_what_all_hold_takes_nothing() -> None:
 
 
 def test_other_contents_under_the_same_number_do_not_count() -> None:
-    other = Holding(1, 0, {1: Held(1, 0, "ready", "another", True, False)})
+    other = Holding(1, 0, {1: ReplicaVersion(1, 0, "ready", "another", True, False)})
     assert forms(chain(1, 2), other) == [(2, "compacted")]
 
 
 def test_a_version_that_failed_or_has_no_files_does_not_count() -> None:
     assert forms(chain(1, 2), holding(1, state="failed")) == [(2, "compacted")]
-    unstored = Holding(1, 0, {1: Held(1, 0, "ready", "id1", False, False)})
+    unstored = Holding(1, 0, {1: ReplicaVersion(1, 0, "ready", "id1", False, False)})
     assert forms(chain(1, 2), unstored) == [(2, "compacted")]
 
 
@@ -69,12 +69,16 @@ def test_with_nobody_there_something_complete_is_built() -> None:
 
 def test_a_base_that_failed_under_several_deltas_is_sent_again() -> None:
     """The middle one is there, but stands on nothing."""
-    held = {v: Held(v, v - 1, "failed" if v == 1 else "stored", f"id{v}", True, False) for v in (1, 2, 3)}
+    held = {v: ReplicaVersion(v, v - 1, "failed" if v == 1 else "stored", f"id{v}", True, False) for v in (1, 2, 3)}
     assert forms(chain(1, 2, 3), Holding(0, 0, held)) == [(3, "compacted")]
     assert forms(chain(1, 2, 3), Holding(0, 0, {v: held[v] for v in (2, 3)})) == [(3, "compacted")]
 
 
 def test_what_answers_is_not_replaced_in_the_middle_of_a_chain() -> None:
-    active = Holding(2, 0, {1: Held(1, 0, "ready", "id1", True, False), 2: Held(2, 1, "ready", "old", True, False)})
+    active = Holding(
+        2,
+        0,
+        {1: ReplicaVersion(1, 0, "ready", "id1", True, False), 2: ReplicaVersion(2, 1, "ready", "old", True, False)},
+    )
     assert forms(chain(1, 2, 3), active, built={1, 2, 3}) == [(3, "compacted")]
     assert forms(chain(1, 2), active) == [(2, "published")]

@@ -155,9 +155,9 @@ def test_a_replica_that_lost_its_disk_gets_a_base_and_the_others_the_delta(bed: 
     rollout.turn()
     bed.feed.publish(2, parent=1)
     rollout.turn()
-    shelf = bed.agents[0].engine.shelf
+    directory = bed.agents[0].agent.directory
     for version in (1, 2):
-        shelf.discard("ctr", version)
+        directory.discard("ctr", version)
     (bed.servers[0].data / "ctr/LIVE").unlink()
     bed.servers[0].restart_empty()
     bed.turn_until(rollout, lambda: bed.active() == [2, 2, 2, 2])
@@ -220,7 +220,7 @@ def test_a_rollback_to_a_retired_version_prepares_it_again(bed: Bed) -> None:
         bed.feed.publish(version)
         rollout.turn()
     bed.turn_until(rollout, lambda: all(sorted(server.models["ctr"]) == [2, 3] for server in bed.servers))
-    assert bed.agents[0].engine.shelf.versions("ctr") == [2, 3]
+    assert bed.agents[0].agent.directory.versions("ctr") == [2, 3]
     rollout.ask(1, "rollback")
     rollout.turn()
     assert bed.active() == [1] * 4

@@ -19,6 +19,6 @@ def test_a_version_travels_over_https(tmp_path: Path, monkeypatch: pytest.Monkey
         assert process.address.startswith("https://")
         bed.feed.publish(1)
         bed.turn_until(rollout, lambda: bed.active() == [1, 1])
-        assert bed.agents[0].engine.fetcher.bytes_fetched > 0
+        assert bed.agents[0].agent.fetcher.bytes_fetched > 0
     finally:
         bed.stop()

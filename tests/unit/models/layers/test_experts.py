@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-from elasticctr.models.layers.experts import Experts, Gate, Heads
+from elasticctr.models.layers.experts import ExpertGate, Experts, Heads
 from elasticctr.models.layers.mlp import MLP
 
 
@@ -17,7 +17,7 @@ def test_experts_are_their_towers_side_by_side() -> None:
 
 
 def test_a_gate_starts_with_equal_shares_and_weighs_by_its_softmax() -> None:
-    gate = Gate(4, 3).double()
+    gate = ExpertGate(4, 3).double()
     x, experts = torch.randn(6, 4).double(), torch.randn(6, 3, 5).double()
     torch.testing.assert_close(gate(x, experts), experts.mean(dim=1))
     with torch.no_grad():
@@ -30,7 +30,7 @@ def test_a_gate_starts_with_equal_shares_and_weighs_by_its_softmax() -> None:
 
 
 def test_gates_of_huge_features_stay_finite() -> None:
-    gate = Gate(2, 3)
+    gate = ExpertGate(2, 3)
     with torch.no_grad():
         gate.weight.copy_(torch.tensor([[1e4, 0.0], [0.0, 1e4], [-1e4, -1e4]]))
     assert gate(torch.full((1, 2), 1e4), torch.ones(1, 3, 2)).tolist() == [[1.0, 1.0]]

@@ -9,15 +9,15 @@ import pytest
 
 from elasticctr.errors import FailedPrecondition
 from elasticctr.ps.coordinator.compaction import compact
-from elasticctr.ps.coordinator.journal import Journal, Line, read_journal
+from elasticctr.ps.coordinator.journal import LedgerJournal, Line, read_journal
 
 
 def member(number: int, role: str = "trainer") -> dict[str, Any]:
     return {"id": number, "role": role, "name": f"{role}-{number}", "phase": "joined"}
 
 
-def write_long(path: Path) -> Journal:
-    journal, _ = Journal.take_over(path)
+def write_long(path: Path) -> LedgerJournal:
+    journal, _ = LedgerJournal.take_over(path)
     journal.append("begin", {"incarnation": 1, "identity": "d"})
     journal.append("join", {"member": member(1, "pserver")})
     journal.append("start", {"era": 1, "path": None, "state": "state-1-1.json"})
@@ -57,7 +57,7 @@ def test_a_shortened_journal_holds_what_a_successor_needs(tmp_path: Path) -> Non
     ]
     assert [line["member"]["id"] for line in lines if line["event"] == "join"] == [1, 7]
     assert [line["n"] for line in lines] == list(range(1, len(lines) + 1))
-    again, found = Journal.take_over(path)
+    again, found = LedgerJournal.take_over(path)
     assert found == lines
     with pytest.raises(FailedPrecondition, match="taken this run over"):
         journal.shorten(compact)

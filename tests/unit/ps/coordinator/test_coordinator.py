@@ -371,7 +371,7 @@ def test_a_disk_that_is_full_when_an_epoch_ends_is_waited_for(
         write_atomic(path, data)
 
     is_full = False
-    monkeypatch.setattr("elasticctr.ps.coordinator.keeping.write_atomic", refuse_at_first)
+    monkeypatch.setattr("elasticctr.ps.coordinator.job_record.write_atomic", refuse_at_first)
     w = world(make_job(tmp_path, train={"epochs": 2}))
     w.allow(12)
     w.start()

@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 
 from elasticctr.errors import Corruption, FailedPrecondition
-from elasticctr.ps.coordinator.journal import Journal, read_journal
+from elasticctr.ps.coordinator.journal import LedgerJournal, read_journal
 
 
 def write_some(path: Path, count: int) -> None:
-    journal, lines = Journal.take_over(path)
+    journal, lines = LedgerJournal.take_over(path)
     for n in range(count):
         journal.append("lease", {"chunk": str(n), "first": len(lines)})
     journal.close()
@@ -32,7 +32,7 @@ def test_a_torn_last_line_is_cut_off_wherever_it_tore(tmp_path: Path) -> None:
     last = data.rfind(b"\n", 0, -1) + 1
     for size in range(last + 1, len(data)):
         path.write_bytes(data[:size])
-        journal, lines = Journal.take_over(path)
+        journal, lines = LedgerJournal.take_over(path)
         assert len(lines) == 4
         journal.append("done", {"chunk": "x"})
         journal.close()
@@ -60,9 +60,9 @@ def test_damage_before_the_last_line_is_noticed(tmp_path: Path) -> None:
 
 def test_a_predecessor_that_wakes_up_cannot_append(tmp_path: Path) -> None:
     path = tmp_path / "journal.jsonl"
-    old, _ = Journal.take_over(path)
+    old, _ = LedgerJournal.take_over(path)
     old.append("begin", {})
-    new, lines = Journal.take_over(path)
+    new, lines = LedgerJournal.take_over(path)
     assert len(lines) == 1
     with pytest.raises(FailedPrecondition, match="another coordinator"):
         old.append("lease", {})

@@ -12,7 +12,7 @@ import pytest
 
 from elasticctr.data.chunks import Chunk
 from elasticctr.errors import ConfigError, DataError
-from elasticctr.ps.trainer.leases import ChunkEnd, End, Event, NoWork, Source, Work, WorkStream
+from elasticctr.ps.trainer.leases import ChunkEnd, End, Event, NoWork, Work, WorkSource, WorkStream
 from elasticctr.train.job import Job
 
 LINES = 100
@@ -53,8 +53,8 @@ class Script:
         return self._answers.pop(0) if self._answers else {"kind": "end"}
 
 
-def make_source(job: Job, script: Script, cursors: Callable[[int], list[int]] = lambda chunk: [0, 0]) -> Source:
-    return Source(job, script.lease, cursors, lambda batch: ())
+def make_source(job: Job, script: Script, cursors: Callable[[int], list[int]] = lambda chunk: [0, 0]) -> WorkSource:
+    return WorkSource(job, script.lease, cursors, lambda batch: ())
 
 
 def read_all(stream: WorkStream) -> list[Event]:

@@ -15,7 +15,7 @@ from elasticctr.data.chunks import Chunk
 from elasticctr.errors import FailedPrecondition, Unavailable
 from elasticctr.ps.addresses import write_coordinator
 from elasticctr.ps.coordinator_client import CoordinatorClient, unpack_metrics
-from elasticctr.ps.trainer.leases import Lease
+from elasticctr.ps.trainer.leases import ChunkLease
 from elasticctr.ps.trainer.reporting import Reporter
 from elasticctr.train.metrics.metrics import Metrics
 
@@ -30,8 +30,8 @@ def make_reporter(where: str, **more: Any) -> Reporter:
     return Reporter(CoordinatorClient(where), 7, lambda: {"samples": 1}, **({"wait_s": 20.0, "beat_s": 0.05} | more))
 
 
-def make_lease(number: int = 0) -> Lease:
-    return Lease("train", Chunk("log", "file", number=number), "")
+def make_lease(number: int = 0) -> ChunkLease:
+    return ChunkLease("train", Chunk("log", "file", number=number), "")
 
 
 def wait_until(is_true: Callable[[], bool]) -> None:

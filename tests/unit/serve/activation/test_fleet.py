@@ -19,7 +19,7 @@ from elasticctr.cube.directory import read_version
 from elasticctr.errors import ConfigError, FailedPrecondition, NotFound
 from elasticctr.serve.activation import loading
 from elasticctr.serve.activation.fleet import ModelFleet, _find_previous
-from elasticctr.serve.activation.shelf import Shelf
+from elasticctr.serve.activation.version_cache import VersionCache
 from elasticctr.serve.server import NativeModel
 from elasticctr.serve.settings import ServeSettings
 from elasticctr.versions.repository import Repository
@@ -48,7 +48,7 @@ class Desk:
         if self.fleet is not None:
             self.fleet.stop()
             for watcher in self.fleet._watchers.values():
-                watcher._loader.shelf.close()
+                watcher._loader.cache.close()
         self.fleet = None
 
     def status(self) -> dict[str, Any]:
@@ -190,13 +190,13 @@ def test_a_delta_reads_nothing_but_itself(desk: Desk, monkeypatch: pytest.Monkey
 
 def test_servers_of_one_user_keep_their_files_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    first, second = (Shelf.open_default("/some/repo", "ctr", "ctr-8500") for _ in range(2))
-    other = Shelf.open_default("/another/repo", "ctr", "ctr-8500")
+    first, second = (VersionCache.open_default("/some/repo", "ctr", "ctr-8500") for _ in range(2))
+    other = VersionCache.open_default("/another/repo", "ctr", "ctr-8500")
     assert len({first.root, second.root, other.root}) == 3
     place = first.root
-    for shelf in (first, second, other):
-        shelf.close()
-    again = Shelf.open_default("/some/repo", "ctr", "ctr-8500")
+    for cache in (first, second, other):
+        cache.close()
+    again = VersionCache.open_default("/some/repo", "ctr", "ctr-8500")
     assert again.root == place, "a restart finds its own"
     again.close()
 

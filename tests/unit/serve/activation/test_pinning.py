@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 from elasticctr.serve.activation.pinning import Pin
-from elasticctr.serve.settings import ModelSettings
+from elasticctr.serve.settings import ServedModelSettings
 from elasticctr.versions.repository import Repository
 
 
 def make_pin(root: Path) -> Pin:
-    return Pin(Repository(str(root)), ModelSettings(name="ctr", repo=str(root)), "here")
+    return Pin(Repository(str(root)), ServedModelSettings(name="ctr", repo=str(root)), "here")
 
 
 def test_versions_are_pinned_where_there_is_a_donefile(tmp_path: Path) -> None:

@@ -26,7 +26,13 @@ from elasticctr.errors import (
     Unauthorized,
     Unavailable,
 )
-from elasticctr.serve.client import AsyncClient, Client, ClientSettings, EndpointSettings, VariantSettings
+from elasticctr.serve.client import (
+    AsyncPredictClient,
+    EndpointSettings,
+    PredictClient,
+    PredictClientSettings,
+    VariantSettings,
+)
 
 SAMPLE = {"C1": "a"}
 
@@ -39,7 +45,7 @@ class InThread:
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
         self._thread.start()
         try:
-            self._client = AsyncClient(*arguments, **named)
+            self._client = AsyncPredictClient(*arguments, **named)
         except Exception:
             self._end()
             raise
@@ -61,7 +67,7 @@ class InThread:
         self._loop.close()
 
 
-@pytest.fixture(params=[Client, InThread], ids=["sync", "async"])
+@pytest.fixture(params=[PredictClient, InThread], ids=["sync", "async"])
 def make(request: pytest.FixtureRequest) -> Any:
     """Patient unless told otherwise: the machine that tests run on may be busy."""
     return lambda *arguments, **named: request.param(*arguments, **{"timeout_s": 60, "connect_s": 60} | named)
@@ -246,7 +252,7 @@ def test_hedge_waits_for_the_first_too(make: Any) -> None:
 
 def test_failing_endpoint_is_ejected(make: Any) -> None:
     with FakeServer(*[("status", (503, {}, {}))] * 100) as bad, FakeServer() as good:
-        settings = ClientSettings(
+        settings = PredictClientSettings(
             variants=(VariantSettings("", (EndpointSettings(bad.url), EndpointSettings(good.url))),),
             model="ctr",
             backoff_ms=0,
@@ -312,7 +318,7 @@ def test_many_threads_share_a_client(server: FakeServer) -> None:
         except Exception as e:
             failed.append(e)
 
-    with Client(server.url, model="ctr", timeout_s=60) as client:
+    with PredictClient(server.url, model="ctr", timeout_s=60) as client:
         threads = [threading.Thread(target=work) for _ in range(8)]
         for thread in threads:
             thread.start()
@@ -326,7 +332,7 @@ def test_many_threads_share_a_client(server: FakeServer) -> None:
 
 def test_many_tasks_share_a_client(server: FakeServer) -> None:
     async def work() -> int:
-        async with AsyncClient(server.url, model="ctr", timeout_s=60) as client:
+        async with AsyncPredictClient(server.url, model="ctr", timeout_s=60) as client:
             got = await asyncio.gather(*(client.predict(SAMPLE) for _ in range(50)))
             return sum(p.version for p in got)
 
@@ -370,7 +376,7 @@ def test_wrong_values(make: Any, server: FakeServer) -> None:
 
 
 def test_closed_client(server: FakeServer) -> None:
-    client = Client(server.url, model="ctr")
+    client = PredictClient(server.url, model="ctr")
     client.close()
     with pytest.raises(FailedPrecondition, match="closed"):
         client.predict(SAMPLE)

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from elasticctr.serve.client.http1 import MAX_HEAD_BYTES, Response, ResponseReader, TransportError, format_head
+from elasticctr.serve.client.http1 import MAX_HEAD_BYTES, HttpResponse, ResponseReader, TransportError, format_head
 
 PLAIN = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 5\r\n\r\nhello"
 CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nhel\r\n2;x=y\r\nlo\r\n0\r\n\r\n"
@@ -14,7 +14,7 @@ CONTINUED = b"HTTP/1.1 100 Continue\r\n\r\n" + PLAIN
 TRAILERS = CHUNKED[:-2] + b"Digest: x\r\n\r\n"
 
 
-def feed(data: bytes, cuts: list[int]) -> Response:
+def feed(data: bytes, cuts: list[int]) -> HttpResponse:
     reader = ResponseReader()
     for start, stop in zip([0, *cuts], [*cuts, len(data)], strict=True):
         response = reader.feed(data[start:stop])

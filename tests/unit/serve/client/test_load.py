@@ -6,7 +6,7 @@ import pytest
 from tests.unit.serve.client.fake_server import Behaviour, FakeServer
 
 from elasticctr.errors import DataError
-from elasticctr.serve.client import Client
+from elasticctr.serve.client import PredictClient
 from elasticctr.serve.client.files import Asked
 from elasticctr.serve.client.load import Load
 
@@ -16,7 +16,7 @@ def requests(count: int) -> Iterator[Asked]:
 
 
 def test_scores_are_in_the_order_of_requests() -> None:
-    with FakeServer() as server, Client(server.url, model="ctr", timeout_s=60) as client:
+    with FakeServer() as server, PredictClient(server.url, model="ctr", timeout_s=60) as client:
         load = Load(client, requests(20))
         load.run(threads=4)
     assert load.counts == [2] * 20
@@ -26,7 +26,7 @@ def test_scores_are_in_the_order_of_requests() -> None:
 
 def test_latencies_count_from_when_a_request_was_due() -> None:
     """The first request stalls its only thread; those behind it were due long before they could be sent."""
-    with FakeServer(("answer", 0.5)) as server, Client(server.url, model="ctr", timeout_s=60) as client:
+    with FakeServer(("answer", 0.5)) as server, PredictClient(server.url, model="ctr", timeout_s=60) as client:
         load = Load(client, requests(5), rate=100)
         load.run(threads=1)
     assert all(latency >= 0.45 for latency in load.tally.latencies_s)
@@ -35,7 +35,7 @@ def test_latencies_count_from_when_a_request_was_due() -> None:
 
 def test_errors_are_counted_and_reading_goes_on() -> None:
     bad: Behaviour = ("status", (400, {"error": {"code": "DataError", "message": "no"}}, {}))
-    with FakeServer("answer", bad) as server, Client(server.url, model="ctr", timeout_s=60) as client:
+    with FakeServer("answer", bad) as server, PredictClient(server.url, model="ctr", timeout_s=60) as client:
         load = Load(client, requests(4))
         load.run(threads=1)
     assert dict(load.tally.errors) == {"DataError": 1}
@@ -48,7 +48,7 @@ def test_a_file_that_cannot_be_read_ends_the_run() -> None:
         yield from requests(2)
         raise DataError("not UTF-8", "x.txt", 3)
 
-    with FakeServer() as server, Client(server.url, model="ctr", timeout_s=60) as client:
+    with FakeServer() as server, PredictClient(server.url, model="ctr", timeout_s=60) as client:
         load = Load(client, broken())
         with pytest.raises(DataError, match=r"x\.txt:3"):
             load.run(threads=3)

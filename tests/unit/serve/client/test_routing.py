@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from elasticctr.serve.client import ClientSettings, EndpointSettings, VariantSettings
+from elasticctr.serve.client import EndpointSettings, PredictClientSettings, VariantSettings
 from elasticctr.serve.client.routing import Endpoint, Router
 
 
@@ -25,7 +25,7 @@ def clock() -> Clock:
 def make_router(clock: Clock, weights: tuple[float, ...] = (1, 1, 1), **settings: object) -> Router:
     endpoints = tuple(EndpointSettings(f"h{i}:1", weight) for i, weight in enumerate(weights))
     variants = (VariantSettings("", endpoints),)
-    return Router(ClientSettings(variants=variants, eject_after=2, eject_ms=1000, **settings), clock)  # type: ignore[arg-type]
+    return Router(PredictClientSettings(variants=variants, eject_after=2, eject_ms=1000, **settings), clock)  # type: ignore[arg-type]
 
 
 def choose(router: Router, tried: list[Endpoint] | None = None) -> Endpoint:
@@ -123,12 +123,12 @@ def test_budget(clock: Clock) -> None:
 
 def test_variants_share_by_weight(clock: Clock) -> None:
     variants = tuple(VariantSettings(n, (EndpointSettings("h:1"),), w) for n, w in (("a", 1.0), ("b", 3.0), ("c", 0.0)))
-    settings = ClientSettings(variants=variants, sticky="u")
+    settings = PredictClientSettings(variants=variants, sticky="u")
     router = Router(settings, clock)
     by_key = {str(i): router.choose_variant(str(i)).name for i in range(4000)}
     assert Counter(by_key.values())["a"] == pytest.approx(1000, abs=120)
     assert "c" not in by_key.values()
     assert by_key == {key: Router(settings, clock).choose_variant(key).name for key in by_key}
-    other = Router(ClientSettings(variants=variants, sticky="u", seed=1), clock)
+    other = Router(PredictClientSettings(variants=variants, sticky="u", seed=1), clock)
     assert by_key != {key: other.choose_variant(key).name for key in by_key}
     assert Router(settings, clock, draw=lambda: 0.9999999).choose_variant(None).name == "b"

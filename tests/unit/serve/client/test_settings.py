@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from elasticctr.errors import ConfigError, NotFound
-from elasticctr.serve.client import Client, ClientSettings, EndpointSettings, VariantSettings
+from elasticctr.serve.client import EndpointSettings, PredictClient, PredictClientSettings, VariantSettings
 from elasticctr.serve.client.settings import Address, make_settings, parse_url
 
 ONE = (VariantSettings("a", (EndpointSettings("localhost:1"),)),)
@@ -50,7 +50,7 @@ def test_bad_url(url: str) -> None:
 )
 def test_bad_settings(named: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
-        ClientSettings(**{"variants": ONE, **named})
+        PredictClientSettings(**{"variants": ONE, **named})
 
 
 def test_bad_weights() -> None:
@@ -64,14 +64,16 @@ def test_bad_weights() -> None:
 
 def test_ca_file_must_exist() -> None:
     with pytest.raises(NotFound, match="ca_file"):
-        ClientSettings(variants=ONE, ca_file="/nowhere/ca.pem")
+        PredictClientSettings(variants=ONE, ca_file="/nowhere/ca.pem")
 
 
 def test_arguments_go_before_settings() -> None:
-    settings = make_settings(ClientSettings(variants=ONE, model="a", retries=5), (), {"model": "b", "retries": None})
+    settings = make_settings(
+        PredictClientSettings(variants=ONE, model="a", retries=5), (), {"model": "b", "retries": None}
+    )
     assert (settings.model, settings.retries, settings.variants) == ("b", 5, ONE)
 
 
 def test_endpoints_and_variants_exclude_each_other() -> None:
     with pytest.raises(ConfigError, match="not both"):
-        Client("h:1", variants=ONE)
+        PredictClient("h:1", variants=ONE)

@@ -19,7 +19,7 @@ from elasticctr.errors import AlreadyExists, ConfigError, FailedPrecondition, Un
 from elasticctr.serve.feedback import join as join_module
 from elasticctr.serve.feedback import state as state_module
 from elasticctr.serve.feedback.join import JoinOptions, join
-from elasticctr.serve.feedback.state import State
+from elasticctr.serve.feedback.state import JoinState
 
 USER, ITEM = 2**64 - 1, 100
 
@@ -250,7 +250,7 @@ def test_a_state_is_locked_and_keeps_its_options(tmp_path: Path) -> None:
     with pytest.raises(FailedPrecondition, match="window_s 1800"):
         join(options(tmp_path, clicks, state=tmp_path / "state", window_s=60))
     stored = json.loads((tmp_path / "state/state.json").read_bytes())["options"]
-    with State(tmp_path / "state", tmp_path / "out", stored), pytest.raises(Unavailable, match="another join"):
+    with JoinState(tmp_path / "state", tmp_path / "out", stored), pytest.raises(Unavailable, match="another join"):
         join(options(tmp_path, clicks, state=tmp_path / "state"))
 
 

@@ -20,7 +20,7 @@ from elasticctr.data.schema import Schema
 from elasticctr.errors import NotFound
 from elasticctr.serve.feedback.replay import Replay, Replayer
 from elasticctr.versions import Repository
-from elasticctr.versions.lease import Lease
+from elasticctr.versions.lease import PublisherLease
 from elasticctr.versions.manifest import Segment
 from elasticctr.versions.scoring import DenseGraph, make_inputs
 from elasticctr.versions.serving_schema import SCHEMA, parse_serving_schema
@@ -77,7 +77,7 @@ class Served:
         }  # fmt: skip
         feasigns = np.unique(self.batch.values)[1:]
         rows = np.random.default_rng(3).normal(size=(len(feasigns), 2)).astype(np.float32)
-        with Lease(repository.store, "ctr") as lease:
+        with PublisherLease(repository.store, "ctr") as lease:
             writer = VersionWriter(repository, "ctr", 1, lease)
             writer.add_file(SCHEMA, json.dumps(schema).encode())
             writer.add_file(GRAPH, make_graph(0.1, pooled=6, dense=3))

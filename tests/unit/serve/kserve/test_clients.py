@@ -28,7 +28,7 @@ from elasticctr.serve.activation.served_version import make_served_version
 from elasticctr.serve.control import Control
 from elasticctr.serve.kserve.grpc_server import GrpcOptions, GrpcServer
 from elasticctr.serve.kserve.pages import KServePages
-from elasticctr.serve.server import Server, ServerOptions
+from elasticctr.serve.server import PredictServer, PredictServerOptions
 from elasticctr.serve.settings import PolicySettings
 from elasticctr.versions.serving_schema import ServingSchema
 
@@ -67,7 +67,7 @@ class Answer:
 class Running:
     made: Made
     schema: ServingSchema
-    server: Server
+    server: PredictServer
     grpc_server: GrpcServer
 
     def expected(self, batch: Batch) -> NDArray[np.float32]:
@@ -81,7 +81,7 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
         "ctr", made.version, schema, make_graph(len(LABELS)), made.local(), PolicySettings(min_coverage=0.01), "graph"
     )
     fleet: Any = OneModel(schema, made.version)
-    server = Server(ServerOptions(port=0))
+    server = PredictServer(PredictServerOptions(port=0))
     server.use(Control(fleet, [KServePages(fleet, server.metrics)]))
     server.set_models([("ctr", "", 0, False, [("live", 1.0, False, native)])])
     server.set_ready(True)
@@ -350,7 +350,7 @@ def test_hostile_bytes_leave_the_server_well(running: Running) -> None:
 
 def test_token_and_tls(running: Running, tmp_path: Path) -> None:
     cert, key = make_certificate(tmp_path)
-    with Server(ServerOptions(port=0, tokens=Tokens("secret"))) as server:
+    with PredictServer(PredictServerOptions(port=0, tokens=Tokens("secret"))) as server:
         options = GrpcOptions(port=0, tls_cert=cert, tls_key=key)
         grpc_server = GrpcServer(options, server.native, OneModel(running.schema, 7))
         grpc_server.start()

@@ -102,9 +102,9 @@ def test_exchanging_a_slot_is_exchanging_its_values(run: Path) -> None:
     swapped = type(evidence.batch)(
         **{name: getattr(evidence.batch, name) for name in evidence.batch.__slots__} | {"values": values}
     )
-    from elasticctr.train.reading import Item
+    from elasticctr.train.reading import PreparedBatch
 
-    expected = learner.predict(Item(swapped, learner.look_up(swapped), {}))
+    expected = learner.predict(PreparedBatch(swapped, learner.look_up(swapped), {}))
     assert evidence.score(learner, evidence.exchange(part, order)) == pytest.approx(expected, abs=1e-6)
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from elasticctr import _native
 from elasticctr.errors import Corruption
-from elasticctr.train.metrics.window import Window
+from elasticctr.train.metrics.window import MetricWindow
 
 
 def floats(*values: float) -> np.ndarray:
@@ -17,7 +17,7 @@ def floats(*values: float) -> np.ndarray:
 
 
 def test_keeps_the_last_batches_as_copies() -> None:
-    window = Window(2)
+    window = MetricWindow(2)
     buffer = floats(1, 2)
     for value in (10, 20, 30):
         buffer[:] = value
@@ -27,7 +27,7 @@ def test_keeps_the_last_batches_as_copies() -> None:
 
 
 def test_batches_without_weights_weigh_one() -> None:
-    window = Window(2)
+    window = MetricWindow(2)
     window.append(floats(1), floats(0), floats(2.5))
     window.append(floats(1), floats(0), None)
     weights = window.samples()[2]
@@ -35,14 +35,14 @@ def test_batches_without_weights_weigh_one() -> None:
 
 
 def test_a_window_of_nothing() -> None:
-    window = Window(0)
+    window = MetricWindow(0)
     window.append(floats(1), floats(1), None)
     assert not window.is_kept and window.state() == b"" and len(window.samples()[0]) == 0
     window.restore(b"")
 
 
 def test_saved_batches_come_back_with_empty_ones() -> None:
-    window, other = Window(3), Window(3)
+    window, other = MetricWindow(3), MetricWindow(3)
     window.append(floats(1, 2), floats(0, 1), floats(3, 4))
     window.append(floats(), floats(), None)
     window.append(floats(5), floats(1), None)
@@ -54,15 +54,15 @@ def test_saved_batches_come_back_with_empty_ones() -> None:
 @pytest.mark.parametrize("head", [b"XXXX\x01\0\0\0\0\0\0\0", b"ECMW\x02\0\0\0\0\0\0\0"])
 def test_another_format_is_refused(head: bytes) -> None:
     with pytest.raises(Corruption, match="unknown format"):
-        Window(1).restore(head + struct.pack("<I", _native.crc32c(head)))
+        MetricWindow(1).restore(head + struct.pack("<I", _native.crc32c(head)))
 
 
 def test_damage_is_refused() -> None:
-    window = Window(1)
+    window = MetricWindow(1)
     window.append(floats(1, 2), floats(0, 1), None)
     state = window.state()
     for i in range(len(state)):
         damaged = bytearray(state)
         damaged[i] ^= 1
         with pytest.raises(Corruption):
-            Window(1).restore(bytes(damaged))
+            MetricWindow(1).restore(bytes(damaged))

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from elasticctr.cli.app import app
 from elasticctr.versions.interchange import open_rows, parse_donefile
-from elasticctr.versions.lease import Lease
+from elasticctr.versions.lease import PublisherLease
 from elasticctr.versions.manifest import Manifest, Segment
 from elasticctr.versions.repository import Repository
 from elasticctr.versions.writer import VersionWriter
@@ -39,7 +39,7 @@ class _Rows:
 
 
 def publish(repository: Repository, version: int, rows: dict[int, list[float]], parent: Manifest | None) -> Manifest:
-    with Lease(repository.store, "ctr") as lease:
+    with PublisherLease(repository.store, "ctr") as lease:
         writer = VersionWriter(repository, "ctr", version, lease)
         gone = np.array(GONE if parent else [], np.uint64)
         writer.add_table("main", (Segment(name="embedding", dim=2),), "fp32", _Rows(rows), gone)

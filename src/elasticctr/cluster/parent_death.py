@@ -1,7 +1,8 @@
 """Runs in front of a role and becomes it: first asks the kernel to kill this process when its supervisor dies.
 
 Run as a script, with as little of Python as possible, because every start of a role waits for it:
-`python -I -S leash.py SUPERVISOR_PID PROGRAM ARGUMENT…`. The request outlives exec, so no process stays in between.
+`python -I -S parent_death.py SUPERVISOR_PID PROGRAM ARGUMENT…`. The request outlives exec, so no process stays in
+between.
 """
 
 import ctypes

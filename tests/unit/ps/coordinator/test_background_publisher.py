@@ -12,8 +12,8 @@ import pytest
 from tests.unit.ps.conftest import make_job
 
 from elasticctr.net.access import Tokens
+from elasticctr.ps.coordinator.background_publisher import BackgroundPublisher
 from elasticctr.ps.coordinator.process import run_coordinator
-from elasticctr.ps.coordinator.versions import Versions
 from elasticctr.train.job import PublishSettings
 
 
@@ -45,11 +45,13 @@ class Publisher:
 def publisher(monkeypatch: pytest.MonkeyPatch) -> Publisher:
     made = Publisher()
     names = {name: getattr(subprocess, name) for name in ("DEVNULL", "PIPE", "TimeoutExpired")}
-    monkeypatch.setattr("elasticctr.ps.coordinator.versions.subprocess", SimpleNamespace(Popen=made, **names))
+    monkeypatch.setattr(
+        "elasticctr.ps.coordinator.background_publisher.subprocess", SimpleNamespace(Popen=made, **names)
+    )
     return made
 
 
-def make(tmp_path: Path, **settings: Any) -> tuple[Versions, list[tuple[str, dict[str, Any]]]]:
+def make(tmp_path: Path, **settings: Any) -> tuple[BackgroundPublisher, list[tuple[str, dict[str, Any]]]]:
     notes: list[tuple[str, dict[str, Any]]] = []
     publish = PublishSettings(to=str(tmp_path / "repo"), **settings)
     coordinator: Any = SimpleNamespace(
@@ -59,7 +61,7 @@ def make(tmp_path: Path, **settings: Any) -> tuple[Versions, list[tuple[str, dic
         note=lambda event, values: notes.append((event, values)),
     )
     run: Any = SimpleNamespace(path=tmp_path / "run")
-    return Versions(coordinator, run), notes
+    return BackgroundPublisher(coordinator, run), notes
 
 
 def test_what_is_due_meanwhile_waits_and_the_last_is_published(tmp_path: Path, publisher: Publisher) -> None:
@@ -93,7 +95,7 @@ def test_a_failure_is_said(tmp_path: Path, publisher: Publisher) -> None:
 def test_a_publisher_that_was_killed_is_started_again(
     tmp_path: Path, publisher: Publisher, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("elasticctr.ps.coordinator.versions._PAUSES_S", (0.0, 0.0, 0.0))
+    monkeypatch.setattr("elasticctr.ps.coordinator.background_publisher._PAUSES_S", (0.0, 0.0, 0.0))
     versions, notes = make(tmp_path)
     publisher.statuses = [-9, 17, 0]
     versions.publish(10, tmp_path / "a")

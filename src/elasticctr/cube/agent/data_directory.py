@@ -31,7 +31,7 @@ _SPARE_BYTES = 16 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class StoredVersion:
     """A complete version on disk. `identity` names its contents whatever form they were built in, `parent_identity`
     those of the version it stands on, where that is known."""
 
@@ -42,7 +42,7 @@ class Held:
     parent_identity: str | None = None
 
 
-class Shelf:
+class DataDirectory:
     def __init__(self, data: Path) -> None:
         self.data = data
         self.notes = data / ".agent"
@@ -71,7 +71,7 @@ class Shelf:
         except (NotFound, Corruption, DataError):
             return 0, 0
 
-    def find(self, model: str, version: int) -> Held | None:
+    def find(self, model: str, version: int) -> StoredVersion | None:
         """A version if all its files are there with their listed sizes; contents are the server's to check."""
         folder = self.folder(model, version)
         try:
@@ -96,9 +96,11 @@ class Shelf:
         except ElasticCTRError:
             origin = {}
         identity, below = str(origin.get("identity") or sha256), origin.get("parent_identity")
-        return Held(listing, sha256, identity, (folder / "RETIRED").exists(), None if below is None else str(below))
+        return StoredVersion(
+            listing, sha256, identity, (folder / "RETIRED").exists(), None if below is None else str(below)
+        )
 
-    def is_whole(self, model: str, held: Held) -> bool:
+    def is_whole(self, model: str, held: StoredVersion) -> bool:
         """Whether everything a version stands on is here too, as it was when the version was made."""
         while held.listing.parent:
             below = self.find(model, held.listing.parent)

@@ -30,7 +30,7 @@ BRPC_BALANCERS: dict[str, LoadBalancer] = {"rr": "round_robin", "random": "rando
 BRPC_OTHERS = ("wrr", "wr", "c_murmurhash", "c_md5", "c_ketama")
 
 
-class ClusterSettings(Settings):
+class CubeSettings(Settings):
     """`cube.yaml`: the servers of one model's tables, and how a client asks them."""
 
     model: str | None = Field(None, description="model of table names that do not name theirs (`model/table`)")
@@ -83,7 +83,7 @@ class ClusterSettings(Settings):
         return "" if self.token_file is None else read_token(Path(self.token_file))
 
 
-def load_conf(path: str | Path, model: str | None = None) -> tuple[ClusterSettings, ...]:
+def load_conf(path: str | Path, model: str | None = None) -> tuple[CubeSettings, ...]:
     """The clusters in a settings file, told apart by content: `cube.conf` is a JSON array. `model` is the one of table
     names that do not name theirs."""
     try:
@@ -99,19 +99,19 @@ def load_conf(path: str | Path, model: str | None = None) -> tuple[ClusterSettin
         loaded.setdefault("model", model)
     if "tls" in loaded:
         loaded["tls"] = anchor(loaded["tls"], Path(path).parent)
-    settings = parse_settings(ClusterSettings, loaded, str(path))
+    settings = parse_settings(CubeSettings, loaded, str(path))
     if settings.token_file is not None:
         settings = settings.model_copy(update={"token_file": str(Path(path).parent / settings.token_file)})
     return (settings,)
 
 
-def parse_addresses(text: str, **settings: Any) -> ClusterSettings:
+def parse_addresses(text: str, **settings: Any) -> CubeSettings:
     """`host:port,host:port;host:port`: replicas by comma, shards by semicolon."""
     shards = [[a.strip() for a in shard.split(",") if a.strip()] for shard in text.split(";") if shard.strip()]
-    return parse_settings(ClusterSettings, {"shards": shards, **settings}, "addresses")
+    return parse_settings(CubeSettings, {"shards": shards, **settings}, "addresses")
 
 
-def parse_cube_conf(text: str, source: str, model: str | None = None) -> tuple[ClusterSettings, ...]:
+def parse_cube_conf(text: str, source: str, model: str | None = None) -> tuple[CubeSettings, ...]:
     """The older client's `cube.conf`. Entries for the same servers become one cluster with several tables."""
     try:
         entries = json.loads(text)
@@ -119,7 +119,7 @@ def parse_cube_conf(text: str, source: str, model: str | None = None) -> tuple[C
         raise ConfigError(f"{source}: not valid JSON: {e}") from None
     if not isinstance(entries, list) or not entries:
         raise ConfigError(f"{source}: expected a list with one object per table")
-    clusters: list[ClusterSettings] = []
+    clusters: list[CubeSettings] = []
     for number, entry in enumerate(entries):
         cluster = _parse_entry(entry, f"{source}: entry {number}", model)
         for i, other in enumerate(clusters):
@@ -133,7 +133,7 @@ def parse_cube_conf(text: str, source: str, model: str | None = None) -> tuple[C
     return tuple(clusters)
 
 
-def _parse_entry(entry: Any, where: str, model: str | None) -> ClusterSettings:
+def _parse_entry(entry: Any, where: str, model: str | None) -> CubeSettings:
     if not isinstance(entry, Mapping):
         raise ConfigError(f"{where}: expected an object, found {json.dumps(entry)[:40]}")
     name = _get(entry, "dict_name", str, where)
@@ -173,7 +173,7 @@ def _parse_entry(entry: Any, where: str, model: str | None) -> ClusterSettings:
         "backup_ms": max(backup, 0),
         "load_balancer": _balancer(entry.get("load_balancer", "rr"), where),
     }
-    return parse_settings(ClusterSettings, settings, where)
+    return parse_settings(CubeSettings, settings, where)
 
 
 KEYS = {"dict_name", "shard", "dup", "timeout", "retry", "backup_request", "type", "load_balancer", "nodes"}

@@ -45,7 +45,7 @@ class VersionFiles:
     samples: bytes
 
 
-class Shelf:
+class VersionCache:
     """Holds its directory until `close`, or until the process ends."""
 
     def __init__(self, directory: Path, model: str) -> None:
@@ -67,7 +67,7 @@ class Shelf:
             ) from None
 
     @classmethod
-    def open_default(cls, repo: str, model: str, server: str) -> Shelf:
+    def open_default(cls, repo: str, model: str, server: str) -> VersionCache:
         """In the user's cache directory, by repository and server; the next one if another process has it."""
         root = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "elasticctr" / "serve"
         place = repo if "://" in repo else str(Path(repo).absolute())

@@ -25,7 +25,7 @@ METRICS_EVERY_S = 5.0
 _KEPT_STATES = 4
 
 
-class Keeping:
+class JobRecord:
     """Used by the director's thread alone."""
 
     def __init__(self, coordinator: Coordinator, run: RunDirectory, *, is_resumed: bool) -> None:

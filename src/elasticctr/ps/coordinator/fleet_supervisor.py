@@ -1,4 +1,4 @@
-"""The house kept while the director waits: who fell silent, standbys, the group of sync and hybrid."""
+"""Runs while the director waits: drops silent members, promotes standbys, forms the group of sync and hybrid."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 from elasticctr.errors import DeadlineExceeded, ElasticCTRError, Unavailable
 from elasticctr.ps.coordinator.coordinator import GROUPED, Coordinator
-from elasticctr.ps.coordinator.fleet import Fleet
+from elasticctr.ps.coordinator.fleet import PServerFleet
 from elasticctr.ps.coordinator.membership import Member
 from elasticctr.ps.coordinator.stalls import APART_S, HUNG_S, SLOW_S, GroupWatch, Stall
 
@@ -26,8 +26,8 @@ class ServerLost(Exception):
         super().__init__(reason)
 
 
-class Upkeep:
-    def __init__(self, coordinator: Coordinator, fleet: Fleet) -> None:
+class FleetSupervisor:
+    def __init__(self, coordinator: Coordinator, fleet: PServerFleet) -> None:
         self._at = coordinator
         self._fleet = fleet
         self._group: tuple[tuple[int, ...], tuple[int, ...]] | None = None  # who is in it, who was told

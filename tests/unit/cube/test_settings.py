@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from elasticctr.cube.client import Client
-from elasticctr.cube.conf import ClusterSettings, load_conf, parse_addresses, parse_cube_conf
+from elasticctr.cube.client import CubeClient
+from elasticctr.cube.settings import CubeSettings, load_conf, parse_addresses, parse_cube_conf
 from elasticctr.errors import ConfigError, FailedPrecondition, NotFound
 from elasticctr.net.access import write_token
 
@@ -62,7 +62,7 @@ def test_tables_on_the_same_servers_are_one_cluster() -> None:
 
 def test_a_table_goes_to_its_servers() -> None:
     entries = [OLDER[0], OLDER[0] | {"dict_name": "m2/other", "timeout": 900}]
-    client = Client(parse_cube_conf(json.dumps(entries), "cube.conf", model="m1"))
+    client = CubeClient(parse_cube_conf(json.dumps(entries), "cube.conf", model="m1"))
     assert client._find("dict")[1] == client._find("m1/dict")[1] == "m1/dict"
     assert client._find("m2/other")[0].settings.timeout_ms == 900
     with pytest.raises(NotFound, match="they have m1/dict, m2/other"):
@@ -127,7 +127,7 @@ def test_yaml(tmp_path: Path) -> None:
 @pytest.mark.parametrize("address", ["", "host", "host:", "host:0", "host:70000", ":80", "host:8o", "unix:"])
 def test_addresses_that_are_none(address: str) -> None:
     with pytest.raises(ConfigError, match=r"address|replicas"):
-        Client(ClusterSettings(shards=((address,),)))
+        CubeClient(CubeSettings(shards=((address,),)))
 
 
 def test_addresses_in_one_line() -> None:

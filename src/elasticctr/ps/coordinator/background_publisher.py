@@ -21,7 +21,7 @@ _TIMEOUT_S = 3600.0
 _PAUSES_S = (0.5, 2.0, 8.0, 30.0)  # before each further try
 
 
-class Versions:
+class BackgroundPublisher:
     """Not synchronised: the director's thread calls it."""
 
     def __init__(self, coordinator: Coordinator, run: RunDirectory) -> None:

@@ -9,12 +9,12 @@ import shutil
 import threading
 from typing import Any
 
+from elasticctr.cube.agent.data_directory import DataDirectory, StoredVersion
 from elasticctr.cube.agent.fetch import Fetcher
-from elasticctr.cube.agent.jobs import Job, Jobs
-from elasticctr.cube.agent.lease import Lease
+from elasticctr.cube.agent.jobs import AgentJob, AgentJobs
+from elasticctr.cube.agent.lease import AgentLease
 from elasticctr.cube.agent.request import Prepare, Step
-from elasticctr.cube.agent.server import NOTHING, CubeServer, ModelStatus
-from elasticctr.cube.agent.shelf import Held, Shelf
+from elasticctr.cube.agent.server import NOTHING, CubeServerApi, ModelStatus
 from elasticctr.cube.agent.sources import AllowedSources
 from elasticctr.cube.shared.listing import ShardListing, parse_shard
 from elasticctr.cube.shared.names import check_model, check_version, may_be_same
@@ -30,32 +30,32 @@ from elasticctr.errors import (
 from elasticctr.obs.watch import Watch
 
 
-class Engine:
+class Agent:
     """Threads: any; the work on one model is done by one job at a time."""
 
     def __init__(
         self,
-        shelf: Shelf,
-        server: CubeServer,
+        directory: DataDirectory,
+        server: CubeServerApi,
         sources: AllowedSources,
         fetcher: Fetcher,
         *,
         job_timeout_s: float = 3600.0,
         shard: tuple[int, int] | None = None,
-        lease: Lease | None = None,
+        lease: AgentLease | None = None,
     ) -> None:
-        self.shelf = shelf
+        self.directory = directory
         self.server = server
         self.fetcher = fetcher
-        self.lease = lease or Lease(shelf.notes / "lease.json")
-        self.jobs = Jobs(job_timeout_s)
+        self.lease = lease or AgentLease(directory.notes / "lease.json")
+        self.jobs = AgentJobs(job_timeout_s)
         self.activations = 0
         self.restores = 0
         self._sources = sources
         self._shard = shard
         self._retiring = threading.Lock()
 
-    def prepare(self, wanted: Prepare) -> Job:
+    def prepare(self, wanted: Prepare) -> AgentJob:
         """Fetches and loads a version in the background. The same request joins the job or finds it done."""
         for step in wanted.steps:
             self._sources.open(step.source)
@@ -85,21 +85,21 @@ class Engine:
             raise Unavailable(f"version {job.version} of {model} is being prepared; retire afterwards", 1.0)
         self.server.retire(model, check_version(version))
         with self._retiring:
-            self.shelf.mark_retired(model, version)
+            self.directory.mark_retired(model, version)
             # What LIVE names is loaded by a server that starts, so it stays even if another is active by now.
-            in_use = {status.active, status.previous, *self.shelf.live(model)} - {version}
-            return {"removed": self.shelf.sweep(model, in_use)}
+            in_use = {status.active, status.previous, *self.directory.live(model)} - {version}
+            return {"removed": self.directory.sweep(model, in_use)}
 
-    def restore(self) -> list[Job]:
+    def restore(self) -> list[AgentJob]:
         """Makes a server that has lost its versions serve again what LIVE says. Returns the jobs it took."""
         status = self.server.status()
         jobs = []
-        for model in self.shelf.models():
-            live, _ = self.shelf.live(model)
+        for model in self.directory.models():
+            live, _ = self.directory.live(model)
             job = self.jobs.latest(model)
             if not live or status.get(model, NOTHING).active or (job is not None and job.is_running):
                 continue
-            if self.shelf.find(model, live) is not None:
+            if self.directory.find(model, live) is not None:
                 jobs.append(self.jobs.start(model, live, "restore", lambda job: self._restore(job)))
         return jobs
 
@@ -108,8 +108,8 @@ class Engine:
             resident, error = self.server.status(timeout_s=1.5), None
         except ElasticCTRError as e:
             resident, error = {}, {"code": e.code, "message": str(e)}
-        usage = shutil.disk_usage(self.shelf.data)
-        names = sorted({*self.shelf.models(), *resident})
+        usage = shutil.disk_usage(self.directory.data)
+        names = sorted({*self.directory.models(), *resident})
         return {
             "server": {"url": self.server.url, "reachable": error is None, "error": error},
             "models": [self._describe_model(name, resident.get(name, NOTHING)) for name in names],
@@ -120,13 +120,13 @@ class Engine:
 
     def _describe_model(self, model: str, status: ModelStatus) -> dict[str, Any]:
         versions = []
-        for version in sorted({*self.shelf.versions(model), *status.versions}):
-            held, resident = self.shelf.find(model, version), status.versions.get(version)
+        for version in sorted({*self.directory.versions(model), *status.versions}):
+            held, resident = self.directory.find(model, version), status.versions.get(version)
             identity = None if held is None else held.identity
             if resident is not None and resident.identity:
                 # What answers counts, whatever the disk has by now.
                 identity = resident.identity
-            stored = held is not None and may_be_same(held.identity, identity) and self.shelf.is_whole(model, held)
+            stored = held is not None and may_be_same(held.identity, identity) and self.directory.is_whole(model, held)
             versions.append(
                 {
                     "version": version,
@@ -140,7 +140,7 @@ class Engine:
             )
         return {"name": model, "active": status.active, "previous": status.previous, "versions": versions}
 
-    def _prepare(self, wanted: Prepare, job: Job) -> None:
+    def _prepare(self, wanted: Prepare, job: AgentJob) -> None:
         model = wanted.model
         status = self.server.model(model)
         to_load: list[tuple[int, str]] = []
@@ -155,14 +155,14 @@ class Engine:
             version = held.listing.parent
             if status.is_ready(version, held.parent_identity) and wanted.step(version) is None:
                 break
-        self.shelf.mark_retired(model, wanted.version, retired=False)
+        self.directory.mark_retired(model, wanted.version, retired=False)
         job.state = "loading"
         for version, identity in reversed(to_load):
             self._load(wanted, version, identity, job)
 
-    def _obtain(self, wanted: Prepare, version: int, status: ModelStatus, job: Job) -> Held:
+    def _obtain(self, wanted: Prepare, version: int, status: ModelStatus, job: AgentJob) -> StoredVersion:
         """The version's files on disk, fetched if need be."""
-        step, held = wanted.step(version), self.shelf.find(wanted.model, version)
+        step, held = wanted.step(version), self.directory.find(wanted.model, version)
         if held is not None and (step is None or (_is_same(held, step) and self._stands(wanted, held))):
             self._check_shard(wanted, held.listing)
             return held
@@ -180,11 +180,11 @@ class Engine:
             self._check_replacing(wanted, step, held, status)
         return self._fetch(wanted, step, job)
 
-    def _stands(self, wanted: Prepare, held: Held) -> bool:
+    def _stands(self, wanted: Prepare, held: StoredVersion) -> bool:
         """Whether what a held version stands on is here or comes along. If not it is fetched too, perhaps as a base."""
-        return wanted.step(held.listing.parent) is not None or self.shelf.is_whole(wanted.model, held)
+        return wanted.step(held.listing.parent) is not None or self.directory.is_whole(wanted.model, held)
 
-    def _check_replacing(self, wanted: Prepare, step: Step, held: Held, status: ModelStatus) -> None:
+    def _check_replacing(self, wanted: Prepare, step: Step, held: StoredVersion, status: ModelStatus) -> None:
         """Contents of the same number give way to others only where both have a name."""
         what = f"version {step.version} of {wanted.model} is here with other contents (identity {held.identity[:12]}…)"
         if step.identity is None:
@@ -194,7 +194,7 @@ class Engine:
         if step.version == status.active and step.version != wanted.version:
             raise NotFound(f"{what} and answers requests: send version {wanted.version} as a base")
 
-    def _fetch(self, wanted: Prepare, step: Step, job: Job) -> Held:
+    def _fetch(self, wanted: Prepare, step: Step, job: AgentJob) -> StoredVersion:
         job.state = "fetching"
         source = self._sources.open(step.source)
         data = self.fetcher.fetch_listing(source, "shard.json", step.sha256, job.watch)
@@ -205,24 +205,24 @@ class Engine:
                 f"not {step.version} of {wanted.model}"
             )
         self._check_shard(wanted, listing)
-        folder = self.shelf.begin(listing)
+        folder = self.directory.begin(listing)
         job.watch.bytes_total += listing.total_bytes
         try:
-            self.shelf.keep_only(folder, listing)
+            self.directory.keep_only(folder, listing)
             for file in listing.files:
                 self.fetcher.fetch_file(source, file, folder, job.watch)
         except (InternalError, Corruption):
             # A full disk must get its room back, and damage must not be resumed.
-            self.shelf.abandon(wanted.model, step.version)
+            self.directory.abandon(wanted.model, step.version)
             raise
         below = step.parent_identity if listing.parent else None
-        self.shelf.finish(folder, listing, data, step.identity or step.sha256 or "", below)
-        held = self.shelf.find(wanted.model, step.version)
+        self.directory.finish(folder, listing, data, step.identity or step.sha256 or "", below)
+        held = self.directory.find(wanted.model, step.version)
         if held is None:
             raise InternalError(f"version {step.version} of {wanted.model} was fetched but is not on the disk")
         return held
 
-    def _load(self, wanted: Prepare, version: int, identity: str, job: Job) -> None:
+    def _load(self, wanted: Prepare, version: int, identity: str, job: AgentJob) -> None:
         try:
             self.server.load(wanted.model, version, identity, job.watch)
         except Corruption as e:
@@ -230,26 +230,26 @@ class Engine:
             step = wanted.step(version)
             if version != self.server.model(wanted.model).active:
                 self.server.retire(wanted.model, version)
-            self.shelf.discard(wanted.model, version)
+            self.directory.discard(wanted.model, version)
             if step is None:
                 raise NotFound(f"{e}; what is damaged was removed: send it along in chain, or a base") from None
             self._fetch(wanted, step, job)
             job.state = "loading"
             self.server.load(wanted.model, version, identity, job.watch)
 
-    def _restore(self, job: Job) -> None:
-        live, previous = self.shelf.live(job.model)
+    def _restore(self, job: AgentJob) -> None:
+        live, previous = self.directory.live(job.model)
         job.state = "loading"
         self._load_from_disk(job.model, live, job.watch)
         self.server.activate(job.model, live)
         self.restores += 1
-        if previous and self.shelf.find(job.model, previous) is not None:
+        if previous and self.directory.find(job.model, previous) is not None:
             self._load_from_disk(job.model, previous, job.watch)
 
     def _load_from_disk(self, model: str, version: int, watch: Watch) -> None:
         status, chain = self.server.model(model), []
         while version and not status.is_ready(version):
-            held = self.shelf.find(model, version)
+            held = self.directory.find(model, version)
             if held is None:
                 raise FailedPrecondition(
                     f"version {version} of {model} is needed and not on the disk; prepare it again"
@@ -268,7 +268,7 @@ class Engine:
             )
 
 
-def _is_same(held: Held, step: Step) -> bool:
+def _is_same(held: StoredVersion, step: Step) -> bool:
     """An identity decides where there is one; files that came without a name are known by their digest."""
     if step.identity is not None and held.identity != held.sha256:
         return step.identity == held.identity

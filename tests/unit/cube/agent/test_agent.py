@@ -9,7 +9,7 @@ import pytest
 from tests.cluster.fakes import make_build
 from tests.unit.cube.agent.conftest import Bench
 
-from elasticctr.cube.agent.jobs import Job
+from elasticctr.cube.agent.jobs import AgentJob
 from elasticctr.cube.agent.request import parse_prepare
 from elasticctr.errors import (
     AlreadyExists,
@@ -24,8 +24,8 @@ from elasticctr.errors import (
 )
 
 
-def prepare(bench: Bench, request: dict[str, Any], engine: Any = None) -> Job:
-    job: Job = (engine or bench.engine).prepare(parse_prepare(request))
+def prepare(bench: Bench, request: dict[str, Any], agent: Any = None) -> AgentJob:
+    job: AgentJob = (agent or bench.agent).prepare(parse_prepare(request))
     assert job.finished.wait(60)
     if job.error is not None:
         raise job.error
@@ -40,8 +40,8 @@ def test_a_version_is_fetched_loaded_and_activated_and_the_files_are_the_built_o
     for name in ("embedding.cube", "shard.json"):
         assert (bench.data / "ctr/1" / name).read_bytes() == (built / name).read_bytes()
     assert bench.server.active == {}
-    assert bench.engine.activate("ctr", 1) == {"active": 1, "previous": 0}
-    assert bench.engine.shelf.live("ctr") == (1, 0)
+    assert bench.agent.activate("ctr", 1) == {"active": 1, "previous": 0}
+    assert bench.agent.directory.live("ctr") == (1, 0)
     assert list((bench.data / ".incoming/ctr").iterdir()) == []
 
 
@@ -95,7 +95,7 @@ def test_a_swapped_shard_is_refused(bench: Bench) -> None:
 def test_another_shard_than_the_agents_own_is_refused(bench: Bench) -> None:
     make_build(bench.builds)
     with pytest.raises(FailedPrecondition, match="this agent has shard 0 of 2"):
-        bench.make_engine(shard=(0, 2)).prepare(parse_prepare(bench.request(1, shard=1)))
+        bench.make_agent(shard=(0, 2)).prepare(parse_prepare(bench.request(1, shard=1)))
 
 
 def test_another_version_than_announced_is_refused(bench: Bench) -> None:
@@ -150,7 +150,7 @@ def test_a_version_its_server_refuses_stays_refused(bench: Bench) -> None:
 def test_a_full_disk_is_told_before_anything_is_fetched(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     make_build(bench.builds)
     prepare(bench, bench.request(1))
-    bench.engine.activate("ctr", 1)
+    bench.agent.activate("ctr", 1)
     make_build(bench.builds, version=2)
     usage = shutil.disk_usage(bench.data)._replace(free=1000)
     monkeypatch.setattr(shutil, "disk_usage", lambda _: usage)
@@ -164,12 +164,12 @@ def test_a_server_restarted_empty_gets_back_what_live_says(bench: Bench) -> None
     make_build(bench.builds)
     make_build(bench.builds, version=2, parent=1)
     prepare(bench, bench.request(1))
-    bench.engine.activate("ctr", 1)
+    bench.agent.activate("ctr", 1)
     prepare(bench, bench.request(2))
-    bench.engine.activate("ctr", 2)
-    assert bench.engine.restore() == []
+    bench.agent.activate("ctr", 2)
+    assert bench.agent.restore() == []
     bench.server.restart_empty()
-    [job] = bench.engine.restore()
+    [job] = bench.agent.restore()
     assert job.finished.wait(60) and job.error is None
     assert bench.server.active == {"ctr": 2}
     assert bench.server.models["ctr"][1]["state"] == "ready"
@@ -179,14 +179,14 @@ def test_retiring_keeps_the_files_a_kept_version_stands_on(bench: Bench) -> None
     for version, parent in ((1, 0), (2, 1), (3, 0)):
         make_build(bench.builds, version=version, parent=parent)
         prepare(bench, bench.request(version))
-        bench.engine.activate("ctr", version)
-    assert bench.engine.retire("ctr", 1) == {"removed": []}
-    assert bench.engine.shelf.versions("ctr") == [1, 2, 3]
+        bench.agent.activate("ctr", version)
+    assert bench.agent.retire("ctr", 1) == {"removed": []}
+    assert bench.agent.directory.versions("ctr") == [1, 2, 3]
     make_build(bench.builds, version=4)
     prepare(bench, bench.request(4))
-    bench.engine.activate("ctr", 4)
-    assert bench.engine.retire("ctr", 2) == {"removed": [1, 2]}
-    assert bench.engine.shelf.versions("ctr") == [3, 4]
+    bench.agent.activate("ctr", 4)
+    assert bench.agent.retire("ctr", 2) == {"removed": [1, 2]}
+    assert bench.agent.directory.versions("ctr") == [3, 4]
     assert sorted(bench.server.models["ctr"]) == [3, 4]
 
 
@@ -194,47 +194,47 @@ def test_retiring_clears_downloads_that_were_overtaken(bench: Bench) -> None:
     for version in (1, 3):
         make_build(bench.builds, version=version)
         prepare(bench, bench.request(version))
-        bench.engine.activate("ctr", version)
+        bench.agent.activate("ctr", version)
     for version in (2, 4):
         (bench.data / f".incoming/ctr/{version}").mkdir(parents=True)
-    bench.engine.retire("ctr", 1)
+    bench.agent.retire("ctr", 1)
     assert [path.name for path in (bench.data / ".incoming/ctr").iterdir()] == ["4"]
 
 
 def test_the_active_version_cannot_be_retired(bench: Bench) -> None:
     make_build(bench.builds)
     prepare(bench, bench.request(1))
-    bench.engine.activate("ctr", 1)
+    bench.agent.activate("ctr", 1)
     with pytest.raises(FailedPrecondition, match="active"):
-        bench.engine.retire("ctr", 1)
+        bench.agent.retire("ctr", 1)
 
 
 def test_a_retired_version_can_come_back(bench: Bench) -> None:
     for version in (1, 2):
         make_build(bench.builds, version=version)
         prepare(bench, bench.request(version))
-        bench.engine.activate("ctr", version)
+        bench.agent.activate("ctr", version)
     make_build(bench.builds, version=3)
     prepare(bench, bench.request(3))
-    bench.engine.activate("ctr", 3)
-    assert bench.engine.retire("ctr", 1) == {"removed": [1]}
+    bench.agent.activate("ctr", 3)
+    assert bench.agent.retire("ctr", 1) == {"removed": [1]}
     prepare(bench, bench.request(1))
-    assert bench.engine.activate("ctr", 1)["active"] == 1
+    assert bench.agent.activate("ctr", 1)["active"] == 1
 
 
 def test_what_was_not_prepared_cannot_be_activated(bench: Bench) -> None:
     with pytest.raises(NotFound, match="prepare it first"):
-        bench.engine.activate("ctr", 9)
+        bench.agent.activate("ctr", 9)
 
 
 def test_one_job_per_model_and_the_same_request_joins_it(bench: Bench) -> None:
     make_build(bench.builds)
     make_build(bench.builds, version=2)
     bench.server.load_s = 60
-    first = bench.engine.prepare(parse_prepare(bench.request(1)))
-    assert bench.engine.prepare(parse_prepare(bench.request(1))) is first
+    first = bench.agent.prepare(parse_prepare(bench.request(1)))
+    assert bench.agent.prepare(parse_prepare(bench.request(1))) is first
     with pytest.raises(Unavailable, match="one at a time"):
-        bench.engine.prepare(parse_prepare(bench.request(2)))
+        bench.agent.prepare(parse_prepare(bench.request(2)))
     bench.server.load_s = 0
     assert first.finished.wait(60) and first.error is None
 
@@ -242,12 +242,12 @@ def test_one_job_per_model_and_the_same_request_joins_it(bench: Bench) -> None:
 def test_a_job_can_be_cancelled_and_ends_in_time(bench: Bench) -> None:
     make_build(bench.builds)
     bench.server.load_s = 60
-    job = bench.engine.prepare(parse_prepare(bench.request(1)))
+    job = bench.agent.prepare(parse_prepare(bench.request(1)))
     while job.state != "loading":
         assert job.is_running
-    assert bench.engine.jobs.cancel("ctr") == 1
+    assert bench.agent.jobs.cancel("ctr") == 1
     assert job.finished.wait(60) and isinstance(job.error, Unavailable)
-    slow = bench.make_engine(job_timeout_s=0.2).prepare(parse_prepare(bench.request(1)))
+    slow = bench.make_agent(job_timeout_s=0.2).prepare(parse_prepare(bench.request(1)))
     assert slow.finished.wait(60) and isinstance(slow.error, DeadlineExceeded)
 
 
@@ -292,7 +292,7 @@ def test_files_can_come_straight_from_the_builds_location(bench: Bench) -> None:
 def test_hostile_requests_are_refused_before_anything_happens(bench: Bench, body: dict[str, Any]) -> None:
     make_build(bench.builds)
     with pytest.raises(DataError):
-        bench.engine.prepare(parse_prepare(bench.request(1) | body))
+        bench.agent.prepare(parse_prepare(bench.request(1) | body))
     assert bench.host.requests == []
 
 
@@ -311,4 +311,4 @@ def test_hostile_names_in_a_listing_are_corruption(bench: Bench, tmp_path: Path)
 def test_a_source_that_is_not_allowed_is_refused(bench: Bench) -> None:
     make_build(bench.builds)
     with pytest.raises(Unauthorized, match="not an allowed source"):
-        bench.engine.prepare(parse_prepare(bench.request(1) | {"source": "http://169.254.169.254/latest"}))
+        bench.agent.prepare(parse_prepare(bench.request(1) | {"source": "http://169.254.169.254/latest"}))
