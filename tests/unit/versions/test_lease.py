@@ -47,7 +47,8 @@ def test_one_publisher_at_a_time(tmp_path: Path) -> None:
 
 def test_a_dead_publishers_lock_is_broken(tmp_path: Path) -> None:
     store = open_store(str(tmp_path))
-    code = "import os, sys; from elasticctr.storage import open_store; from elasticctr.versions.lease import Lease;"
+    code = "import os, sys; from elasticctr.storage import open_store; "
+    code += "from elasticctr.versions.lease import PublisherLease; "
     code += f"PublisherLease(open_store({str(tmp_path)!r}), 'ctr').__enter__(); os._exit(9)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 9
     assert store.exists(f"ctr/{LOCK}")
