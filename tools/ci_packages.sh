@@ -20,8 +20,8 @@ need java default-jre-headless
 if [ "${#missing[@]}" -gt 0 ]; then
     echo "installing ${missing[*]}"
     export DEBIAN_FRONTEND=noninteractive
-    apt-get update -qq
-    apt-get install -qq -y --no-install-recommends "${missing[@]}" >/dev/null
+    apt-get -o DPkg::Lock::Timeout=300 update -qq
+    apt-get -o DPkg::Lock::Timeout=300 install -qq -y --no-install-recommends "${missing[@]}" >/dev/null
 fi
 if ! [ -e build/spark/.installed ]; then
     python=$(command -v python3.11 || command -v python3)
