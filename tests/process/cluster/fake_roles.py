@@ -74,8 +74,8 @@ def coordinate() -> None:
 
 
 def attend() -> None:
+    print("threads", os.environ.get("ELASTICCTR__TRAIN__THREADS"), flush=True)
     (run / f"{name}.pid").write_text(str(os.getpid()))
-    print("threads", os.environ.get("ELASTICCTR__TRAIN__THREADS"))
     while not (run / "over").exists():
         try:
             find_coordinator(arguments["--coordinator"])
