@@ -23,6 +23,7 @@ from elasticctr.cli.token import token
 from elasticctr.cli.train import train
 from elasticctr.cli.train.evaluate import evaluate
 from elasticctr.cli.train.explain import explain
+from elasticctr.cli.train.run import run
 from elasticctr.cli.train.tune import tune
 
 app = typer.Typer(
@@ -58,6 +59,7 @@ app.command()(train.predict)
 app.command()(explain)
 app.command()(train.report)
 app.command()(tune)
+app.command()(run)
 app.command()(status)
 app.command()(logs)
 app.command()(checkpoint)
