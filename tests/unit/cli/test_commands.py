@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 
 from elasticctr.cli.app import app
 from elasticctr.cli.tree import LazyCommand
+from elasticctr.serve.settings import ServeSettings
 
 HEAVY = ("pyarrow", "numpy", "torch", "httpx", "starlette", "onnxruntime", "uvicorn", "grpc", "pandas")
 # What one word would mean twice, and what has a word already.
@@ -97,6 +98,14 @@ def test_the_same_option_has_the_same_help(loaded: dict[str, Any]) -> None:
             if option in parameter.opts and (name, option) not in (("elasticctr demo", "--overwrite"),)
         }
         assert len(said) == 1, (option, said)
+
+
+def test_an_option_that_mirrors_a_setting_has_its_help_bounds_and_default(loaded: dict[str, Any]) -> None:
+    (port,) = (one for one in loaded["elasticctr serve"].params if one.name == "port")
+    field = ServeSettings.model_fields["port"]
+    assert port.help.lower() == f"{field.description}.".lower()
+    assert (port.show_default, port.default) == (str(field.default), None)
+    assert CliRunner().invoke(app, ["serve", "--port", "65536"]).exit_code == 2
 
 
 def test_every_root_command_is_in_a_panel() -> None:

@@ -107,7 +107,7 @@ def _print(found: LogInspection, is_guess: bool) -> None:
         print_table("Dense slots, after their transforms", dense_columns, rows)
     _print_top(found)
     if is_guess:
-        console.stdout().print("\n# Guessed schema; save it with --save schema.yaml", markup=False)
+        console.stdout().print("\n# Guessed schema; save it with --out schema.yaml", markup=False)
         console.stdout().print(schema_yaml(found.schema), markup=False, soft_wrap=True, end="")
 
 

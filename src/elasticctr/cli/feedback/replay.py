@@ -9,7 +9,7 @@ from rich.console import Console
 
 from elasticctr.cli.options.settings import setting
 from elasticctr.cli.output import JsonOption, print_json, print_pairs
-from elasticctr.errors import Corruption
+from elasticctr.errors import Corruption, NotFound
 from elasticctr.obs.progress import Progress
 from elasticctr.serve.settings import ServedModelSettings
 from elasticctr.versions import Repository
@@ -32,6 +32,8 @@ def replay(
 
     with Progress("replaying", unit="requests", console=Console(quiet=True) if as_json else None) as progress:
         result = Replayer(Repository(repo), model, progress.advance).run(requests)
+    if not result.requests:
+        raise NotFound(f"{', '.join(requests)}: no logged request{'' if model is None else f' of {model!r}'} to replay")
     summary = result.summary()
     if as_json:
         print_json(summary)

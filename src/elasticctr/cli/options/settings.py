@@ -19,8 +19,8 @@ def setting(cls: type[BaseModel], name: str, *flags: str, metavar: str | None = 
         *flags,
         metavar=metavar,
         help=as_sentence(field.description or ""),
-        min=None if low is None else low.ge,  # type: ignore[attr-defined]
-        max=None if high is None else high.le,  # type: ignore[attr-defined]
+        min=None if low is None else low.ge,
+        max=None if high is None else high.le,
         show_default=str(default) if isinstance(default, (int, float, str)) and not isinstance(default, bool) else True,
     )
 
