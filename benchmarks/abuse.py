@@ -149,8 +149,8 @@ class Arena:
 
     def start(self) -> None:
         run_command("train", str(self.job_file))
-        run_command("publish", str(self.root / "run"), "--to", str(self.stack.repository), "--model", MODEL)
-        job = ["--job", str(self.cluster_file)]
+        run_command("publish", str(self.root / "run"), "--repo", str(self.stack.repository), "--model", MODEL)
+        job = ["--config", str(self.cluster_file)]
         coordinator = self.stack.run("coordinator", ["coordinator", *job], free_port())
         self.extra["coordinator"] = coordinator
         self.stack.start()

@@ -92,9 +92,9 @@ class Probe:
         keys = root / "keys"
         keys.write_text("\n".join(map(str, story.truth.feasigns)))
         at = ";".join(",".join(shard) for shard in story.addresses())
-        command = [sys.executable, "-m", "elasticctr", "cube", "bench", f"{MODEL}/{TABLE}", "--at", at, "--json"]
+        command = [sys.executable, "-m", "elasticctr", "cube", "bench", f"{MODEL}/{TABLE}", "--endpoint", at, "--json"]
         command += ["--keys", str(keys), "--token-file", str(story.cluster.token_file), "--batch", str(KEYS)]
-        command += ["--qps", str(RATE), "--seconds", str(seconds)]
+        command += ["--rate", str(RATE), "--seconds", str(seconds)]
         self._process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
 
     def wait(self) -> dict[str, Any]:

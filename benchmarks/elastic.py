@@ -192,7 +192,7 @@ class Run:
     def _do(self, what: str, role: str, at_s: float) -> None:
         self._done.append((at_s, what, role))
         if what == "add":
-            shared = ["--job", str(self._launch.run.job), "--token-file", self._token_file()]
+            shared = ["--config", str(self._launch.run.job), "--token-file", self._token_file()]
             finding = ["--coordinator", self._launch.coordinator or ""]
             self._engine.add(make_trainer(int(role.rpartition("-")[2]), shared, finding))
         elif what == "remove":

@@ -252,7 +252,7 @@ class Stack:
         where = ["--data", str(data)]
         limit = ["--max-buffered", str(max_buffered_mib)]
         server = self.run(f"cube-{name}", ["cube", "server", *where, *limit], free_port())
-        watching = ["--server", server.url, "--shard", f"{shard}/{shards}", "--watch", "0.3"]
+        watching = ["--endpoint", server.url, "--shard", f"{shard}/{shards}", "--watch", "0.3"]
         self.cube[shard].append(server)
         self.agents.append(self.run(f"agent-{name}", ["cube", "agent", *where, *watching], free_port()))
 
@@ -287,7 +287,7 @@ class Stack:
         config.write_text(yaml.safe_dump(settings))
         return Process(
             f"serve-{number}",
-            ["serve", *self._secret, str(config)],
+            ["serve", *self._secret, "--config", str(config)],
             self.logs / f"serve-{number}.log",
             f"http://{HOST}:{port}",
             self.token,

@@ -24,6 +24,7 @@ from pydantic_core import PydanticUndefined
 
 import elasticctr
 from elasticctr.cli.app import app
+from elasticctr.cli.tree import LazyCommand
 from elasticctr.config import Settings
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
@@ -57,6 +58,7 @@ def commands() -> list[tuple[str, Any]]:
     found: list[tuple[str, Any]] = []
 
     def walk(name: str, command: Any) -> None:
+        command = command.load() if isinstance(command, LazyCommand) else command
         found.append((name, command))
         for child, inner in getattr(command, "commands", {}).items():
             walk(f"{name} {child}", inner)
@@ -108,7 +110,7 @@ def _choices(annotation: Any) -> str:
 
 
 def _default(option: Any) -> str:
-    value = option.default
+    value = option.show_default if isinstance(option.show_default, str) else option.default
     if value is None or value is False or value == () or callable(value) or option.name == "help":
         return ""
     return f"`{value.value if isinstance(value, Enum) else value}`"

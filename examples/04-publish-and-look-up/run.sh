@@ -2,8 +2,8 @@
 # Run it in the folder of example 1, after it.
 set -euo pipefail
 
-elasticctr publish runs/first --to repo --model ctr
-elasticctr verify repo/ctr
+elasticctr publish runs/first --repo repo --model ctr
+elasticctr versions verify repo/ctr
 elasticctr cube build repo/ctr --out cube --activate
 
 # Two feasigns that have rows (a version's rows are plain Arrow files), and one that has none.
@@ -17,9 +17,9 @@ server=$!
 trap 'kill $server' EXIT
 until [ -s server.json ]; do sleep 0.1; done
 port=$(python -c 'import json; print(json.loads(open("server.json").readline())["port"])')
-elasticctr cube get "$table" $feasigns --at "127.0.0.1:$port"
-elasticctr cube bench "$table" --at "127.0.0.1:$port" --random 1000000 --seconds 1
+elasticctr cube get "$table" $feasigns --endpoint "127.0.0.1:$port"
+elasticctr cube bench "$table" --endpoint "127.0.0.1:$port" --random 1000000 --seconds 1
 
 elasticctr train job.yaml --resume --set train.epochs=3
-elasticctr publish runs/first --to repo --model ctr --checkpoint last
-elasticctr versions repo
+elasticctr publish runs/first --repo repo --model ctr --checkpoint last
+elasticctr versions list repo

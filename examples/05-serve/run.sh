@@ -27,9 +27,9 @@ print(f"{len(a)} scores, largest difference {np.abs(a - b).max():.1g}")
 assert np.abs(a - b).max() <= 1e-6'
 
 # A tenth of the requests are answered by version 1 for a while; then all of them; then back to what the donefile says.
-elasticctr variants set first=1:0.1 --sticky user_id --endpoint "$url"
-elasticctr variants activate 1 --endpoint "$url"
-elasticctr variants resume --endpoint "$url"
+elasticctr serving variants first=1:0.1 --sticky user_id --endpoint "$url"
+elasticctr serving activate 1 --endpoint "$url"
+elasticctr serving resume --endpoint "$url"
 
 kill $server
 wait $server

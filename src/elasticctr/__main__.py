@@ -1,3 +1,3 @@
-from elasticctr.cli.entry import main
+from elasticctr.cli.app import main
 
 main()

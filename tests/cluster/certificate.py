@@ -45,7 +45,7 @@ class Authority:
 
 def flags_of(tls: TlsSettings) -> list[str]:
     """The same as options of a command."""
-    given = {"--tls-cert": tls.cert, "--tls-key": tls.key, "--tls-client-ca": tls.client_ca, "--tls-ca": tls.ca}
+    given = {"--cert-file": tls.cert, "--key-file": tls.key, "--client-ca-file": tls.client_ca, "--ca-file": tls.ca}
     return [text for name, path in given.items() if path is not None for text in (name, str(path))]
 
 

@@ -163,7 +163,7 @@ class Instance:
         return self.server
 
     def start_agent(self, *extra: str) -> Process:
-        arguments = ["cube", "agent", "--port", str(self.agent_port), "--server", self.server_url]
+        arguments = ["cube", "agent", "--port", str(self.agent_port), "--endpoint", self.server_url]
         arguments += ["--data", str(self.data), "--token-file", str(self._cluster.token_file)]
         arguments += [
             "--shard",

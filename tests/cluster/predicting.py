@@ -182,7 +182,7 @@ class Predictor:
         settings = {"port": self.port, "grpc_port": None, "drain_s": 0.3, "limits": PATIENT, "models": models}
         config = self.root / "serve.yaml"
         config.write_text(yaml.safe_dump(settings))
-        self.run(str(config), *extra)
+        self.run("--config", str(config), *extra)
 
     def run(self, *arguments: str, **environ: str) -> None:
         """`elasticctr serve` with these arguments; returns when it listens."""

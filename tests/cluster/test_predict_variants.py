@@ -24,9 +24,9 @@ TOKEN = "a secret of the test"
 
 
 def _cli(predictor: Predictor, *arguments: str) -> dict[str, Any]:
-    """`elasticctr variants …`, in this process: there are many of them."""
+    """`elasticctr serving …`, in this process: there are many of them."""
     endpoint = ["--endpoint", f"http://127.0.0.1:{predictor.port}", "--json", "--model", "ctr"]
-    done = CliRunner().invoke(app, ["variants", *arguments, *endpoint, "--token-file", str(predictor.root / "token")])
+    done = CliRunner().invoke(app, ["serving", *arguments, *endpoint, "--token-file", str(predictor.root / "token")])
     assert done.exit_code == 0, done.output
     answer: dict[str, Any] = json.loads(done.output)
     return answer
@@ -50,7 +50,7 @@ def test_canary_sticky_shadow_promote(tmp_path: Path) -> None:
             stranger.post("/v1/models/ctr:pause", {})
         _cli(predictor, "pause")
         scored.delta()
-        status = _cli(predictor, "set", "b=2:0.3", "dark=2:1:shadow", "--sticky", "user_id")
+        status = _cli(predictor, "variants", "b=2:0.3", "dark=2:1:shadow", "--sticky", "user_id")
         assert [one["name"] for one in status["variants"]] == ["b", "dark"]
         wait_until(lambda: all(one["serving"] for one in predictor.status()["variants"]), "variants serve")
         with (
@@ -68,16 +68,16 @@ def test_canary_sticky_shadow_promote(tmp_path: Path) -> None:
         assert "dark" not in found.variants
         text = _metrics(predictor)
         assert 'variant="dark"' in text and 'variant="b"' in text
-        _cli(predictor, "set", "w=wide:0.5")
+        _cli(predictor, "variants", "w=wide:0.5")
         answers = [predictor.predict(scored.draw(np.random.default_rng(n))) for n in range(40)]
         assert {answer["variant"] for answer in answers} == {"live", "w"}
-        _cli(predictor, "set", "b=2:0.3")
+        _cli(predictor, "variants", "b=2:0.3")
         status = _cli(predictor, "promote", "b")
         assert (status["live"], status["variants"]) == (2, [])
         status = _cli(predictor, "rollback")
         assert status["live"] == 1
         assert _cli(predictor, "activate", "2")["live"] == 2
-        assert _cli(predictor, "show")["activations"] == 4
+        assert _cli(predictor, "status")["activations"] == 4
 
 
 def _metrics(predictor: Predictor) -> str:

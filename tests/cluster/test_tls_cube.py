@@ -121,9 +121,9 @@ def _check_command(cluster: Cluster, port: int, tls: TlsSettings) -> None:
     settings = CubeSettings(shards=((f"127.0.0.1:{port}",),), timeout_ms=30_000, connect_ms=20_000, tls=tls)
     with CubeClient(settings, TOKEN) as client:
         table = client.connect(30.0)[0]
-    get = ["cube", "get", table, "1", "--at", f"127.0.0.1:{port}", "--timeout", "30", "--json", *flags]
+    get = ["cube", "get", table, "1", "--endpoint", f"127.0.0.1:{port}", "--timeout", "30", "--json", *flags]
     assert json.loads(_run(get))["version"] == 1
-    assert json.loads(_run(["cube", "status", "--transfer", cluster.transfer_url, "--json", *flags]))["all_live"]
+    assert json.loads(_run(["cube", "status", "--endpoint", cluster.transfer_url, "--json", *flags]))["all_live"]
 
 
 def _run(arguments: list[str]) -> str:

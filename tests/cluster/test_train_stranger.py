@@ -25,7 +25,7 @@ for module in list(sys.modules.values()):
         module.build = identity.build
 import elasticctr.ps.trainer.trainer
 elasticctr.ps.trainer.trainer.build = identity.build
-from elasticctr.cli.entry import main
+from elasticctr.cli.app import main
 sys.exit(main())
 """
 
@@ -54,9 +54,9 @@ def test_strangers_are_turned_away(training_log: Log, tmp_path: Path) -> None:
         (tmp_path / "other.yaml").write_text(yaml.safe_dump(other))
         write_token(tmp_path / "wrong", "this is not the secret")
         strangers = [
-            start_stranger(training, "--job", own, "--token-file", token, code=_OTHER_BUILD),
-            start_stranger(training, "--job", str(tmp_path / "other.yaml"), "--token-file", token),
-            start_stranger(training, "--job", own, "--token-file", str(tmp_path / "wrong")),
+            start_stranger(training, "--config", own, "--token-file", token, code=_OTHER_BUILD),
+            start_stranger(training, "--config", str(tmp_path / "other.yaml"), "--token-file", token),
+            start_stranger(training, "--config", own, "--token-file", str(tmp_path / "wrong")),
         ]
         expected = [
             (FailedPrecondition.exit_status, "0.0.1+1"),

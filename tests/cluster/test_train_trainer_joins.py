@@ -22,7 +22,7 @@ def test_a_trainer_joins_a_running_job(training_log: Log, tmp_path: Path) -> Non
         training.wait_samples(0.05)
         alone = training.pause("trainer-0")  # until the other is there, however long that takes
         job, token = training.run_dir / "job.yaml", training.run_dir / "cluster" / "token"
-        command = ["trainer", "--coordinator", str(training.run_dir), "--job", str(job), "--token-file", str(token)]
+        command = ["trainer", "--coordinator", str(training.run_dir), "--config", str(job), "--token-file", str(token)]
         other = subprocess.Popen(
             [sys.executable, "-m", "elasticctr", *command, "--name", "other"],
             stdout=subprocess.PIPE,

@@ -15,7 +15,16 @@ pytestmark = pytest.mark.timeout(900)
 
 def start_second(training: Training, port: int = 0) -> subprocess.Popen[bytes]:
     run = training.run_dir
-    command = [sys.executable, "-m", "elasticctr", "coordinator", "--job", str(run / "job.yaml"), "--port", str(port)]
+    command = [
+        sys.executable,
+        "-m",
+        "elasticctr",
+        "coordinator",
+        "--config",
+        str(run / "job.yaml"),
+        "--port",
+        str(port),
+    ]
     return subprocess.Popen([*command, "--token-file", str(run / "cluster" / "token")], stderr=subprocess.PIPE)
 
 

@@ -32,7 +32,9 @@ def serve(folder: Path, repo: str, models: Sequence[str]) -> Iterator[Servers]:
     config.write_text(yaml.safe_dump(settings))
     with (folder / "serve.log").open("wb") as log:
         process = subprocess.Popen(
-            [sys.executable, "-m", "elasticctr", "serve", str(config), "--json"], stdout=subprocess.PIPE, stderr=log
+            [sys.executable, "-m", "elasticctr", "serve", "--config", str(config), "--json"],
+            stdout=subprocess.PIPE,
+            stderr=log,
         )
     try:
         assert process.stdout is not None

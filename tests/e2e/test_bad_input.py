@@ -141,7 +141,7 @@ def test_errors_as_json(invoke: Run, tmp_path: Path) -> None:
 def test_a_demo_or_a_run_where_a_file_is(invoke: Run, job: Path, tmp_path: Path) -> None:
     file = tmp_path / "file"
     file.write_text("mine")
-    assert_clean_failure(invoke("demo", "--dir", file), CONFIG, "is a file")
-    assert_clean_failure(invoke("demo", "--dir", file / "below"), CONFIG, "cannot be made")
+    assert_clean_failure(invoke("demo", "--out", file), CONFIG, "is a file")
+    assert_clean_failure(invoke("demo", "--out", file / "below"), CONFIG, "cannot be made")
     assert_clean_failure(invoke("train", job, "--run-dir", file), INTERNAL, "cannot be written")
     assert file.read_text() == "mine"

@@ -14,7 +14,7 @@ import pytest
 @pytest.mark.slow
 @pytest.mark.timeout(500)
 def test_demo(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "elasticctr", "demo", "--dir", str(tmp_path / "demo"), "--rows", "40000"]
+    command = [sys.executable, "-m", "elasticctr", "demo", "--out", str(tmp_path / "demo"), "--rows", "40000"]
     command += ["--chaos", "--json"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=480)
     assert done.returncode == 0, done.stderr

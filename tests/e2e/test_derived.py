@@ -70,6 +70,8 @@ def test_many_processes_have_the_rows_of_one(elasticctr: Run, tmp_path: Path, en
     # What is published is what was learned: the vocabulary, and a row per slot for everything else.
     rows = []
     for run in (tmp_path / "one", tmp_path / "run"):
-        published = answer(elasticctr("publish", run, "--to", tmp_path / f"repo-{run.name}", "--model", "m", "--json"))
+        published = answer(
+            elasticctr("publish", run, "--repo", tmp_path / f"repo-{run.name}", "--model", "m", "--json")
+        )
         rows.append(published["rows"])
     assert rows[0] == rows[1] and counted["feasigns"] < rows[0] <= counted["feasigns"] + 5

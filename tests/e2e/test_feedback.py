@@ -120,7 +120,7 @@ def test_the_whole_loop(invoke: Run, tmp_path: Path) -> None:
     raw = "".join(f"click:{i % 2} user:u{i % 5} item:{'good' if i % 2 else 'bad'}\n" for i in range(400))
     (tmp_path / "raw.txt").write_text(raw)
     answer(invoke("train", _job(tmp_path, "first", {"path": str(tmp_path / "raw.txt")}), "--json"))
-    answer(invoke("publish", tmp_path / "first", "--to", tmp_path / "repo", "--model", "ctr", "--json"))
+    answer(invoke("publish", tmp_path / "first", "--repo", tmp_path / "repo", "--model", "ctr", "--json"))
     items = ("good", "bad", "unheard-of")
     with _serving(tmp_path) as client:
         _wait_for(client, 1)
@@ -142,7 +142,7 @@ def test_the_whole_loop(invoke: Run, tmp_path: Path) -> None:
         assert (early["requests"], early["samples"]) == (200, 0)
         joined = answer(invoke("feedback", "join", *command, "--now", str(now + 7200), "--json"))
         assert (joined["samples"], joined["clicked"], joined["total"]["requests"]) == (600, 200, 200)
-        replayed = answer(invoke("verify", "--requests", log, "--repo", tmp_path / "repo", "--json"))
+        replayed = answer(invoke("feedback", "replay", log, "--repo", tmp_path / "repo", "--json"))
         assert replayed["same"]
         assert (replayed["requests"], replayed["from_request"]) == (200, 200)
         assert replayed["worst"] <= 1e-6
@@ -150,12 +150,12 @@ def test_the_whole_loop(invoke: Run, tmp_path: Path) -> None:
         hours = sorted("/".join(path.parts[-3:-1]) for path in out.glob("*/*/donefile"))
         assert hours
         answer(invoke("train", _job(tmp_path, "second", _hours(out, hours[0], hours[-1])), "--json"))
-        answer(invoke("publish", tmp_path / "second", "--to", tmp_path / "repo", "--model", "ctr", "--json"))
+        answer(invoke("publish", tmp_path / "second", "--repo", tmp_path / "repo", "--model", "ctr", "--json"))
         _wait_for(client, 2)
         found = _ask(client, "again", items)
         assert found["version"] == 2
         assert found["scores"][2] > 0.7 > 0.5 > max(found["scores"][:2])
-        replayed = answer(invoke("verify", "--requests", log, "--repo", tmp_path / "repo", "--json"))
+        replayed = answer(invoke("feedback", "replay", log, "--repo", tmp_path / "repo", "--json"))
         assert replayed["same"]
 
 

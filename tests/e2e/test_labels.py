@@ -101,8 +101,8 @@ def test_heads_offline_are_heads_served(
         assert auc == pytest.approx(best["labels"][label]["auc"], abs=1e-5)
 
     repo = str(tmp_path / "repo")
-    answer(invoke("publish", run, "--to", repo, "--model", "two", "--json"))
-    answer(invoke("verify", f"{repo}/two", "--json"))
+    answer(invoke("publish", run, "--repo", repo, "--model", "two", "--json"))
+    answer(invoke("versions", "verify", f"{repo}/two", "--json"))
     published = json.loads((tmp_path / "repo" / "two" / "1" / "metrics.json").read_text())
     check_metrics(published["valid"])
     offline = np.stack([table[f"score_{label}"].to_numpy() for label in LABELS], axis=1)[:SERVED]

@@ -71,8 +71,8 @@ def test_offline_is_served(invoke: Run, tmp_path: Path, model: dict[str, Any], f
     run, repo = Path(result["run_dir"]), str(tmp_path / "repo")
     answer(invoke("predict", run, "--out", tmp_path / "scores.txt", "--json"))
     offline = np.loadtxt(tmp_path / "scores.txt", dtype=np.float32)[:SERVED]
-    answer(invoke("publish", run, "--to", repo, "--model", "m", "--json"))
-    answer(invoke("verify", f"{repo}/m", "--json"))
+    answer(invoke("publish", run, "--repo", repo, "--model", "m", "--json"))
+    answer(invoke("versions", "verify", f"{repo}/m", "--json"))
     samples = read_samples(tmp_path / f"valid.{format}", format)[:SERVED]
     assert any("history" not in sample for sample in samples)
     assert any(len(sample.get("history", [])) > LONGEST for sample in samples)

@@ -81,9 +81,9 @@ def test_versions_are_published_while_pservers_train(elasticctr: Run, job: Path,
     steps = [e["of_step"] for e in events if e["event"] == "publish"]
     end = next(e for e in events if e["event"] == "end")
     assert steps == sorted(set(steps)) and steps[-1] == end["step"]
-    found = answer(elasticctr("versions", repo, "--json"))["versions"]
+    found = answer(elasticctr("versions", "list", repo, "--json"))["versions"]
     assert [(v["version"], v["kind"]) for v in found] == [(n, "base") for n in range(1, len(steps) + 1)]
-    answer(elasticctr("verify", f"{repo}/ctr", "--json"))
+    answer(elasticctr("versions", "verify", f"{repo}/ctr", "--json"))
 
     evaluated = answer(elasticctr("eval", run, "--json"))
     assert evaluated["auc"] == pytest.approx(trained["metrics"]["valid"]["auc"], abs=1e-6)

@@ -15,7 +15,7 @@ def test_listing_versions_needs_no_torch(tmp_path: Path) -> None:
     code = (
         "import sys\n"
         "from elasticctr.cli.app import app\n"
-        f"app(['versions', {str(tmp_path)!r}], standalone_mode=False)\n"
+        f"app(['versions', 'list', {str(tmp_path)!r}], standalone_mode=False)\n"
         "import elasticctr.versions.verification, elasticctr.versions.rollback, elasticctr.versions.removal\n"
         "sys.exit(sum(name in sys.modules for name in ('torch', 's3fs')))"
     )

@@ -1,4 +1,4 @@
-"""`elasticctr doctor`: whether this machine can train, and what would make it better at it."""
+"""`elasticctr doctor`."""
 
 from __future__ import annotations
 
@@ -15,10 +15,12 @@ _MARKS = {"ok": "ok", "warning": "warning", "error": "ERROR"}
 
 
 def doctor(
-    folder: Annotated[Path, typer.Option(help="Folder whose disk and write permission are checked.")] = Path(),
+    folder: Annotated[Path, typer.Option(help="Directory whose disk space and write permission to check.")] = Path(),
     json: JsonOption = False,
 ) -> None:
-    """Check this machine and installation. Ends with 0 if training is possible, with 15 if not.
+    """Check this machine and installation.
+
+    Exits with status 15 if training is not possible.
 
     Example: `elasticctr doctor --folder runs`
     """

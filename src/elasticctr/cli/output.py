@@ -1,6 +1,5 @@
-"""How commands answer: tables or JSON on stdout, one error shape, exit status from the error tree.
+"""How commands answer: tables or JSON on stdout, and one error shape.
 
-A command returns nothing and calls `Output.result` once. Errors are raised anywhere below and end here:
 `elasticctr: Code: message` on stderr, or with --json `{"error": {"code": …, "message": …}}` on stdout.
 """
 
@@ -13,39 +12,11 @@ from typing import Annotated, Any
 
 import typer
 from rich.table import Table
-from typer.core import TyperGroup
 
-from elasticctr.errors import ElasticCTRError, InternalError
+from elasticctr.errors import ElasticCTRError
 from elasticctr.obs import console
 
-JsonOption = Annotated[bool, typer.Option("--json", help="Print the result as JSON, for programs.")]
-
-# What typer raises for a wrong flag or argument, whichever click it stands on.
-_UsageError: type[Exception] = typer.BadParameter.__bases__[0]
-USAGE_STATUS = 2
-
-
-class CommandGroup(TyperGroup):
-    """The root of the command tree. Turns every error into its one shape and status."""
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        ctx.meta["elasticctr.json"] = "--json" in args
-        return super().parse_args(ctx, args)
-
-    def invoke(self, ctx: Any) -> Any:
-        try:
-            return super().invoke(ctx)
-        except ElasticCTRError as e:
-            error = e
-        except MemoryError:
-            error = InternalError("the machine is out of memory; use smaller batches or fewer threads")
-        except _UsageError as e:
-            if not ctx.meta["elasticctr.json"]:
-                raise
-            print_json({"error": {"code": "UsageError", "message": e.format_message()}})  # type: ignore[attr-defined]
-            raise typer.Exit(USAGE_STATUS) from None
-        print_error(error, ctx.meta["elasticctr.json"])
-        raise typer.Exit(error.exit_status)
+JsonOption = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 
 
 def print_error(error: ElasticCTRError, as_json: bool) -> None:

@@ -1,4 +1,4 @@
-"""`elasticctr token`: makes the secret that servers and their clients share."""
+"""`elasticctr token`."""
 
 from __future__ import annotations
 
@@ -12,11 +12,16 @@ from elasticctr.net.access import make_token, write_token
 
 
 def token(
-    file: Annotated[Path | None, typer.Argument(help="File to write; without one the secret is printed.")] = None,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the secret of a file that is there.")] = False,
+    file: Annotated[
+        Path | None, typer.Argument(metavar="FILE", help="File to write; default: print the secret.")
+    ] = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the output if it exists.")] = False,
     json: JsonOption = False,
 ) -> None:
-    """Make a secret for --token-file or --read-token-file: 32 random bytes, in a file that only you can read.
+    """Generate the secret that servers and clients share.
+
+    Writes 32 random bytes, as hex digits, to a file that only you can read; pass it as --token-file or
+    --read-token-file.
 
     Example: `elasticctr token token`
     """
@@ -25,4 +30,4 @@ def token(
         print_json({"token": secret}) if json else typer.echo(secret)
         return
     write_token(file, secret, overwrite=overwrite)
-    print_json({"file": str(file)}) if json else typer.echo(f"{file}: a new secret; give it as --token-file {file}")
+    print_json({"file": str(file)}) if json else typer.echo(f"{file}: new secret; pass it as --token-file {file}")

@@ -143,7 +143,7 @@ def make_roles(
     """The coordinator first, then pservers, standbys and trainers. `where`: the coordinator's URL, or the run's
     directory if the coordinator takes any port and says there which."""
     port = where.rpartition(":")[2] if where.startswith("http") else "0"
-    shared = ["--job", str(run.job), "--token-file", str(token_file)]
+    shared = ["--config", str(run.job), "--token-file", str(token_file)]
     finding = ["--coordinator", where]
     listening = ["--host", settings.host]
     going_on = ["--resume"] if resume else []

@@ -97,7 +97,7 @@ def _train_on_torchrun(job: Job, *, resume: bool, quiet: bool) -> RunSummary:
     if settings.strategy != "collective":
         raise ConfigError(f"torchrun starts the strategy collective, and this is {settings.strategy}; use --on local")
     launch = begin(job, resume=resume)
-    arguments = ["trainer", "--job", str(launch.run.job), *(["--resume"] if resume else [])]
+    arguments = ["trainer", "--config", str(launch.run.job), *(["--resume"] if resume else [])]
     roles = [RoleSpec("trainer", index, arguments) for index in range(settings.trainers)]
     launch = replace(launch, roles=share_threads(launch.job, roles))
     return run_job(launch, TorchrunEngine(launch.run.path / "cluster"), resume=resume, quiet=quiet)

@@ -1,4 +1,4 @@
-"""`tls` of every settings file, and --tls-cert, --tls-key, --tls-client-ca, --tls-ca of every command: one meaning."""
+"""`tls` of settings files and --cert-file, --key-file, --client-ca-file, --ca-file of commands: one meaning."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ BRPC_OTHERS = ("wrr", "wr", "c_murmurhash", "c_md5", "c_ketama")
 class CubeSettings(Settings):
     """`cube.yaml`: the servers of one model's tables, and how a client asks them."""
 
-    model: str | None = Field(None, description="model of table names that do not name theirs (`model/table`)")
+    model: str | None = Field(None, description="model of tables named without one (`table` instead of `model/table`)")
     tables: tuple[str, ...] = Field((), description="tables these servers hold; empty: any they are asked for")
     shards: tuple[tuple[str, ...], ...] = Field(
         description="for each shard, in order, its replicas: `host:port`, `[v6]:port` or `unix:/path`"
@@ -55,7 +55,7 @@ class CubeSettings(Settings):
     )
     eject_max_ms: int = Field(30_000, ge=1, le=3_600_000, description="for how long at most")
     idle_connections: int = Field(64, ge=0, le=65_536, description="connections kept open per replica")
-    cache_bytes: int = Field(0, ge=0, description="memory for rows asked for often; 0: no cache")
+    cache_bytes: int = Field(0, ge=0, description="bytes of memory for frequently requested rows; 0: no cache")
     refresh_ms: int = Field(
         1000, ge=1, le=3_600_000, description="with a cache: how long a newly activated version may go unnoticed"
     )

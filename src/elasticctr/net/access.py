@@ -138,7 +138,7 @@ def check_listener(
     raise ConfigError(
         f"{what}: {host or 'every address'} can be reached from other machines, and nothing says who may use it; make "
         "a secret with `elasticctr token FILE` and give --token-file FILE, or let clients show certificates with "
-        "--tls-client-ca, or listen on 127.0.0.1; --insecure opens it to everybody"
+        "--client-ca-file, or listen on 127.0.0.1; --insecure opens it to everybody"
     )
 
 

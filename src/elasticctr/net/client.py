@@ -132,7 +132,7 @@ def _hint(error: httpx.HTTPError, where: str) -> str:
         is_cut = isinstance(error, (httpx.RemoteProtocolError, httpx.ReadError))
         return "; if that port speaks TLS, call it with https:// and give its authority (tls ca)" if is_cut else ""
     if "WRONG_VERSION_NUMBER" in text or "RECORD_LAYER_FAILURE" in text:
-        return "; that port does not speak TLS: call it with http://, or start it with --tls-cert"
+        return "; that port does not speak TLS: call it with http://, or start it with --cert-file"
     if "CERTIFICATE_VERIFY_FAILED" in text:
         return "; give the authority that signed its certificate (tls ca), and call it by a name that is in it"
     if "CERTIFICATE_REQUIRED" in text or "HANDSHAKE_FAILURE" in text:

@@ -71,15 +71,15 @@ class VerifySettings(Settings):
 class PolicySettings(Settings):
     """What to do when rows are missing. A degraded answer says so, and is counted."""
 
-    missing_rows: OnTrouble = Field("degrade", description="when fewer rows than min_coverage were found")
+    missing_rows: OnTrouble = Field("degrade", description="what to do when fewer rows than min_coverage are found")
     min_coverage: float = Field(
         0.0,
         ge=0,
         le=1,
         description="share of a request's rows that must be found; 0: only a request without any is degraded",
     )
-    dead_shards: OnTrouble = Field("fail", description="when a shard of the Cube does not answer")
-    late_cube: OnTrouble = Field("fail", description="when the Cube does not answer within cube_timeout_ms")
+    dead_shards: OnTrouble = Field("fail", description="what to do when a shard of the Cube does not answer")
+    late_cube: OnTrouble = Field("fail", description="what to do when the Cube does not answer within cube_timeout_ms")
     cube_timeout_ms: int = Field(200, ge=1, le=60_000, description="for the lookups of one micro-batch")
 
 
@@ -115,11 +115,12 @@ class ModelVariantSettings(Settings):
 class ServedModelSettings(Settings):
     """One model: where its versions come from, where its rows are, how careful to be."""
 
-    name: str = Field(description="as requests call it")
+    name: str = Field(description="name of the model, as in requests")
     repo: str = Field(description="repository of published versions: directory, s3:// or hdfs://")
     published_as: str | None = Field(None, description="its name in the repository; default: the same")
     cube: Path | None = Field(
-        None, description="cube.yaml or cube.conf of the Cube that has its rows; default: files in this process"
+        None,
+        description="cube.yaml or cube.conf of the Cube with its rows; default: index files in this process",
     )
     index_dir: Path | None = Field(
         None, description="where index files and state are kept; default: a cache directory of this user"
@@ -130,7 +131,7 @@ class ServedModelSettings(Settings):
     build_threads: int = Field(1, ge=1, le=256, description="threads that build index files beside the traffic")
     keep: int = Field(2, ge=1, le=16, description="versions kept ready: the live one and those to roll back to")
     follow: bool = Field(True, description="take up what the donefile announces; false: only what is activated by hand")
-    poll_s: float = Field(1.0, gt=0, le=3600, description="time between two looks at the donefile")
+    poll_s: float = Field(1.0, gt=0, le=3600, description="seconds between checks of the donefile")
     reload_meta: Path | None = Field(
         None, description="a file; announced versions are taken up only when it changes, as reload_type says"
     )
@@ -169,9 +170,11 @@ class ServeSettings(Settings):
     """`serve.yaml`: a prediction server."""
 
     host: str = Field("127.0.0.1", description="address to listen on; 0.0.0.0: all")
-    port: int = Field(8500, ge=0, le=65535, description="for HTTP and bRPC; 0: any free one")
-    grpc_port: int | None = Field(8501, ge=-1, le=65535, description="for gRPC; 0: any free one, null or -1: no gRPC")
-    threads: int = Field(0, ge=0, le=1024, description="workers that score; 0: one per core")
+    port: int = Field(8500, ge=0, le=65535, description="port for HTTP and bRPC; 0: any free port")
+    grpc_port: int | None = Field(
+        8501, ge=-1, le=65535, description="port for gRPC; 0: any free port, null or -1: no gRPC"
+    )
+    threads: int = Field(0, ge=0, le=1024, description="scoring threads; 0: one per core")
     loops: int = Field(1, ge=1, le=64, description="event loops that read and write sockets")
     token_file: Path | None = Field(None, description="file with the secret that clients must show")
     read_token_file: Path | None = Field(None, description="file with a second secret, which may not command")
@@ -179,11 +182,11 @@ class ServeSettings(Settings):
     tls: TlsSettings | None = Field(
         None, description="certificate and key of both ports, authority of the Cube's servers; default: no TLS"
     )
-    access_log: Path | None = Field(None, description="file with one JSON line per request; `-`: stderr")
+    access_log: Path | None = Field(None, description="file for one JSON line per request; `-`: stderr")
     request_log: RequestLogSettings | None = Field(
         None, description="keeps requests and scores for training and replay; default: no log"
     )
-    drain_s: float = Field(5.0, ge=0, le=600, description="after SIGTERM: how long it still answers while not ready")
+    drain_s: float = Field(5.0, ge=0, le=600, description="seconds to keep answering after SIGTERM, while not ready")
     limits: LimitSettings = Field(LimitSettings(), description="what requests may cost")
     models: tuple[ServedModelSettings, ...] = Field(min_length=1, max_length=64, description="what is served")
 
@@ -276,7 +279,7 @@ def _anchor(loaded: dict[str, Any], directory: Path) -> dict[str, Any]:
 
 
 def _flag(key: str) -> str:
-    return {"name": "model"}.get(key, key.replace("_", "-"))
+    return {"name": "model", "poll_s": "poll"}.get(key, key.replace("_", "-"))
 
 
 def _checked(name: str, what: str) -> str:

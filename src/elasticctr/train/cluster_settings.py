@@ -52,7 +52,7 @@ class ClusterSettings(Settings):
         description="gradients of dense parameters on the wire; default: bf16 under async (but with "
         "staleness 0) and where gradients_as is not fp32, else fp32",
     )
-    host: str = Field("127.0.0.1", description="where roles listen; 0.0.0.0 for other machines")
+    host: str = Field("127.0.0.1", description="address that roles listen on; 0.0.0.0: all")
     token_file: str | None = Field(None, description="file with a secret that roles must show each other")
     insecure: bool = Field(False, description="roles may listen beyond loopback without a secret")
     tls: TlsSettings | None = Field(

@@ -142,9 +142,11 @@ class PublishSettings(Settings):
     to: str = Field(min_length=1, description="repository: directory, s3:// or hdfs:// URL")
     model: str | None = Field(None, description="name of the model; default: the run directory's")
     every_steps: int | None = Field(None, ge=1, description="batches between versions; default: each epoch's end only")
-    encoding: Literal["fp32", "fp16", "int8"] = Field("fp32", description="of the rows")
+    encoding: Literal["fp32", "fp16", "int8"] = Field("fp32", description="encoding of the rows")
     max_chain: int = Field(24, ge=0, description="deltas on one base before the next base; 0: bases only")
-    keep: int | None = Field(None, ge=1, description="versions kept, beside those in use; default: all")
+    keep: int | None = Field(
+        None, ge=1, description="number of newest versions to keep, besides those in use; default: all"
+    )
 
 
 class JobModel(Settings):
@@ -163,7 +165,7 @@ class JobModel(Settings):
 class Job(Settings):
     """One training run."""
 
-    run_dir: str = Field("runs/latest", description="everything the run writes goes here")
+    run_dir: str = Field("runs/latest", description="directory for everything the run writes")
     samples: Schema = Field(alias="schema", description="inline, or the path of a schema file")
     data: JobData = Field(description="where samples come from")
     model: JobModel = Field(JobModel(), description="which model, and its settings")
@@ -233,6 +235,6 @@ def load_job(path: str | Path, overrides: Sequence[str] = ()) -> Job:
     elif given is None:
         raise ConfigError(
             f"{path}: 'schema' is required: the path of a schema file "
-            "(elasticctr data inspect LOG --save schema.yaml writes one) or the slots themselves"
+            "(elasticctr data inspect LOG --out schema.yaml writes one) or the slots themselves"
         )
     return parse_settings(Job, settings, str(path))

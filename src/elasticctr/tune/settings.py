@@ -60,12 +60,12 @@ class TuneSettings(Settings):
     """One search."""
 
     job: str = Field(description="job file, relative to this file; it needs data.valid")
-    study_dir: str = Field("tune", description="everything the search writes goes here")
+    study_dir: str = Field("tune", description="directory for everything the search writes")
     space: dict[str, Parameter] = Field(min_length=1, description="setting of the job (model.dim) -> its values")
     metric: Literal["auc", "gauc", "logloss"] = Field("auc", description="of the validation data; logloss is minimised")
-    trials: int = Field(20, ge=1, description="settings to try")
+    trials: int = Field(20, ge=1, description="number of settings to try")
     repeats: int = Field(1, ge=1, description="runs of each with different seeds; their mean is what counts")
-    parallel: int = Field(1, ge=1, description="runs at a time; they share this machine's CPUs")
+    parallel: int = Field(1, ge=1, description="concurrent runs; they share this machine's CPUs")
     sampler: Literal["tpe", "random", "grid"] = Field(
         "tpe", description="tpe: learns where good values are; grid: every combination of choices"
     )

@@ -1,7 +1,7 @@
 """Looks a repository over: what is damaged, missing or left behind, and makes a lost or damaged donefile anew.
 
-For `elasticctr fsck`. Reads only, but for `rebuild_donefile`, which writes that one file and keeps the old one aside.
-Whether rows are in their places and scores as promised is verification.py's business.
+For `elasticctr versions fsck`. Reads only, but for `rebuild_donefile`, which writes that one file and keeps the old one
+aside. Whether rows are in their places and scores as promised is verification.py's business.
 """
 
 from __future__ import annotations

@@ -109,11 +109,11 @@ class _Planner:
             elif version not in self._announced:
                 self._judge_unannounced(version, has_manifest=MANIFEST in names)
             elif MANIFEST not in names:
-                self._stays[version] = f"announced, but its {MANIFEST} is gone; see elasticctr fsck"
+                self._stays[version] = f"announced, but its {MANIFEST} is gone; see elasticctr versions fsck"
 
     def _judge_unannounced(self, version: int, has_manifest: bool) -> None:
         if has_manifest:
-            self._stays[version] = "complete, but never announced; see elasticctr fsck"
+            self._stays[version] = "complete, but never announced; see elasticctr versions fsck"
         elif version in self._pins:
             self._stays[version] = _pinned_by(self._pins[version])
         elif self._is_young(f"{self._model}/{version}"):
@@ -134,7 +134,7 @@ class _Planner:
                 self._manifests[version] = self._repository.read_manifest(self._model, version, self._events)
                 whole.append(version)
             except (NotFound, Corruption, FailedPrecondition):
-                self._stays[version] = f"its {MANIFEST} is not the announced one; see elasticctr fsck"
+                self._stays[version] = f"its {MANIFEST} is not the announced one; see elasticctr versions fsck"
         for version in whole[-keep:] if keep > 0 else []:
             self._stays[version] = f"among the newest {keep}"
         for version, names in self._pins.items():
@@ -189,7 +189,7 @@ class _Planner:
 
     def _refuse(self, what: str) -> FailedPrecondition:
         return FailedPrecondition(
-            f"{what}; nothing is removed. See elasticctr fsck {self._repository.url} --model {self._model}"
+            f"{what}; nothing is removed. See elasticctr versions fsck {self._repository.url} --model {self._model}"
         )
 
     def _read_manifest(self, version: int) -> None:

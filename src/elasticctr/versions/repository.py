@@ -61,7 +61,7 @@ class Repository:
             lines = ", ".join(str(line.number) for line in log.damaged)
             console.warn(
                 f"{self.url}/{model}/{DONEFILE}: line {lines} is damaged and passed over; "
-                f"see elasticctr fsck {self.url} --model {model}"
+                f"see elasticctr versions fsck {self.url} --model {model}"
             )
         return [event for event in log.events if event.number > after]
 

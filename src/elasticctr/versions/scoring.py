@@ -1,6 +1,6 @@
 """Scores samples with the files of a version alone: rows, schema.json and the ONNX graph. No torch, no trainer.
 
-Slow and plain: it is what checks use (publishing, `elasticctr verify`), and a reference for servers.
+Slow and plain: it is what checks use (publishing, `elasticctr versions verify`), and a reference for servers.
 """
 
 from __future__ import annotations

@@ -146,7 +146,7 @@ def next_version(repository: Repository, model: str) -> int:
     if log is None and any(repository.store.exists(f"{model}/{version}/{MANIFEST}") for version in there):
         raise FailedPrecondition(
             f"{repository.url}/{model}: has versions but no {DONEFILE}, so that numbers could be given twice; "
-            f"nothing was published. Run elasticctr fsck {repository.url} --model {model} --rebuild"
+            f"nothing was published. Run elasticctr versions fsck {repository.url} --model {model} --rebuild"
         )
     announced = [] if log is None else [event.version for event in log.events]
     return max([0, *announced, *there]) + 1

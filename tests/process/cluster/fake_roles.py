@@ -19,7 +19,7 @@ import yaml
 from elasticctr.ps.addresses import find_coordinator, write_coordinator
 
 arguments = dict(zip(sys.argv[2::2], sys.argv[3::2], strict=False))  # flags without value come last
-run = Path(yaml.safe_load(Path(arguments["--job"]).read_text())["run_dir"])
+run = Path(yaml.safe_load(Path(arguments["--config"]).read_text())["run_dir"])
 token = Path(arguments["--token-file"]).read_text().strip()
 name = arguments.get("--name", "coordinator-0")
 crash, _, status = os.environ.get("CRASH", "").partition(":")

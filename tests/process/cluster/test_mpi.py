@@ -159,7 +159,7 @@ from elasticctr.cluster.mpi import MpiEngine
 fake = sys.argv[1:3]
 mpi_run.MpiEngine = lambda *given, **more: MpiEngine(*given, command=fake, **more)
 sys.argv = ["elasticctr", *sys.argv[3:]]
-from elasticctr.cli.entry import main
+from elasticctr.cli.app import main
 main()
 """
 

@@ -42,7 +42,7 @@ def test_a_run_ends_with_the_summary_of_its_files(tmp_path: Path) -> None:
     assert summary.metrics["valid"]["auc"] == 0.75
     assert (tmp_path / "run" / "report.html").exists()
     log = (tmp_path / "run" / "logs" / "coordinator-0.log").read_text()
-    assert f"--job {tmp_path}/run/job.yaml" in log and "--resume" not in log
+    assert f"--config {tmp_path}/run/job.yaml" in log and "--resume" not in log
     noted = json.loads((tmp_path / "run" / "cluster" / "roles.json").read_text())
     assert {role["phase"] for role in noted["roles"]} == {"ended"} and noted["engine"] == "local"
     for name in ("pserver-0", "trainer-1"):
@@ -171,7 +171,7 @@ from elasticctr.cluster.local import LocalEngine
 fake = sys.argv[1:3]
 run.LocalEngine = lambda: LocalEngine(fake)
 sys.argv = ["elasticctr", *sys.argv[3:]]
-from elasticctr.cli.entry import main
+from elasticctr.cli.app import main
 main()
 """
 

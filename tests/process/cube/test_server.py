@@ -289,7 +289,7 @@ def test_an_idle_server_burns_no_cpu(server: ServerProcess) -> None:
 def test_a_server_imports_little() -> None:
     code = (
         "import sys; sys.argv[1:] = ['cube', 'server', '--help']\n"
-        "from elasticctr.cli.entry import main\n"
+        "from elasticctr.cli.app import main\n"
         "try: main()\n"
         "except SystemExit: print([m for m in ('torch', 'numpy', 'pyarrow') if m in sys.modules])\n"
     )

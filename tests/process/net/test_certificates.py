@@ -19,7 +19,7 @@ def test_sighup_reads_the_files_again(tmp_path: Path, pairs: list[tuple[Path, Pa
     (cert, key), (new_cert, new_key) = pairs
     command = [sys.executable, "-m", "elasticctr", "serve", "--repo", str(tmp_path / "repo"), "--model", "ctr"]
     command += ["--port", "0", "--grpc-port", "-1", "--index-dir", str(tmp_path / "index"), "--drain", "0", "--json"]
-    command += ["--tls-cert", str(cert), "--tls-key", str(key)]
+    command += ["--cert-file", str(cert), "--key-file", str(key)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
         assert process.stdout is not None
         try:

@@ -32,7 +32,7 @@ class ProcessWorld(World):
         kept = Path(self.job.run_dir) / f"shape-{job_identity(self.job).digest[:16]}.json"
         kept.write_text(json.dumps(shape))  # no torch for it
         before = find_url(self.job.run_dir)
-        command = [sys.executable, "-m", "elasticctr", "coordinator", "--job", str(job_file), "--port", "0"]
+        command = [sys.executable, "-m", "elasticctr", "coordinator", "--config", str(job_file), "--port", "0"]
         process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
         self._processes.append(process)
         self.wait_for(lambda: process.poll() is not None or find_url(self.job.run_dir) != before)

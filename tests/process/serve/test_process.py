@@ -12,9 +12,7 @@ import pytest
 
 def test_a_server_starts_without_torch_and_without_onnxruntimes_python() -> None:
     code = (
-        "import sys, elasticctr.cli.entry as entry\n"
-        "entry.make_serve_app()\n"
-        "import elasticctr.serve.process\n"
+        "import sys, elasticctr.cli.app, elasticctr.cli.serve.serve, elasticctr.serve.process\n"
         "print([name for name in ('torch', 'onnxruntime', 'pandas', 'httpx', 'fsspec') if name in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
@@ -26,9 +24,9 @@ def test_a_server_starts_without_torch_and_without_onnxruntimes_python() -> None
     [
         ([], 10, "say what to serve"),
         (["--repo", "r"], 10, "say what to serve"),
-        (["nowhere.yaml"], 12, "no such file"),
+        (["--config", "nowhere.yaml"], 12, "no such file"),
         (["--repo", "r", "--model", "ctr", "--token-file", "nowhere"], 12, "no such token file"),
-        (["--repo", "r", "--model", "ctr", "--tls-cert", "nowhere"], 10, "go together"),
+        (["--repo", "r", "--model", "ctr", "--cert-file", "nowhere"], 10, "go together"),
         (["--repo", "r", "--model", "ctr", "--cube", "nowhere.yaml"], 12, "no such file"),
         (["--repo", "r", "--model", "a/b"], 10, "a name has up to 64"),
     ],
@@ -38,13 +36,13 @@ def test_mistakes_end_with_a_sentence_and_a_status(
 ) -> None:
     from typer.testing import CliRunner
 
-    from elasticctr.cli.entry import make_serve_app
+    from elasticctr.cli.app import app
 
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     # What fails later than these would leave this process with blocked signals.
     monkeypatch.setattr("signal.pthread_sigmask", lambda *_: None)
-    done = CliRunner().invoke(make_serve_app(), ["serve", *arguments, "--port", "0"])
+    done = CliRunner().invoke(app, ["serve", *arguments, "--port", "0"])
     assert (done.exit_code, message in done.output) == (status, True), done.output
 
 

@@ -14,11 +14,11 @@ from elasticctr.cli.app import app
 TRANSFER = {"repository": "repo", "models": ["ctr"], "state": "state", "shards": [[{"agent": "http://127.0.0.1:1"}]]}
 COMMANDS = {
     "cube server": ["cube", "server", "--data", ".", "--port", "0"],
-    "cube agent": ["cube", "agent", "--server", "http://127.0.0.1:1", "--data", ".", "--port", "0"],
+    "cube agent": ["cube", "agent", "--endpoint", "http://127.0.0.1:1", "--data", ".", "--port", "0"],
     "cube transfer": ["cube", "transfer", "--config", "transfer.yaml", "--port", "0"],
     "serve": ["serve", "--repo", "repo", "--model", "ctr", "--port", "0"],
-    "coordinator": ["coordinator", "--job", "job.yaml", "--port", "0"],
-    "pserver": ["pserver", "--job", "job.yaml", "--shard", "0"],
+    "coordinator": ["coordinator", "--config", "job.yaml", "--port", "0"],
+    "pserver": ["pserver", "--config", "job.yaml", "--shard", "0"],
 }
 
 

@@ -371,7 +371,7 @@ def test_a_publisher_killed_at_every_step(story: Story, template: dense_side.Gra
 
 @pytest.mark.promise(
     "the donefile is lost, then somebody publishes",
-    "publish refuses, removes nothing and names `elasticctr fsck --rebuild`; after that it goes on",
+    "publish refuses, removes nothing and names `elasticctr versions fsck --rebuild`; after that it goes on",
 )
 def test_publishing_without_the_donefile_is_refused(story: Story) -> None:
     for _ in range(3):
@@ -382,7 +382,7 @@ def test_publishing_without_the_donefile_is_refused(story: Story) -> None:
     (place / "donefile").unlink()
     before = {path: path.read_bytes() for path in place.rglob("*") if path.is_file()}
     story.learn(1)
-    with pytest.raises(FailedPrecondition, match=r"no donefile.*elasticctr fsck .* --rebuild"):
+    with pytest.raises(FailedPrecondition, match=r"no donefile.*elasticctr versions fsck .* --rebuild"):
         story.publish()
     assert {path: path.read_bytes() for path in place.rglob("*") if path.is_file()} == before
     rebuild_donefile(story.repository, "ctr")
@@ -391,7 +391,7 @@ def test_publishing_without_the_donefile_is_refused(story: Story) -> None:
 
 @pytest.mark.promise(
     "line 1 of the donefile has a flipped byte, then somebody publishes with --keep 1",
-    "the base that the others stand on stays; publishing goes on with a warning that names `elasticctr fsck`",
+    "the base that the others stand on stays; publishing goes on with a warning that names `elasticctr versions fsck`",
 )
 def test_publishing_with_a_damaged_line_removes_nothing(
     story: Story, template: dense_side.GraphTemplate, capsys: pytest.CaptureFixture[str]
@@ -406,7 +406,7 @@ def test_publishing_with_a_damaged_line_removes_nothing(
     story.learn(1)
     assert story.publish(publisher=story.make_publisher(template, keep=1)).version == 4
     told = capsys.readouterr().err.replace("\n", " ")
-    assert "nothing is removed" in told and "elasticctr fsck" in told
+    assert "nothing is removed" in told and "elasticctr versions fsck" in told
     assert [path.name for path in sorted(place.iterdir()) if path.name.isdigit()] == ["1", "2", "3", "4"]
     rebuild_donefile(story.repository, "ctr")
     assert len(story.repository.chain("ctr", 3)) == 3

@@ -90,30 +90,30 @@ def test_the_command_line_from_run_to_rollback(tmp_path: Path) -> None:
         assert result.exit_code == status, result.output
         return json.loads(result.stdout)
 
-    assert call("versions", repo, status=12)["error"]["code"] == "NotFound"
-    first = call("publish", run, "--to", repo, "--model", "ctr")
+    assert call("versions", "list", repo, status=12)["error"]["code"] == "NotFound"
+    first = call("publish", run, "--repo", repo, "--model", "ctr")
     assert (first["version"], first["kind"]) == (1, "base")
-    assert call("publish", run, "--to", repo, "--model", "ctr", status=13)["error"]["code"] == "AlreadyExists"
+    assert call("publish", run, "--repo", repo, "--model", "ctr", status=13)["error"]["code"] == "AlreadyExists"
     more = job.model_dump(mode="json", by_alias=True)
     more["train"]["epochs"] = 2
     plain_train(Job.model_validate(more), resume=True, quiet=True)
-    second = call("publish", run, "--to", repo, "--model", "ctr", "--delta", "--checkpoint", "last")
+    second = call("publish", run, "--repo", repo, "--model", "ctr", "--delta", "--checkpoint", "last")
     assert (second["version"], second["kind"], second["parent"]) == (2, "delta", 1)
-    third = call("publish", run, "--to", repo, "--model", "ctr", "--encoding", "int8", "--checkpoint", "last")
+    third = call("publish", run, "--repo", repo, "--model", "ctr", "--encoding", "int8", "--checkpoint", "last")
     assert third["kind"] == "base" and third["encoding_loss"]["samples"] == 400
     assert abs(third["encoding_loss"]["auc_loss"]) < 0.01
-    listed = call("versions", repo)["versions"]
+    listed = call("versions", "list", repo)["versions"]
     assert [(v["version"], v["live"]) for v in listed] == [(1, False), (2, False), (3, True)]
     assert all(0 < v["auc"] < 1 for v in listed)
     for version in (1, 2, 3):
-        assert call("verify", f"{repo}/ctr/{version}")["worst"] <= 1e-6
-    assert call("verify", run)["checkpoints"]
-    assert call("rollback", repo, "ctr")["version"] == 2
-    assert call("verify", f"{repo}/ctr")["version"] == 2
-    assert call("versions", repo, "--prune", "1")["removed"] == []
-    assert call("publish", run, "--to", repo, "--model", "a/b", status=10)["error"]["code"] == "ConfigError"
-    assert call("publish", run, "--to", repo, "--checkpoint", "7", status=12)["error"]["code"] == "NotFound"
-    assert call("verify", f"{repo}/ctr/9", status=12)["error"]["code"] == "NotFound"
+        assert call("versions", "verify", f"{repo}/ctr/{version}")["worst"] <= 1e-6
+    assert call("versions", "verify", run)["checkpoints"]
+    assert call("versions", "rollback", repo, "ctr")["version"] == 2
+    assert call("versions", "verify", f"{repo}/ctr")["version"] == 2
+    assert call("versions", "prune", repo, "--keep", "1")["removed"] == []
+    assert call("publish", run, "--repo", repo, "--model", "a/b", status=10)["error"]["code"] == "ConfigError"
+    assert call("publish", run, "--repo", repo, "--checkpoint", "7", status=12)["error"]["code"] == "NotFound"
+    assert call("versions", "verify", f"{repo}/ctr/9", status=12)["error"]["code"] == "NotFound"
 
     # Offline score = score from the version's files, to 1e-6, on data the version has never seen.
     out = tmp_path / "scores.txt"

@@ -41,7 +41,7 @@ def kinds(repository: Repository, **options: Any) -> list[tuple[str, int, bool]]
 
 
 def call(*args: str, status: int = 0) -> dict[str, Any]:
-    done = CliRunner().invoke(app, ["fsck", *args, "--json"])
+    done = CliRunner().invoke(app, ["versions", "fsck", *args, "--json"])
     assert done.exit_code == status, done.output
     return json.loads(done.stdout)
 
@@ -54,7 +54,7 @@ def test_a_sound_repository(repository: Repository) -> None:
     assert prune(repository, "ctr", 1).going == [2, 3]
     assert kinds(repository) == [] and rebuild_donefile(repository, "ctr") is None
     assert call(repository.url) == {"models": ["ctr"], "rebuilt": [], "findings": [], "is_whole": True}
-    assert "nothing is broken" in CliRunner().invoke(app, ["fsck", repository.url]).stdout
+    assert "nothing is broken" in CliRunner().invoke(app, ["versions", "fsck", repository.url]).stdout
 
 
 def test_what_was_left_behind_is_told_and_breaks_nothing(repository: Repository) -> None:
@@ -93,21 +93,22 @@ def test_each_kind_of_damage_has_its_name(repository: Repository) -> None:
     assert kinds(repository) == [("pin", 0, True), *gaps, *chains]
     repository.store.delete_tree("ctr/4")
     assert kinds(repository)[-1] == ("gap", 4, True)
-    shown = CliRunner().invoke(app, ["fsck", repository.url])
+    shown = CliRunner().invoke(app, ["versions", "fsck", repository.url])
     assert shown.exit_code == 14 and "stands on version 1" in shown.stdout
     assert call("/nowhere", status=12)["error"]["code"] == "NotFound"
 
 
 @pytest.mark.promise(
-    "the donefile is lost", "`elasticctr fsck --rebuild` makes it anew from the manifests, and publishing goes on"
+    "the donefile is lost",
+    "`elasticctr versions fsck --rebuild` makes it anew from the manifests, and publishing goes on",
 )
 def test_a_lost_donefile_is_made_anew(repository: Repository) -> None:
     before = [(e.version, e.kind, e.parent, e.base, e.manifest_sha256) for e in repository.events("ctr")]
     place(repository, "donefile").unlink()
     with pytest.raises(FailedPrecondition, match=r"fsck .* --rebuild"):
         next_version(repository, "ctr")
-    listed = CliRunner().invoke(app, ["versions", repository.url, "--json"])
-    assert listed.exit_code == 12 and "ctr lost its donefile: run elasticctr fsck" in listed.stdout
+    listed = CliRunner().invoke(app, ["versions", "list", repository.url, "--json"])
+    assert listed.exit_code == 12 and "ctr lost its donefile: run elasticctr versions fsck" in listed.stdout
     told = call(repository.url, status=14)
     assert [(f["kind"], f["version"]) for f in told["findings"]] == [
         ("donefile", 0),
@@ -121,7 +122,7 @@ def test_a_lost_donefile_is_made_anew(repository: Repository) -> None:
 
 @pytest.mark.promise(
     "a line of the donefile is damaged",
-    "`elasticctr fsck --rebuild` keeps the good lines and the old file, and mends it",
+    "`elasticctr versions fsck --rebuild` keeps the good lines and the old file, and mends it",
 )
 def test_a_damaged_line_is_mended(repository: Repository) -> None:
     rollback(repository, "ctr", 2)

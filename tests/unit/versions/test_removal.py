@@ -141,7 +141,7 @@ def test_a_lost_donefile_removes_nothing(repository: Repository, is_pinned: bool
     donefile(repository).unlink()
     before = files(repository)
     for remove in (lambda: prune(repository, "ctr", 1), lambda: clean(repository)):
-        with pytest.raises(FailedPrecondition, match=r"donefile is lost.*elasticctr fsck"):
+        with pytest.raises(FailedPrecondition, match=r"donefile is lost.*elasticctr versions fsck"):
             remove()
     with pytest.raises(FailedPrecondition, match=r"no donefile.*nothing was published.*fsck.*--rebuild"):
         next_version(repository, "ctr")
@@ -265,13 +265,13 @@ def test_a_late_line_brings_nothing_back_and_loses_nothing(repository: Repositor
 
 def test_dry_run_shows_what_would_go_and_why(repository: Repository) -> None:
     before = files(repository)
-    told = CliRunner().invoke(app, ["versions", repository.url, "--prune", "3", "--dry-run", "--json"])
+    told = CliRunner().invoke(app, ["versions", "prune", repository.url, "--keep", "3", "--dry-run", "--json"])
     plan = json.loads(told.stdout)["plan"]
     assert [entry["version"] for entry in plan if entry["goes"]] == [1, 2, 3]
     assert {entry["version"]: entry["why"] for entry in plan}[4] == "version 5 stands on it"
-    shown = CliRunner().invoke(app, ["versions", repository.url, "--prune", "3", "--dry-run"]).stdout
+    shown = CliRunner().invoke(app, ["versions", "prune", repository.url, "--keep", "3", "--dry-run"]).stdout
     assert "ctr\t7\tstays\tlive" in shown and "ctr\t1\tgoes\tpast the newest 3" in shown
     assert files(repository) == before
-    assert CliRunner().invoke(app, ["versions", repository.url, "--dry-run"]).exit_code == 10
-    pruned = CliRunner().invoke(app, ["versions", repository.url, "--prune", "3", "--json"])
+    assert CliRunner().invoke(app, ["versions", "prune", repository.url, "--dry-run"]).exit_code == 2
+    pruned = CliRunner().invoke(app, ["versions", "prune", repository.url, "--keep", "3", "--json"])
     assert [entry["version"] for entry in json.loads(pruned.stdout)["removed"]] == [1, 2, 3]

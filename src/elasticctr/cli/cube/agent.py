@@ -1,4 +1,4 @@
-"""`elasticctr cube agent`: the process beside each cube server that fetches, checks and activates versions."""
+"""`elasticctr cube agent`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from elasticctr.cli.options.access import Insecure, ReadToken
+from elasticctr.cli.options.access import Host, Insecure, Port, ReadToken, SharedToken
 from elasticctr.cli.options.tls import CaOption, CertOption, ClientCaOption, KeyOption, read_tls
 from elasticctr.cli.output import JsonOption, print_json
 from elasticctr.errors import ConfigError
@@ -19,46 +19,40 @@ _UNITS = {"": 1, "k": 10**3, "K": 10**3, "M": 10**6, "G": 10**9}
 
 
 def agent(
-    server: Annotated[str, typer.Option(help="Address of the cube server it stands beside.")],
-    data: Annotated[Path, typer.Option(help="Directory the server reads (its --data); on the same disk.")],
-    port: Annotated[
-        int, typer.Option(min=0, max=65535, help="Port to listen on; 0 takes a free one and prints it.")
-    ] = 8001,
-    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
-    token_file: Annotated[
-        Path | None,
-        typer.Option(help="File with the secret shared by transfer, agents and servers. See elasticctr token."),
-    ] = None,
+    endpoint: Annotated[str, typer.Option(metavar="URL", help="Cube server to control.")],
+    data: Annotated[Path, typer.Option(help="Data directory of that server (its --data), on the same disk.")],
+    port: Port = 8001,
+    host: Host = "127.0.0.1",
+    token_file: SharedToken = None,
     read_token_file: ReadToken = None,
     insecure: Insecure = False,
-    shard: Annotated[str | None, typer.Option(help="Take this shard only, such as 0/2; any other is refused.")] = None,
+    shard: Annotated[str | None, typer.Option(help="Accept only this shard, such as 0/2.")] = None,
     allow_source: Annotated[
         list[str] | None,
-        typer.Option(help="URL or directory versions may be fetched from; repeatable. Default: loopback addresses."),
+        typer.Option(help="URL or directory to allow fetching from; repeatable. Default: loopback addresses."),
     ] = None,
     peer: Annotated[
         list[str] | None,
-        typer.Option(
-            help="URL of a further source that shares the secret; repeatable. The transfer in charge does, others are "
-            "asked without it."
-        ),
+        typer.Option(help="URL of another source that may receive the secret, besides the transfer; repeatable."),
     ] = None,
-    rate_limit: Annotated[str | None, typer.Option(help="Most bytes per second fetched, such as 100MB/s.")] = None,
+    rate_limit: Annotated[str | None, typer.Option(help="Limit on the download rate, such as 100MB/s.")] = None,
     job_timeout: Annotated[
-        float, typer.Option(min=1, help="Seconds one version may take to arrive and load.")
+        float, typer.Option(min=1, help="Seconds for one version to be fetched and loaded.")
     ] = 3600.0,
     watch: Annotated[
-        float, typer.Option(min=0.05, help="Seconds between two looks at whether the server lost its data.")
+        float, typer.Option(min=0.05, help="Seconds between checks that the server still has its data.")
     ] = 1.0,
-    tls_cert: CertOption = None,
-    tls_key: KeyOption = None,
-    tls_client_ca: ClientCaOption = None,
-    tls_ca: CaOption = None,
+    cert_file: CertOption = None,
+    key_file: KeyOption = None,
+    client_ca_file: ClientCaOption = None,
+    ca_file: CaOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Run the agent of one cube server: fetches versions from transfer, checks them, has them loaded and activated.
+    """Run the agent of a Cube server, which fetches and activates versions.
 
-    Example: `elasticctr cube agent --server http://127.0.0.1:8000 --data /srv/cube --port 8001 --token-file token`
+    The transfer tells the agent which versions to fetch, verify, load and activate.
+
+    Example: `elasticctr cube agent --endpoint http://127.0.0.1:8000 --data /srv/cube --port 8001 --token-file token`
     """
     from elasticctr.compat.paddle_cube.agent_api import agent_routes
     from elasticctr.cube.agent.process import AgentOptions, AgentProcess
@@ -66,7 +60,7 @@ def agent(
 
     process = AgentProcess(
         AgentOptions(
-            server=server,
+            server=endpoint,
             data=data,
             host=host,
             port=port,
@@ -78,15 +72,15 @@ def agent(
             rate_limit_bytes_s=_parse_rate(rate_limit),
             job_timeout_s=job_timeout,
             watch_s=watch,
-            tls=read_tls(tls_cert, tls_key, tls_client_ca, tls_ca),
+            tls=read_tls(cert_file, key_file, client_ca_file, ca_file),
             routes=agent_routes,
         )
     )
     address = f"{process.web.scheme}://{host}:{process.web.port}"
     if json:
-        print_json({"listening": address, "server": server, "data": str(data)})
+        print_json({"listening": address, "server": endpoint, "data": str(data)})
     else:
-        console.stdout().print(f"cube agent at {address}, server {server}, data {data}", soft_wrap=True, markup=False)
+        console.stdout().print(f"cube agent at {address}, server {endpoint}, data {data}", soft_wrap=True, markup=False)
     process.run()
 
 
@@ -95,7 +89,7 @@ def _parse_shard(text: str | None) -> tuple[int, int] | None:
         return None
     match = re.fullmatch(r"(\d{1,4})/(\d{1,4})", text)
     if match is None or not int(match[1]) < int(match[2]) <= 4096:
-        raise ConfigError(f"--shard {text}: expected SHARD/SHARDS such as 0/2, counted from 0")
+        raise ConfigError(f"--shard {text}: expected SHARD/SHARDS such as 0/2; shards count from 0")
     return int(match[1]), int(match[2])
 
 

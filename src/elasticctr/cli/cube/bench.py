@@ -8,17 +8,21 @@ from typing import Annotated, Any
 
 import typer
 
+from elasticctr.cli.options.access import ClientToken
 from elasticctr.cli.options.cube_servers import (
-    AtOption,
-    ConfOption,
+    ConfigOption,
+    EndpointOption,
     ModelOption,
+    TableArgument,
     TimeoutOption,
-    TokenOption,
+    VersionOption,
     open_client,
 )
-from elasticctr.cli.options.tls import CaOption, KeyOption, ShownCertOption, read_tls
+from elasticctr.cli.options.settings import setting
+from elasticctr.cli.options.tls import CaOption, ClientCertOption, KeyOption, read_tls
 from elasticctr.cli.output import JsonOption, print_json, print_pairs
 from elasticctr.cube.keys import draw_feasigns, read_feasigns
+from elasticctr.cube.settings import CubeSettings
 from elasticctr.errors import ConfigError, DataError
 from elasticctr.obs.progress import Progress
 
@@ -27,60 +31,60 @@ TIMES = ("p50_us", "p80_us", "p90_us", "p99_us", "p99_9_us", "max_us")
 
 
 def bench(
-    table: Annotated[str, typer.Argument(help="Table: MODEL/TABLE, or TABLE with --model.")],
-    conf: ConfOption = None,
-    at: AtOption = None,
-    keys: Annotated[Path | None, typer.Option(help="File with a feasign per line; asked for in this order.")] = None,
+    table: TableArgument,
+    config: ConfigOption = None,
+    endpoint: EndpointOption = None,
+    keys: Annotated[Path | None, typer.Option(help="File with one feasign per line, looked up in this order.")] = None,
     random: Annotated[
-        int | None, typer.Option("--random", help="Instead of --keys: draw feasigns from 0 … N - 1.", min=1)
+        int | None,
+        typer.Option("--random", metavar="N", help="Draw feasigns from 0 to N - 1 instead of --keys.", min=1),
     ] = None,
     zipf: Annotated[
-        float | None, typer.Option(help="With --random: few feasigns are most of the traffic; an exponent over 1.")
+        float | None, typer.Option(help="With --random: Zipf exponent, above 1, of the feasigns' frequencies.")
     ] = None,
     batch: Annotated[int, typer.Option(help="Feasigns per lookup.", min=1, max=1_000_000)] = 100,
-    threads: Annotated[
-        int, typer.Option("--threads", "--connections", help="Lookups under way at a time, a connection each.", min=1)
-    ] = 1,
-    seconds: Annotated[float, typer.Option(help="How long.", min=0.1, max=86_400)] = 5.0,
-    qps: Annotated[
+    concurrency: Annotated[int, typer.Option(help="Concurrent lookups, one connection each.", min=1)] = 1,
+    seconds: Annotated[float, typer.Option(help="Duration.", min=0.1, max=86_400)] = 5.0,
+    rate: Annotated[
         float | None,
-        typer.Option(
-            help="Lookups per second, started on time whether or not earlier ones ended; default: no pause.", min=0.01
-        ),
+        typer.Option(help="Lookups per second, started on schedule; default: as fast as answers arrive.", min=0.01),
     ] = None,
-    version: Annotated[int | None, typer.Option(help="This version, not the active one.", min=1)] = None,
-    cache_bytes: Annotated[int | None, typer.Option(help="Memory for the hot-key cache.", min=0)] = None,
+    version: VersionOption = None,
+    cache_bytes: Annotated[int | None, setting(CubeSettings, "cache_bytes")] = None,
     model: ModelOption = None,
-    token_file: TokenOption = None,
-    tls_ca: CaOption = None,
-    tls_cert: ShownCertOption = None,
-    tls_key: KeyOption = None,
+    token_file: ClientToken = None,
+    ca_file: CaOption = None,
+    cert_file: ClientCertOption = None,
+    key_file: KeyOption = None,
     timeout: TimeoutOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Measure lookups: rate, percentiles, misses, errors by kind, versions seen.
+    """Measure the throughput and latency of lookups.
 
-    With --qps times count from when a lookup was due, so a server that stalls is not flattered.
+    Reports rates, percentiles, missing rows, errors by kind and the versions that answered. With --rate, latency is
+    measured from the scheduled start, so that a stalling server is charged for the delay it causes.
 
-    Example: `elasticctr cube bench ctr/embedding --conf cube.yaml --random 1000000 --zipf 1.1 --batch 100 --threads 4`
+    Example: `elasticctr cube bench ctr/embedding --config cube.yaml --random 1000000 --zipf 1.1 --concurrency 4`
     """
     if (keys is None) == (random is None):
-        raise ConfigError("say what to ask for: --keys FILE or --random N, one of them")
+        raise ConfigError("name the feasigns to look up with either --keys FILE or --random N")
     if zipf is not None and random is None:
-        raise ConfigError("--zipf goes with --random")
+        raise ConfigError("--zipf needs --random")
     feasigns = read_feasigns(keys) if keys is not None else draw_feasigns(random or 1, DRAWN, zipf)
     if feasigns.size == 0:
         raise DataError("holds no feasign", keys)
     override = {} if cache_bytes is None else {"cache_bytes": cache_bytes}
-    with open_client(conf, at, model, token_file, override, read_tls(tls_cert, tls_key, ca=tls_ca)) as client:
+    with open_client(
+        config, endpoint, model, token_file, override, read_tls(cert_file, key_file, ca=ca_file)
+    ) as client:
         before = client.get(table, feasigns[:1], version, timeout)
         load = client.start_load(
             table,
             feasigns,
             batch=batch,
-            threads=threads,
+            threads=concurrency,
             seconds=seconds,
-            rate=qps or 0.0,
+            rate=rate or 0.0,
             version=version,
             timeout_s=timeout,
         )
@@ -93,7 +97,7 @@ def bench(
             load.stop()
         measured = load.finish()
         result: dict[str, Any] = {"table": table, "row_bytes": before.rows.shape[1] * before.rows.itemsize}
-        result |= {"batch": batch, "threads": threads, **measured}
+        result |= {"batch": batch, "concurrency": concurrency, **measured}
         result |= {"calls_s": measured["calls"] / measured["seconds"], "keys_s": measured["keys"] / measured["seconds"]}
         result["client"] = client.stats()
     if as_json:

@@ -17,56 +17,64 @@ from elasticctr.obs.progress import Progress
 if TYPE_CHECKING:
     from elasticctr.cube.build.builder import BuildResult
 
-OutOption = Annotated[Path, typer.Option("--out", help="Directory that gets MODEL/VERSION/.")]
+OutOption = Annotated[Path, typer.Option("--out", help="Directory to write MODEL/VERSION/ into.")]
 
 
 def build(
     source: Annotated[
         str,
         typer.Argument(
-            help="Published version (REPO/MODEL/VERSION, or REPO/MODEL for the live one), or a file, glob or directory "
-            "of SequenceFiles, Parquet, Arrow or text."
+            metavar="SOURCE",
+            help="Published version (REPO/MODEL/VERSION, or REPO/MODEL for the live one), or files in SequenceFile, "
+            "Parquet, Arrow or text format (file, glob or directory).",
         ),
     ],
     out: OutOption,
     shards: Annotated[int, typer.Option(min=1, max=4096, help="Number of shards.")] = 1,
     sharding: Annotated[
-        Sharding, typer.Option(help="How feasigns choose their shard; modulo is what older clients do.")
+        Sharding, typer.Option(help="How feasigns map to shards; modulo suits clients of PaddlePaddle's Cube.")
     ] = "buckets",
-    encoding: Annotated[Encoding | None, typer.Option(help="Encode the rows anew; default: as they come.")] = None,
-    stored: Annotated[
-        str | None, typer.Option(help="What binary values of files are: fp32 (default), fp16, int8, raw or min_max.")
+    encoding: Annotated[
+        Encoding | None, typer.Option(help="Encoding of the rows; default: that of the source.")
     ] = None,
-    memory: Annotated[str, typer.Option(help="Memory for rows; larger tables go through the disk.")] = "1GiB",
-    model: Annotated[str | None, typer.Option(help="Model; of files, its name.")] = None,
-    table: Annotated[str, typer.Option(help="Table that the rows of files are of.")] = "embedding",
+    stored: Annotated[
+        str | None,
+        typer.Option(help="For files: encoding of their binary values: fp32 (default), fp16, int8, raw or min_max."),
+    ] = None,
+    memory: Annotated[
+        str, typer.Option(help="Memory for rows; larger tables are built through temporary files.")
+    ] = "1GiB",
+    model: Annotated[str | None, typer.Option(help="Model; required for files.")] = None,
+    table: Annotated[str, typer.Option(help="For files: name of the table.")] = "embedding",
     version: Annotated[
         int | None,
-        typer.Option(min=1, help="Version; of files, its number. Default: live, or one more than the newest."),
+        typer.Option(min=1, help="Version number; default: the live one, or for files the next free number."),
     ] = None,
-    parent: Annotated[
-        int, typer.Option(min=0, help="Of files: the version that this delta changes; 0 for a base.")
-    ] = 0,
+    parent: Annotated[int, typer.Option(min=0, help="For files: the version this delta is based on; 0: a base.")] = 0,
     whole: Annotated[
-        bool, typer.Option("--whole", help="Of a published delta: build all it stands on too, as a base.")
+        bool, typer.Option("--whole", help="For a published delta: build its whole chain as a base.")
     ] = False,
     activate: Annotated[
-        bool, typer.Option("--activate", help="Write LIVE, so that a server of OUT serves it (one shard only).")
+        bool,
+        typer.Option(
+            "--activate", help="Write LIVE so that a server of this directory serves the version; for one shard only."
+        ),
     ] = False,
     json: JsonOption = False,
 ) -> None:
-    """Build the index files that cube servers open: one per table and shard. They appear when all are complete.
+    """Build the index files that Cube servers open.
 
-    Rows of a published version are checked against its manifest. A feasign that comes twice keeps its last row.
+    Writes one file per table and shard; they appear once all are complete. Rows of a published version are verified
+    against its manifest. If a feasign occurs twice, its last row wins.
 
     Example: `elasticctr cube build repo/ctr/7 --out builds --shards 2`
     """
-    # Here and not above: what reads columnar files takes its time, and every command of the group would wait for it.
+    # Imports pyarrow, which --help does without.
     from elasticctr.cube.build.builder import BuildOptions, Target
     from elasticctr.cube.build.builds import build_files, build_version, find_version, next_version
 
     if activate and shards != 1:
-        raise ConfigError("--activate is for one shard; with more, each server has a directory and a LIVE of its own")
+        raise ConfigError("--activate is for one shard; with more, each server has its own directory and LIVE file")
     options = BuildOptions(shards, sharding, encoding, parse_size(memory))
     found = find_version(source, model, version)
     with Progress("build", unit="rows") as progress:
@@ -74,7 +82,7 @@ def build(
             result = build_version(*found, out, options, whole=whole, advance=progress.advance)
         else:
             if model is None:
-                raise ConfigError(f"{source} is no published version; name the model its rows are of with --model")
+                raise ConfigError(f"{source} is not a published version; name the model of its rows with --model")
             target = Target(model, version or next_version(out, model), parent)
             result = build_files(source, out, target, options, table=table, stored=stored, advance=progress.advance)
     if activate:
@@ -83,14 +91,20 @@ def build(
 
 
 def compact(
-    builds: Annotated[Path, typer.Argument(help="Directory of built versions: what build's --out was.")],
+    builds: Annotated[
+        Path, typer.Argument(metavar="BUILDS", help="Directory of built versions (--out of `cube build`).")
+    ],
     out: OutOption,
-    version: Annotated[int, typer.Option(min=1, help="The delta to make a base of, with all it stands on.")],
-    model: Annotated[str | None, typer.Option(help="Model; default: the only one there.")] = None,
-    as_version: Annotated[int | None, typer.Option(min=1, help="Number of the base; default: the same.")] = None,
+    version: Annotated[int, typer.Option(min=1, help="Delta whose chain is merged.")],
+    model: Annotated[str | None, typer.Option(help="Model; default: the only one in BUILDS.")] = None,
+    as_version: Annotated[
+        int | None, typer.Option(min=1, help="Version number of the new base; default: that of the delta.")
+    ] = None,
     json: JsonOption = False,
 ) -> None:
-    """Make one base of a chain of built versions: what lookups answered from the chain, they answer from it.
+    """Merge a chain of built versions into one base.
+
+    Lookups in the base return the same rows as lookups in the chain.
 
     Example: `elasticctr cube compact builds --version 9 --out compacted`
     """

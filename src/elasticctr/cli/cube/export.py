@@ -1,4 +1,4 @@
-"""`elasticctr cube export`: a published version's rows in the formats of other systems."""
+"""`elasticctr cube export`."""
 
 from __future__ import annotations
 
@@ -15,23 +15,30 @@ from elasticctr.versions.repository import Repository
 
 def export(
     version: Annotated[
-        str, typer.Argument(metavar="VERSION", help="REPO/MODEL/NUMBER, or REPO/MODEL for the live version.")
+        str, typer.Argument(metavar="VERSION", help="REPO/MODEL/VERSION, or REPO/MODEL for the live version.")
     ],
-    to: Annotated[str, typer.Option("--to", metavar="DIR", help="Directory, s3:// or hdfs:// URL to write below.")],
-    form: Annotated[str, typer.Option("--format", help="sequence, hadoop, text or parquet.")] = "sequence",
-    table: Annotated[list[str] | None, typer.Option(help="Only this table; may be repeated. Default: all.")] = None,
+    out: Annotated[str, typer.Option("--out", metavar="DIR", help="Directory, s3:// or hdfs:// URL to write to.")],
+    form: Annotated[
+        str, typer.Option("--format", help="Format to write: sequence, hadoop, text or parquet.")
+    ] = "sequence",
+    table: Annotated[list[str] | None, typer.Option(help="Export only this table; repeatable. Default: all.")] = None,
     whole: Annotated[
-        bool, typer.Option("--whole", help="All rows a delta stands on too, not only those it changed.")
+        bool, typer.Option("--whole", help="For a delta: export all rows of its chain, not only the changed ones.")
     ] = False,
-    quantise: Annotated[bool, typer.Option("--quantise", help="8-bit rows; for sequence and hadoop.")] = False,
+    quantise: Annotated[
+        bool, typer.Option("--quantise", help="Write 8-bit rows; for formats sequence and hadoop.")
+    ] = False,
     donefile: Annotated[
-        bool, typer.Option("--donefile", help="Announce it in TABLE/donefile/base.txt, a delta in patch.txt.")
+        bool,
+        typer.Option("--donefile", help="Announce a base in TABLE/donefile/base.txt and a delta in patch.txt."),
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Write a version's rows as SequenceFiles, text or Parquet.
+    """Export the rows of a published version for other systems.
 
-    Example: `elasticctr cube export /srv/models/ctr/7 --to /srv/cube --format hadoop`
+    Writes SequenceFiles, text or Parquet.
+
+    Example: `elasticctr cube export /srv/models/ctr/7 --out /srv/cube --format hadoop`
     """
     if form not in FORMATS:
         raise ConfigError(f"--format {form}: unknown; known: {', '.join(FORMATS)}")
@@ -39,7 +46,7 @@ def export(
     repository = Repository(repo)
     chosen = repository.live(model).version if number is None else number
     exported = export_version(
-        repository, model, chosen, to, form, tables=table, whole=whole, quantise=quantise, donefile=donefile
+        repository, model, chosen, out, form, tables=table, whole=whole, quantise=quantise, donefile=donefile
     )
     if as_json:
         print_json({"model": model, "version": chosen, "format": form, "tables": [asdict(e) for e in exported]})
@@ -59,5 +66,5 @@ def _locate(version: str) -> tuple[str, str, int | None]:
     else:
         repo, model, number = rest, last, None
     if not repo or not model:
-        raise ConfigError(f"{version}: not REPO/MODEL/NUMBER or REPO/MODEL; for example /srv/models/ctr/7")
+        raise ConfigError(f"{version}: not REPO/MODEL/VERSION or REPO/MODEL; for example /srv/models/ctr/7")
     return repo, model, number

@@ -9,15 +9,17 @@ import numpy as np
 import typer
 from numpy.typing import NDArray
 
+from elasticctr.cli.options.access import ClientToken
 from elasticctr.cli.options.cube_servers import (
-    AtOption,
-    ConfOption,
+    ConfigOption,
+    EndpointOption,
     ModelOption,
+    TableArgument,
     TimeoutOption,
-    TokenOption,
+    VersionOption,
     open_client,
 )
-from elasticctr.cli.options.tls import CaOption, KeyOption, ShownCertOption, read_tls
+from elasticctr.cli.options.tls import CaOption, ClientCertOption, KeyOption, read_tls
 from elasticctr.cli.output import JsonOption, print_json, print_table
 from elasticctr.cube.keys import parse_feasign, read_feasigns
 from elasticctr.cube.local import LocalCube
@@ -28,39 +30,41 @@ MOST_SHOWN = 8
 
 
 def get(
-    table: Annotated[str, typer.Argument(help="Table: MODEL/TABLE, or TABLE with --model.")],
+    table: TableArgument,
     feasigns: Annotated[
-        list[str] | None, typer.Argument(metavar="[KEY]...", help="Feasigns: whole numbers, decimal or 0x hexadecimal.")
+        list[str] | None, typer.Argument(metavar="FEASIGN", help="Feasigns, decimal or 0x hexadecimal.")
     ] = None,
-    conf: ConfOption = None,
-    at: AtOption = None,
-    local: Annotated[Path | None, typer.Option(help="Read index files of this directory, without a server.")] = None,
-    keys: Annotated[Path | None, typer.Option(help="File with a feasign per line.")] = None,
-    version: Annotated[int | None, typer.Option(help="This version, not the active one.", min=1)] = None,
+    config: ConfigOption = None,
+    endpoint: EndpointOption = None,
+    local: Annotated[
+        Path | None, typer.Option(help="Read the index files in this directory instead of asking servers.")
+    ] = None,
+    keys: Annotated[Path | None, typer.Option(help="File with one feasign per line.")] = None,
+    version: VersionOption = None,
     model: ModelOption = None,
-    token_file: TokenOption = None,
-    tls_ca: CaOption = None,
-    tls_cert: ShownCertOption = None,
-    tls_key: KeyOption = None,
+    token_file: ClientToken = None,
+    ca_file: CaOption = None,
+    cert_file: ClientCertOption = None,
+    key_file: KeyOption = None,
     timeout: TimeoutOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Look up rows, from servers or from files.
+    """Look up rows, from Cube servers or from index files.
 
-    Example: `elasticctr cube get ctr/embedding 17 0x2a --at 10.0.0.1:8000,10.0.0.2:8000;10.0.0.3:8000`
+    Example: `elasticctr cube get ctr/embedding 17 0x2a --endpoint '10.0.0.1:8000,10.0.0.2:8000;10.0.0.3:8000'`
     """
     wanted = np.array([parse_feasign(text) for text in feasigns or []], dtype=np.uint64)
     if keys is not None:
         wanted = np.concatenate([wanted, read_feasigns(keys)])
     if wanted.size == 0:
-        raise ConfigError("name at least one feasign, or a file of them with --keys")
+        raise ConfigError("name at least one feasign, or a file of feasigns with --keys")
     if local is not None:
-        if conf is not None or at is not None:
-            raise ConfigError("--local reads files; it goes with neither --conf nor --at")
+        if config is not None or endpoint is not None:
+            raise ConfigError("--local reads files and excludes --config and --endpoint")
         name = table if "/" in table or model is None else f"{model}/{table}"
         lookup = LocalCube(local, name.split("/")[0] if "/" in name else None).get(name, wanted, version)
     else:
-        with open_client(conf, at, model, token_file, tls=read_tls(tls_cert, tls_key, ca=tls_ca)) as client:
+        with open_client(config, endpoint, model, token_file, tls=read_tls(cert_file, key_file, ca=ca_file)) as client:
             lookup = client.get(table, wanted, version, timeout)
     if as_json:
         print_json(_to_json(table, wanted, lookup))

@@ -15,13 +15,13 @@ _SHOWN_VALUES = 6
 
 
 def inspect(
-    path: Annotated[Path, typer.Argument(help="Index file, or the directory of a built version or shard.")],
-    verify: Annotated[bool, typer.Option("--verify", help="Read every byte and check it.")] = False,
-    keys: Annotated[str, typer.Option(help="Feasigns to look up, with commas; default: show the first few rows.")] = "",
-    rows: Annotated[int, typer.Option(min=0, max=64, help="Rows to show of each file.")] = 3,
+    path: Annotated[Path, typer.Argument(metavar="PATH", help="Index file, or directory of a built version or shard.")],
+    verify: Annotated[bool, typer.Option("--verify", help="Verify the checksums of the whole file.")] = False,
+    keys: Annotated[str, typer.Option(help="Comma-separated feasigns to look up; default: show the first rows.")] = "",
+    rows: Annotated[int, typer.Option(min=0, max=64, help="Number of rows to show of each file.")] = 3,
     json: JsonOption = False,
 ) -> None:
-    """Show what an index file holds: its header, how full it is, some rows; and check it.
+    """Show the header and some rows of an index file, or check all of it.
 
     Example: `elasticctr cube inspect builds/ctr/7 --verify`
     """

@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from elasticctr.cli.options.access import Insecure, ReadToken, ServerToken
+from elasticctr.cli.options.access import Host, Insecure, Port, ReadToken, ServerToken
 from elasticctr.cli.options.tls import CaOption, CertOption, ClientCaOption, KeyOption, read_tls
 from elasticctr.cli.output import JsonOption, print_json
 from elasticctr.cube.server import CubeServerAddress, CubeServerOptions, parse_shard, run
@@ -18,55 +18,56 @@ from elasticctr.net.access import load_tokens
 
 
 def server(
-    data: Annotated[Path, typer.Option(help="Directory with the shard's files: MODEL/VERSION/TABLE.cube.")],
-    port: Annotated[int, typer.Option(help="Port to listen on; 0: any free one.", min=0, max=65535)] = 8000,
-    host: Annotated[str, typer.Option(help="Address to listen on; 0.0.0.0: all.")] = "127.0.0.1",
-    unix: Annotated[Path | None, typer.Option(help="Listen on this Unix socket too.")] = None,
+    data: Annotated[Path, typer.Option(help="Directory with the shard's index files: MODEL/VERSION/TABLE.cube.")],
+    port: Port = 8000,
+    host: Host = "127.0.0.1",
+    unix: Annotated[Path | None, typer.Option(help="Also listen on this Unix socket.")] = None,
     redis_port: Annotated[
         int | None,
-        typer.Option(help="A further port, for Redis clients. Every port speaks all protocols.", min=0, max=65535),
+        typer.Option(help="Additional port, for Redis clients; every port speaks all protocols.", min=0, max=65535),
     ] = None,
-    http_port: Annotated[int | None, typer.Option(help="A further port, for HTTP clients.", min=0, max=65535)] = None,
-    in_mem: Annotated[
-        bool, typer.Option("--in-mem/--mmap", help="Copy files into memory, or map them and let the system page.")
-    ] = True,
-    threads: Annotated[int, typer.Option(help="Event loops; one core each.", min=1, max=256)] = 1,
+    http_port: Annotated[int | None, typer.Option(help="Additional port, for HTTP clients.", min=0, max=65535)] = None,
+    in_mem: Annotated[bool, typer.Option("--in-mem/--mmap", help="Copy index files into memory, or map them.")] = True,
+    threads: Annotated[int, typer.Option(help="Threads that answer requests, one core each.", min=1, max=256)] = 1,
     token_file: ServerToken = None,
     read_token_file: ReadToken = None,
     insecure: Insecure = False,
     shard: Annotated[
-        str | None, typer.Option(help="Serve this shard of a built directory: 0/2 is the first of two.")
+        str | None, typer.Option(help="Serve this shard of a built directory, such as 0/2 for the first of two.")
     ] = None,
     activate: Annotated[
         Literal["live", "newest"],
-        typer.Option(help="What to serve at the start: what LIVE names, or the newest version where no LIVE file is."),
+        typer.Option(help="Version to serve at start: the one LIVE names, or the newest if there is no LIVE file."),
     ] = "live",
     check: Annotated[
         Literal["all", "header"],
-        typer.Option(help="What to check before a version is ready; header is for --mmap of files checked before."),
+        typer.Option(help="What to verify before a version is ready; header suits --mmap of files verified earlier."),
     ] = "all",
-    max_connections: Annotated[int, typer.Option(help="Connections above this are closed at once.", min=1)] = 20_000,
+    max_connections: Annotated[
+        int, typer.Option(help="Maximum number of connections; further ones are closed.", min=1)
+    ] = 20_000,
     max_connections_per_address: Annotated[
-        int, typer.Option(help="The same for one client address. 0: a quarter of all, at least 256.", min=0)
+        int, typer.Option(help="Maximum per client address; 0: a quarter of --max-connections, at least 256.", min=0)
     ] = 0,
     max_buffered: Annotated[
-        int, typer.Option(help="MiB of half requests and unread answers; above, answers are 'overloaded'.", min=1)
+        int, typer.Option(help="MiB of partial requests and unread answers; beyond it, requests are refused.", min=1)
     ] = 1024,
     request_timeout: Annotated[
-        int, typer.Option(help="Seconds for a request to arrive whole and for an answer to be read.", min=1)
+        int, typer.Option(help="Seconds for a request to arrive completely, and for an answer to be read.", min=1)
     ] = 15,
     busy_poll: Annotated[
-        int, typer.Option(help="Microseconds to look for work before sleeping: lower latency for CPU.", min=0)
+        int, typer.Option(help="Microseconds to poll before sleeping: trades CPU for latency.", min=0)
     ] = 0,
-    tls_cert: CertOption = None,
-    tls_key: KeyOption = None,
-    tls_client_ca: ClientCaOption = None,
-    tls_ca: CaOption = None,
+    cert_file: CertOption = None,
+    key_file: KeyOption = None,
+    client_ca_file: ClientCaOption = None,
+    ca_file: CaOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Serve rows: our wire protocol, Redis' (read-only) and HTTP, all on one port.
+    """Run a Cube server.
 
-    Prints one line when what LIVE names is loaded, then serves until SIGTERM, finishes what arrived and ends.
+    One port speaks the Cube protocol, the Redis protocol (read-only) and HTTP. Prints one line once the version that
+    LIVE names is loaded. On SIGTERM it answers the requests it has received and exits.
 
     Example: `elasticctr cube server --data cube --port 8000 --threads 2 --token-file token`
     """
@@ -89,7 +90,7 @@ def server(
         max_buffered_mib=max_buffered,
         request_timeout_s=request_timeout,
         busy_poll_us=busy_poll,
-        tls=read_tls(tls_cert, tls_key, tls_client_ca, tls_ca),
+        tls=read_tls(cert_file, key_file, client_ca_file, ca_file),
     )
 
     def announce(listening: CubeServerAddress) -> None:

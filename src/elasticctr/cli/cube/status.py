@@ -1,33 +1,35 @@
-"""`elasticctr cube status`: which replica serves which version, as a transfer knows it."""
+"""`elasticctr cube status`."""
 
 from __future__ import annotations
 
 import time
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from elasticctr.cli.options.tls import CaOption, KeyOption, ShownCertOption, read_tls
+from elasticctr.cli.options.access import ClientToken
+from elasticctr.cli.options.tls import CaOption, ClientCertOption, KeyOption, read_tls
 from elasticctr.cli.output import JsonOption, print_json, print_table
 
 
 def status(
-    transfer: Annotated[str, typer.Option(help="Address of the transfer.")] = "http://127.0.0.1:8099",
-    token_file: Annotated[Path | None, typer.Option(help="File whose first line is the secret.")] = None,
-    tls_ca: CaOption = None,
-    tls_cert: ShownCertOption = None,
-    tls_key: KeyOption = None,
+    endpoint: Annotated[str, typer.Option(metavar="URL", help="Transfer to ask.")] = "http://127.0.0.1:8099",
+    token_file: ClientToken = None,
+    ca_file: CaOption = None,
+    cert_file: ClientCertOption = None,
+    key_file: KeyOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Show shards and replicas with their versions and states. Ends with 15 if a replica is down or behind.
+    """Show every replica with its versions and state.
 
-    Example: `elasticctr cube status --transfer http://127.0.0.1:8099 --token-file token`
+    Exits with status 15 if a replica is down or behind.
+
+    Example: `elasticctr cube status --endpoint http://127.0.0.1:8099 --token-file token`
     """
     from elasticctr.net.access import read_optional_token
     from elasticctr.net.client import Peer
 
-    with Peer(transfer, read_optional_token(token_file), tls=read_tls(tls_cert, tls_key, ca=tls_ca)) as peer:
+    with Peer(endpoint, read_optional_token(token_file), tls=read_tls(cert_file, key_file, ca=ca_file)) as peer:
         found = peer.get("/v1/status")
         instances = peer.get("/v1/instances")["instances"]
     is_whole = all(one["state"] == "live" for one in instances)

@@ -1,4 +1,4 @@
-"""`elasticctr cube transfer`: the process that takes published versions to every cube server."""
+"""`elasticctr cube transfer`."""
 
 from __future__ import annotations
 
@@ -8,35 +8,32 @@ from typing import Annotated
 
 import typer
 
-from elasticctr.cli.options.access import Insecure, ReadToken
+from elasticctr.cli.options.access import Host, Insecure, Port, ReadToken, SharedToken
+from elasticctr.cli.options.settings import setting
 from elasticctr.cli.options.tls import CaOption, CertOption, ClientCaOption, KeyOption, read_tls
 from elasticctr.cli.output import JsonOption, print_json
+from elasticctr.cube.transfer.settings import TransferSettings
 from elasticctr.obs import console
 
 
 def transfer(
-    config: Annotated[Path, typer.Option(help="transfer.yaml, or the transfer.conf of an older installation.")],
-    port: Annotated[
-        int, typer.Option(min=0, max=65535, help="Port to listen on; 0 takes a free one and prints it.")
-    ] = 8099,
-    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
-    poll: Annotated[float | None, typer.Option(help="Seconds between two looks at the donefile.")] = None,
-    address: Annotated[
-        str | None, typer.Option(help="How agents reach this transfer, if not at --host: http://10.0.0.1:8099.")
-    ] = None,
-    token_file: Annotated[
-        Path | None,
-        typer.Option(help="File with the secret shared by transfer, agents and servers. See elasticctr token."),
-    ] = None,
+    config: Annotated[Path, typer.Option(help="transfer.yaml, or transfer.conf of PaddlePaddle's cube-transfer.")],
+    port: Port = 8099,
+    host: Host = "127.0.0.1",
+    poll: Annotated[float | None, setting(TransferSettings, "poll_s", "--poll")] = None,
+    advertise: Annotated[str | None, setting(TransferSettings, "address", "--advertise", metavar="URL")] = None,
+    token_file: SharedToken = None,
     read_token_file: ReadToken = None,
     insecure: Insecure = False,
-    tls_cert: CertOption = None,
-    tls_key: KeyOption = None,
-    tls_client_ca: ClientCaOption = None,
-    tls_ca: CaOption = None,
+    cert_file: CertOption = None,
+    key_file: KeyOption = None,
+    client_ca_file: ClientCaOption = None,
+    ca_file: CaOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Watch a repository and roll out each version to all shards and replicas: prepare, then activate.
+    """Run the transfer, which rolls versions out to all Cube servers.
+
+    It watches a repository, prepares each new version on all shards and replicas, then activates it everywhere.
 
     Example: `elasticctr cube transfer --config transfer.yaml --port 8099`
     """
@@ -44,7 +41,6 @@ def transfer(
     from elasticctr.compat.paddle_cube.transfer_api import transfer_routes
     from elasticctr.config import apply_overrides, load_yaml, parse_settings
     from elasticctr.cube.transfer.process import TransferOptions, TransferProcess, open_repository
-    from elasticctr.cube.transfer.settings import TransferSettings
 
     with_patches = True
     if config.suffix == ".conf":
@@ -54,12 +50,12 @@ def transfer(
         for line in ignored:
             console.warn(f"{config}: {line}")
         own_host = transfer_host(config)
-        if address is None and own_host and port:
-            address = f"{'http' if tls_cert is None else 'https'}://{own_host}:{port}"
+        if advertise is None and own_host and port:
+            advertise = f"{'http' if cert_file is None else 'https'}://{own_host}:{port}"
     else:
         settings = parse_settings(TransferSettings, apply_overrides(load_yaml(config)), str(config))
-    tls = read_tls(tls_cert, tls_key, tls_client_ca, tls_ca, settings.tls)
-    given = {"poll_s": poll, "address": address, "token_file": token_file, "tls": tls}
+    tls = read_tls(cert_file, key_file, client_ca_file, ca_file, settings.tls)
+    given = {"poll_s": poll, "address": advertise, "token_file": token_file, "tls": tls}
     given["read_token_file"] = read_token_file
     changes = {name: value for name, value in given.items() if value is not None}
     settings = parse_settings(TransferSettings, settings.model_dump() | changes, str(config))

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from elasticctr.cli.options.reading import EndOption, LocationArgument, OverwriteOption, StartOption
 from elasticctr.cli.output import JsonOption, print_json, print_table
 from elasticctr.config import load_yaml, parse_settings
 from elasticctr.data.dataset import Dataset
@@ -20,23 +21,24 @@ from elasticctr.obs.progress import Progress
 
 
 def buckets(
-    location: Annotated[str, typer.Argument(help="File, directory, glob, date tree or URL to read.")],
-    schema: Annotated[Path, typer.Option(help="schema.yaml with slots of kind: bucket, by: quantile.")],
-    out: Annotated[Path | None, typer.Option(help="Where the filled schema goes; default: back to --schema.")] = None,
-    start: Annotated[str | None, typer.Option(help="First day or hour of a date tree.")] = None,
-    end: Annotated[str | None, typer.Option(help="Last day or hour of a date tree.")] = None,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the file given to --out.")] = False,
+    location: LocationArgument,
+    schema: Annotated[Path, typer.Option(help="schema.yaml with slots of `kind: bucket` and `by: quantile`.")],
+    out: Annotated[Path | None, typer.Option(help="File for the completed schema; default: --schema itself.")] = None,
+    start: StartOption = None,
+    end: EndOption = None,
+    overwrite: OverwriteOption = False,
     json: JsonOption = False,
 ) -> None:
-    """Fill in the edges of buckets by quantile, so that the schema says everything training and serving need.
+    """Compute the edges of quantile buckets and write them to the schema.
 
-    One pass over the log. Edges are exact up to 1,048,576 numbers and off by less than 0.27 % of the samples beyond.
+    Reads the log once. Edges are exact for up to 1,048,576 values; beyond that, an edge is off by less than 0.27 % of
+    the samples.
 
     Example: `elasticctr data buckets train.csv --schema schema.yaml`
     """
     given = parse_settings(Schema, load_yaml(schema), str(schema))
     if not any(isinstance(slot, BucketSlot) and slot.by == "quantile" for slot in given.derived):
-        raise ConfigError(f"{schema}: has no slot of kind: bucket that goes by: quantile; there is nothing to fill in")
+        raise ConfigError(f"{schema}: has no slot of kind: bucket with by: quantile, so there is nothing to compute")
     options = parse_settings(ReadOptions, {"start": start, "end": end}, "data buckets")
     dataset = Dataset(location, raw_schema(given), options, require_label=False)
     with Progress("buckets") as progress, dataset.iterate(16384) as batches:

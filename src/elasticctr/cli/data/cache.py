@@ -8,6 +8,14 @@ from typing import Annotated
 import typer
 
 from elasticctr.cli.data.inspect import read_schema
+from elasticctr.cli.options.reading import (
+    EndOption,
+    LocationArgument,
+    OverwriteOption,
+    SchemaOption,
+    StartOption,
+    StrictOption,
+)
 from elasticctr.cli.output import JsonOption, print_json, print_pairs, print_table
 from elasticctr.config import parse_settings
 from elasticctr.data.cache import Cache, build_cache, is_cache
@@ -18,26 +26,24 @@ from elasticctr.obs.progress import Progress
 
 
 def cache(
-    location: Annotated[str, typer.Argument(help="File, directory, glob, date tree or URL to read.")],
-    out: Annotated[Path, typer.Argument(help="Folder to keep the parsed samples in.")],
-    schema: Annotated[Path | None, typer.Option(help="schema.yaml; default: guessed from the first lines.")] = None,
-    start: Annotated[str | None, typer.Option(help="First day or hour of a date tree.")] = None,
-    end: Annotated[str | None, typer.Option(help="Last day or hour of a date tree.")] = None,
-    strict: Annotated[
-        bool, typer.Option("--strict", help="Stop at the first bad line; default: leave it out.")
-    ] = False,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a cache that is there.")] = False,
+    location: LocationArgument,
+    out: Annotated[Path, typer.Argument(metavar="OUT", help="Directory for the parsed samples.")],
+    schema: SchemaOption = None,
+    start: StartOption = None,
+    end: EndOption = None,
+    strict: StrictOption = False,
+    overwrite: OverwriteOption = False,
     json: JsonOption = False,
 ) -> None:
-    """Parse a log once and keep its samples memory-mapped, so that training and later epochs skip parsing.
+    """Parse a log once and keep its samples in memory-mapped files.
 
-    The folder is a location like any other: `elasticctr data inspect OUT`, or `path: OUT` in a job file. It belongs to
-    its schema; another schema is refused.
+    OUT can be read like any other log: `elasticctr data inspect OUT`, or `path: OUT` in a job file. It can only be
+    read with the schema it was built with.
 
     Example: `elasticctr data cache train.txt train.cache --schema schema.yaml`
     """
     if is_cache(str(out)) and not overwrite:
-        raise AlreadyExists(f"{out}: holds a cache already; choose another folder or add --overwrite")
+        raise AlreadyExists(f"{out}: already holds a cache; choose another directory or add --overwrite")
     options = parse_settings(
         ReadOptions, {"start": start, "end": end, "on_bad": "fail" if strict else "skip"}, "data cache"
     )
@@ -63,4 +69,4 @@ def _print(made: Cache, as_json: bool) -> None:
         ]
     )
     if manifest.examples:
-        print_table("Bad lines, left out", ("where and why",), [(line,) for line in manifest.examples])
+        print_table("Bad lines, skipped", ("where and why",), [(line,) for line in manifest.examples])

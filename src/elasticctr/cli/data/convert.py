@@ -8,7 +8,15 @@ from typing import Annotated
 
 import typer
 
-from elasticctr.cli.data.inspect import SchemaOption, read_schema
+from elasticctr.cli.data.inspect import read_schema
+from elasticctr.cli.options.reading import (
+    EndOption,
+    LocationArgument,
+    OverwriteOption,
+    SchemaOption,
+    StartOption,
+    StrictOption,
+)
 from elasticctr.cli.output import JsonOption, print_json, print_pairs, print_table
 from elasticctr.config import parse_settings
 from elasticctr.data.convert import convert_log
@@ -19,29 +27,30 @@ from elasticctr.obs.progress import Progress
 
 
 def convert(
-    location: Annotated[str, typer.Argument(help="File, directory, glob, date tree or URL to read.")],
-    out: Annotated[Path, typer.Argument(help="File to write; a name in .gz or .zst is compressed.")],
+    location: LocationArgument,
+    out: Annotated[
+        Path, typer.Argument(metavar="OUT", help="File to write; names ending in .gz or .zst are compressed.")
+    ],
     from_: Annotated[Format | None, typer.Option("--from", help="Format to read; default: guessed.")] = None,
-    to: Annotated[Format | None, typer.Option(help="Format to write; default: by the name of OUT.")] = None,
+    to: Annotated[Format | None, typer.Option("--to", help="Format to write; default: from the name of OUT.")] = None,
     schema: SchemaOption = None,
     merge_slots: Annotated[
-        bool, typer.Option("--merge-slots", help="Put all sparse slots into one, which libsvm needs.")
+        bool, typer.Option("--merge-slots", help="Merge all sparse slots into one, as libsvm requires.")
     ] = False,
-    strict: Annotated[
-        bool, typer.Option("--strict", help="Stop at the first bad line; default: leave it out.")
-    ] = False,
-    save: Annotated[
-        Path | None, typer.Option(help="Where to write the schema of OUT; default: OUT's name in .schema.yaml.")
+    strict: StrictOption = False,
+    schema_out: Annotated[
+        Path | None, typer.Option(help="File for the schema of OUT; default: OUT with the suffix .schema.yaml.")
     ] = None,
-    start: Annotated[str | None, typer.Option(help="First day or hour of a date tree.")] = None,
-    end: Annotated[str | None, typer.Option(help="Last day or hour of a date tree.")] = None,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace OUT and its schema.")] = False,
+    start: StartOption = None,
+    end: EndOption = None,
+    overwrite: OverwriteOption = False,
     json: JsonOption = False,
 ) -> None:
-    """Rewrite a log in another format. OUT appears when it is complete, with a schema to read it beside it.
+    """Rewrite a log in another format.
 
-    Feasigns are kept bit for bit. Strings become feasigns, which cannot be undone, and dense values are written after
-    their transforms. What the target cannot hold is refused or named in a warning.
+    OUT appears once it is complete, together with a schema to read it. Feasigns are kept bit for bit. Strings become
+    feasigns, which cannot be undone, and dense values are written after their transforms. Anything the target format
+    cannot hold is refused or reported in a warning.
 
     Example: `elasticctr data convert train.txt train.parquet --schema schema.yaml`
     """
@@ -57,7 +66,7 @@ def convert(
             merge=merge_slots,
             strict=strict,
             overwrite=overwrite,
-            schema_path=save,
+            schema_path=schema_out,
             options=options,
             advance=progress.advance,
         )
@@ -75,4 +84,4 @@ def convert(
         ]
     )
     if result.bad_lines:
-        print_table("Bad lines, left out", ("where and why",), [(line,) for line in result.bad_lines])
+        print_table("Bad lines, skipped", ("where and why",), [(line,) for line in result.bad_lines])

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
+from elasticctr.cli.options.reading import EndOption, LocationArgument, OverwriteOption, SchemaOption, StartOption
 from elasticctr.cli.output import JsonOption, print_json, print_pairs, print_table
 from elasticctr.config import load_yaml, parse_settings
 from elasticctr.data.formats.writers import save_schema, schema_yaml
@@ -18,43 +19,40 @@ from elasticctr.data.settings import ReadOptions
 from elasticctr.obs import console
 from elasticctr.obs.progress import Progress
 
-LocationArgument = Annotated[str, typer.Argument(help="File, directory, glob, date tree or URL.")]
-SchemaOption = Annotated[Path | None, typer.Option(help="schema.yaml; default: guessed from the first lines.")]
-
 
 def inspect(
     location: LocationArgument,
     schema: SchemaOption = None,
-    format: Annotated[Format | None, typer.Option(help="File format; default: guessed, or the schema's.")] = None,
+    format: Annotated[
+        Format | None, typer.Option(help="Format of the files; default: the schema's, else guessed.")
+    ] = None,
     rows: Annotated[int | None, typer.Option(help="Stop after this many samples.", min=1)] = None,
     top: Annotated[int, typer.Option(help="Most frequent values to show per slot.", min=0, max=1000)] = 3,
-    start: Annotated[
-        str | None, typer.Option(help="First day or hour of a date tree: 20260101 or 20260101/00.")
-    ] = None,
-    end: Annotated[str | None, typer.Option(help="Last day or hour of a date tree.")] = None,
-    save: Annotated[Path | None, typer.Option(help="Write the schema to this YAML file.")] = None,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the file given to --save.")] = False,
+    start: StartOption = None,
+    end: EndOption = None,
+    out: Annotated[Path | None, typer.Option(help="File (YAML) to write the schema to.")] = None,
+    overwrite: OverwriteOption = False,
     json: JsonOption = False,
 ) -> None:
-    """Show what is in a log: format, slots, cardinalities, values per sample, CTR, bad lines.
+    """Show a log's format, slots, cardinalities, click-through rate and bad lines.
 
-    Without `--schema` format and schema are guessed; `--save` keeps the guess for training. Memory stays bounded:
-    cardinalities are exact up to 16,384 different values and estimated to about 1 % beyond.
+    Without `--schema`, the format and the schema are guessed; `--out` saves the guess for training. Memory use is
+    bounded: cardinalities are exact up to 16,384 distinct values and accurate to about 1 % beyond.
 
-    Example: `elasticctr data inspect clicks/part-00000.txt --save schema.yaml`
+    Example: `elasticctr data inspect clicks/part-00000.txt --out schema.yaml`
     """
     given = read_schema(schema)
     options = parse_settings(ReadOptions, {"start": start, "end": end}, "data inspect")
     with Progress("inspect", total=rows) as progress:
         found = inspect_log(location, given, format, rows, top, options, progress.advance)
-    if save is not None:
-        save_schema(found.schema, save, overwrite)
+    if out is not None:
+        save_schema(found.schema, out, overwrite)
     if json:
         print_json(_as_json(found))
         return
     _print(found, is_guess=given is None)
-    if save is not None:
-        console.note(f"schema saved to {save}")
+    if out is not None:
+        console.note(f"schema saved to {out}")
 
 
 def read_schema(path: Path | None) -> Schema | None:
@@ -109,7 +107,7 @@ def _print(found: LogInspection, is_guess: bool) -> None:
         print_table("Dense slots, after their transforms", dense_columns, rows)
     _print_top(found)
     if is_guess:
-        console.stdout().print("\n# Guessed schema; save it with --save schema.yaml", markup=False)
+        console.stdout().print("\n# Guessed schema; save it with --out schema.yaml", markup=False)
         console.stdout().print(schema_yaml(found.schema), markup=False, soft_wrap=True, end="")
 
 

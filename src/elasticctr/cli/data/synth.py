@@ -9,6 +9,8 @@ from typing import Annotated, Literal
 
 import typer
 
+from elasticctr.cli.options.reading import OverwriteOption
+from elasticctr.cli.options.settings import default_of, setting
 from elasticctr.cli.output import JsonOption, print_json, print_pairs
 from elasticctr.config import load_yaml, parse_settings
 from elasticctr.data.schema import Format, Schema
@@ -31,52 +33,51 @@ _MIXED_CARDINALITY = 10_000
 
 
 def synth(
-    out: Annotated[Path, typer.Argument(help="Folder to write into.")],
-    rows: Annotated[int, typer.Option(help="Samples to make.", min=1)] = 100_000,
+    out: Annotated[Path, typer.Argument(metavar="OUT", help="Directory to write to.")],
+    rows: Annotated[int, typer.Option(help="Number of samples.", min=1)] = 100_000,
     shape: Annotated[
-        str, typer.Option(help="criteo, avazu, history, conversions, or a schema.yaml of your own.")
+        str, typer.Option(help="criteo, avazu, history, conversions, or the path of a schema.yaml.")
     ] = "criteo",
     format: Annotated[Format | None, typer.Option(help="File format; default: slot, or the schema's own.")] = None,
-    files: Annotated[int, typer.Option(help="Files to write (per folder with --dates).", min=1, max=100_000)] = 1,
-    seed: Annotated[int, typer.Option(help="Another seed is another hidden model and other rows.", min=0)] = 0,
-    slots: Annotated[int | None, typer.Option(help="Sparse slots of shape criteo; default 26.", min=0)] = None,
-    dense: Annotated[int | None, typer.Option(help="Dense values of shape criteo; default 13.", min=0)] = None,
+    files: Annotated[int, typer.Option(help="Number of files, per directory with --dates.", min=1, max=100_000)] = 1,
+    seed: Annotated[int, typer.Option(help="Seed of the hidden model and the rows.", min=0)] = 0,
+    slots: Annotated[int | None, typer.Option(help="Sparse slots of shape criteo; default: 26.", min=0)] = None,
+    dense: Annotated[int | None, typer.Option(help="Dense values of shape criteo; default: 13.", min=0)] = None,
     cardinality: Annotated[
-        int | None, typer.Option(help="Different values per slot; default: the shape's own.", min=1)
+        int | None, typer.Option(help="Distinct values per slot; default: the shape's.", min=1)
     ] = None,
     max_cardinality: Annotated[
-        int | None, typer.Option(help="Upper limit of every slot's different values, so that ids repeat.", min=1)
+        int | None, typer.Option(help="Upper limit on every slot's distinct values.", min=1)
     ] = None,
-    zipf: Annotated[float, typer.Option(help="Exponent of id frequencies; 0: all ids equally often.")] = 1.05,
-    ctr: Annotated[float | None, typer.Option(help="Share of clicks; default 0.25, avazu 0.17.")] = None,
-    conversion: Annotated[
-        float, typer.Option(help="With several labels: share of each where the one before is 1.")
-    ] = 0.2,
-    auc: Annotated[float, typer.Option(help="Best attainable AUC to aim at.")] = 0.82,
-    missing: Annotated[float, typer.Option(help="Share of missing values.")] = 0.05,
-    multi: Annotated[
-        int | None, typer.Option(help="How many slots, from the last, have several values.", min=0)
-    ] = None,
+    zipf: Annotated[float, setting(SynthSpec, "zipf")] = default_of(SynthSpec, "zipf"),
+    ctr: Annotated[float | None, typer.Option(help="Share of clicks; default: 0.25, avazu 0.17.")] = None,
+    conversion: Annotated[float, setting(SynthSpec, "conversion")] = default_of(SynthSpec, "conversion"),
+    auc: Annotated[float, setting(SynthSpec, "auc")] = default_of(SynthSpec, "auc"),
+    missing: Annotated[float, setting(SynthSpec, "missing")] = default_of(SynthSpec, "missing"),
+    multi: Annotated[int | None, typer.Option(help="How many of the last slots are multi-valued.", min=0)] = None,
     values: Annotated[
-        float | None, typer.Option(help="Values per sample of such a slot, on average; default 3, history 10.")
+        float | None, typer.Option(help="Mean number of values of a multi-valued slot; default: 3, history 10.")
     ] = None,
     interactions: Annotated[
         int | None,
-        typer.Option(help="Pairs of slots that act together; default 4, history and conversions 0.", min=0),
+        typer.Option(help="Pairs of slots that interact; default: 4, history and conversions 0.", min=0),
     ] = None,
-    id_space: Annotated[
-        int, typer.Option(help="Feasigns modulo this (PaddleRec: 1000001); 0: all 64 bits.", min=0)
-    ] = 0,
-    dates: Annotated[str | None, typer.Option(help="One folder per day: 20260101..20260103.")] = None,
-    hours: Annotated[bool, typer.Option("--hours", help="With --dates: one folder per hour in each day.")] = False,
-    compress: Annotated[Literal["none", "gz", "zst"], typer.Option(help="Compress text files.")] = "none",
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a log that is there.")] = False,
+    id_space: Annotated[int, setting(SynthSpec, "id_space")] = default_of(SynthSpec, "id_space"),
+    dates: Annotated[
+        str | None, typer.Option(metavar="FIRST..LAST", help="Write a directory per day: 20260101..20260103.")
+    ] = None,
+    hours: Annotated[
+        bool, typer.Option("--hours", help="With --dates: write a directory per hour within each day.")
+    ] = False,
+    compress: Annotated[Literal["none", "gz", "zst"], typer.Option(help="Compression of text files.")] = "none",
+    overwrite: OverwriteOption = False,
     json: JsonOption = False,
 ) -> None:
-    """Make up a click log from a hidden model and say what AUC and logloss can be attained on it at best.
+    """Generate a synthetic click log whose best attainable AUC is known.
 
-    Writes part files, `schema.yaml` to read them with and `truth.json`. Row *i* depends on the settings and the seed
-    only, not on the number of rows or files.
+    A hidden model draws the clicks. Writes the part files, the `schema.yaml` to read them with, and `truth.json` with
+    the best attainable AUC and logloss. Row *i* depends only on the settings and the seed, not on the number of rows
+    or files.
 
     Example: `elasticctr data synth clicks --rows 1000000 --files 4 --seed 7`
     """

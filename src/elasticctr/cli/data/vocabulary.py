@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from elasticctr.cli.options.reading import EndOption, LocationArgument, OverwriteOption, StartOption
 from elasticctr.cli.output import JsonOption, print_json, print_table
 from elasticctr.config import load_yaml, parse_settings
 from elasticctr.data.dataset import Dataset
@@ -19,24 +20,27 @@ from elasticctr.obs.progress import Progress
 
 
 def vocabulary(
-    location: Annotated[str, typer.Argument(help="File, directory, glob, date tree or URL: the training data.")],
-    out: Annotated[Path, typer.Argument(help="File to write, for sparse.vocabulary.path of a job.")],
-    schema: Annotated[Path, typer.Option(help="schema.yaml")],
+    location: LocationArgument,
+    out: Annotated[
+        Path, typer.Argument(metavar="OUT", help="File to write; name it in `sparse.vocabulary.path` of a job.")
+    ],
+    schema: Annotated[Path, typer.Option(help="schema.yaml of the log.")],
     min_count: Annotated[int, typer.Option(help="Occurrences a feasign needs to get a row.", min=1)] = 2,
-    start: Annotated[str | None, typer.Option(help="First day or hour of a date tree.")] = None,
-    end: Annotated[str | None, typer.Option(help="Last day or hour of a date tree.")] = None,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a vocabulary that is there.")] = False,
+    start: StartOption = None,
+    end: EndOption = None,
+    overwrite: OverwriteOption = False,
     json: JsonOption = False,
 ) -> None:
-    """Count the feasigns of a log and keep those frequent enough to get a row; all others share one row per slot.
+    """Count feasigns and keep the frequent ones as a vocabulary.
 
-    Counts are exact, over all slots of a table together, crosses and buckets too. About 32 bytes per distinct feasign
-    are held in memory.
+    A job with this vocabulary gives these feasigns rows of their own; all others share one row per slot. Counts are
+    exact and cover all slots of a table together, including crosses and buckets. Needs about 32 bytes of memory per
+    distinct feasign.
 
     Example: `elasticctr data vocabulary train.txt train.vocabulary --schema schema.yaml --min-count 2`
     """
     if out.exists() and not overwrite:
-        raise AlreadyExists(f"{out}: exists already; choose another name or add --overwrite")
+        raise AlreadyExists(f"{out}: already exists; choose another name or add --overwrite")
     given = parse_settings(Schema, load_yaml(schema), str(schema))
     options = parse_settings(ReadOptions, {"start": start, "end": end}, "data vocabulary")
     dataset = Dataset(location, given, options, require_label=False)

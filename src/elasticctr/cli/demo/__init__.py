@@ -1,5 +1,1 @@
-"""`elasticctr demo`: the whole way on this machine, by the commands a user would type."""
-
-from elasticctr.cli.demo.command import demo
-
-__all__ = ["demo"]
+"""`elasticctr demo`: the whole system on this machine, run with the commands a user would type."""

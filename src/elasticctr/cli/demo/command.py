@@ -18,50 +18,47 @@ _WRITTEN = ("log", "runs", "repo", "cube", "serve")
 
 
 def demo(
-    directory: Annotated[Path, typer.Option("--dir", help="Where everything is written.")] = Path("demo"),
-    rows: Annotated[int, typer.Option(min=10_000, help="Samples to make and learn from.")] = 400_000,
-    overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="Remove what an earlier demo left in the directory.")
-    ] = False,
+    out: Annotated[Path, typer.Option(help="Directory for everything the demo writes.")] = Path("demo"),
+    rows: Annotated[int, typer.Option(min=10_000, help="Number of samples to generate and train on.")] = 400_000,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Remove what an earlier demo left in --out.")] = False,
     chaos: Annotated[
-        bool, typer.Option("--chaos", help="Kill a trainer and a pserver while several processes train.")
+        bool, typer.Option("--chaos", help="Kill a trainer and a pserver during distributed training.")
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Make a click log, learn from it, publish the model, serve it, and change versions under load.
+    """Run the whole system on this machine: train, publish, serve and predict.
 
-    Two models are trained and compared with the best attainable AUC. Two pservers and two trainers learn the same log
-    together; with `--chaos` one of each is killed on the way, and every sample is still counted once. One model is
-    published; cube servers, agents and a transfer are started as processes of their own, look-ups are compared with the
-    trained table, and a delta is published, activated and rolled back while a client keeps asking. Then a prediction
-    server answers over JSON, KServe and bRPC, takes up another delta under load, and its scores are compared with the
-    trainer's. Everything is stopped in the end.
+    Generates a click log and trains two models, then trains one again with two pservers and two trainers; with
+    `--chaos`, one of each is killed, and every sample is still counted once. Publishes a model, starts Cube servers,
+    agents and a transfer, and compares lookups with the trained table; publishes, activates and rolls back a delta
+    under load. Finally starts a prediction server, queries it over JSON, KServe and bRPC, activates another delta under
+    load, and compares its scores with the trainer's. All processes are stopped at the end.
 
     Example: `elasticctr demo --rows 200000 --chaos`
     """
-    _prepare(directory, overwrite)
+    _prepare(out, overwrite)
     shell = Shell(as_json)
-    trained = train_models(shell, directory, rows)
-    many = train_many(shell, directory, chaos=chaos)
+    trained = train_models(shell, out, rows)
+    many = train_many(shell, out, chaos=chaos)
     from elasticctr.cli.demo.serving import serve_model
 
-    served = serve_model(shell, directory)
+    served = serve_model(shell, out)
     from elasticctr.cli.demo.predicting import predict_live
 
-    predicted = predict_live(shell, directory)
+    predicted = predict_live(shell, out)
     if as_json:
         print_json({**trained, "many": many, "serving": served, "predicting": predicted})
 
 
 def _prepare(directory: Path, overwrite: bool) -> None:
     if directory.exists() and not directory.is_dir():
-        raise ConfigError(f"{directory}: is a file; give the name of a directory with --dir")
+        raise ConfigError(f"{directory}: is a file; name a directory with --out")
     if directory.exists() and any(directory.iterdir()):
         if not overwrite:
-            raise AlreadyExists(f"{directory}: is not empty; add --overwrite to start anew, or give another --dir")
+            raise AlreadyExists(f"{directory}: is not empty; add --overwrite to start over, or give another --out")
         for name in _WRITTEN:
             shutil.rmtree(directory / name, ignore_errors=True)
     try:
         directory.mkdir(parents=True, exist_ok=True)
     except OSError as e:
-        raise ConfigError(f"{directory}: cannot be made: {e.strerror}; give another --dir") from None
+        raise ConfigError(f"{directory}: cannot be made: {e.strerror}; give another --out") from None

@@ -29,7 +29,7 @@ def serve_model(shell: Shell, directory: Path) -> dict[str, Any]:
     prepare_torch()
 
     run, repo = directory / "runs" / RUN, directory / "repo"
-    published = shell.ask("publish", str(run), "--to", str(repo), "--model", MODEL, "--checkpoint", "last", told=True)
+    published = shell.ask("publish", str(run), "--repo", str(repo), "--model", MODEL, "--checkpoint", "last", told=True)
     shell.say(f"version {published['version']}, a base: {published['rows']:,} rows, {published['bytes']:,} bytes")
     name, rows = _read_table(run)
     table, tables = f"{MODEL}/{name}", {int(published["version"]): rows}
@@ -52,7 +52,7 @@ def serve_model(shell: Shell, directory: Path) -> dict[str, Any]:
             delta_s = _wait_live(stack, repo, 2)
             shell.say(f"version 2 active on all servers {delta_s:.2f} s after it was announced, under load")
             time.sleep(0.5)
-            shell.show("rollback", str(repo), MODEL, "1")
+            shell.show("versions", "rollback", str(repo), MODEL, "1")
             back_s = _wait_live(stack, repo, 1)
             shell.say(f"version 1 active again on all servers {back_s:.2f} s after it was announced")
             time.sleep(0.5)
@@ -83,7 +83,7 @@ def train_more(
     shell.ask(*command, *(word for change in changes for word in ("--set", change)), told=True)
     shell.say(f"{MORE_STEPS} more steps; a client has been asking all the time")
     before()
-    command = ["publish", str(run), "--to", str(repo), "--model", MODEL, "--checkpoint", "last", "--delta"]
+    command = ["publish", str(run), "--repo", str(repo), "--model", MODEL, "--checkpoint", "last", "--delta"]
     delta = shell.ask(*command, told=True)
     rows = f"{delta['rows']:,} rows changed, {delta['gone']:,} gone"
     shell.say(f"version {delta['version']}, a delta: {rows}, {delta['bytes']:,} bytes")

@@ -53,7 +53,7 @@ class Stack:
                 data.mkdir(parents=True, exist_ok=True)
                 server, agent = self.servers[shard][replica], self._agents[shard][replica]
                 self._run(f"server-{name}", "server", "--port", _port(server), "--data", str(data), *shared)
-                beside = ["--server", f"http://{server}", "--data", str(data), "--shard", f"{shard}/{SHARDS}"]
+                beside = ["--endpoint", f"http://{server}", "--data", str(data), "--shard", f"{shard}/{SHARDS}"]
                 self._run(f"agent-{name}", "agent", "--port", _port(agent), *beside, *shared)
         for address in [address for group in (*self.servers, *self._agents) for address in group]:
             self.wait(partial(self.ask, address, "/v1/status"), f"{address} to answer")

@@ -1,4 +1,4 @@
-"""How commands are told which cube servers to ask: `--conf`, `--at`, `--token-file`, `--model`."""
+"""Which Cube servers to ask: `--config`, `--endpoint`, `--token-file`, `--model`."""
 
 from __future__ import annotations
 
@@ -8,40 +8,52 @@ from typing import Annotated
 
 import typer
 
+from elasticctr.cli.options.settings import setting
 from elasticctr.config.tls import TlsSettings
 from elasticctr.cube.client import CubeClient
 from elasticctr.cube.settings import CubeSettings, load_conf, parse_addresses
 from elasticctr.errors import ConfigError
 from elasticctr.net.access import read_token
 
-ConfOption = Annotated[Path | None, typer.Option(help="Client settings: cube.yaml, or an older cube.conf.")]
-AtOption = Annotated[
-    str | None, typer.Option(help="Servers, instead of --conf: replicas by comma, shards by semicolon, in order.")
+TableArgument = Annotated[str, typer.Argument(metavar="TABLE", help="Table: MODEL/TABLE, or TABLE with --model.")]
+ConfigOption = Annotated[Path | None, typer.Option("--config", help="Client settings: cube.yaml or cube.conf.")]
+EndpointOption = Annotated[
+    str | None,
+    typer.Option(
+        "--endpoint",
+        metavar="ADDRESSES",
+        help="Servers as HOST:PORT, instead of --config: commas separate replicas, semicolons separate shards.",
+    ),
 ]
-ModelOption = Annotated[str | None, typer.Option(help="Model of a TABLE that does not name its own.")]
-TokenOption = Annotated[Path | None, typer.Option(help="File with the servers' secret.")]
-TimeoutOption = Annotated[float | None, typer.Option(help="Seconds for one lookup; default: the settings'.", min=0.001)]
+ModelOption = Annotated[str | None, setting(CubeSettings, "model", "--model")]
+VersionOption = Annotated[
+    int | None, typer.Option("--version", help="Read this version instead of the active one.", min=1)
+]
+TimeoutOption = Annotated[
+    float | None,
+    typer.Option("--timeout", help="Seconds for one lookup; default: `timeout_ms` of --config.", min=0.001),
+]
 
 
-def read_clusters(conf: Path | None, at: str | None, model: str | None) -> tuple[CubeSettings, ...]:
-    if (conf is None) == (at is None):
-        raise ConfigError("say which servers to ask: --conf FILE or --at HOST:PORT, one of them")
-    if at is not None:
-        return (parse_addresses(at, model=model, timeout_ms=1000),)
-    assert conf is not None
-    return load_conf(conf, model)
+def read_clusters(config: Path | None, endpoint: str | None, model: str | None) -> tuple[CubeSettings, ...]:
+    if (config is None) == (endpoint is None):
+        raise ConfigError("name the servers to ask with either --config FILE or --endpoint HOST:PORT")
+    if endpoint is not None:
+        return (parse_addresses(endpoint, model=model, timeout_ms=1000),)
+    assert config is not None
+    return load_conf(config, model)
 
 
 def open_client(
-    conf: Path | None,
-    at: str | None,
+    config: Path | None,
+    endpoint: str | None,
     model: str | None,
     token_file: Path | None,
     override: Mapping[str, int] | None = None,
     tls: TlsSettings | None = None,
 ) -> CubeClient:
-    """`override` and `tls` go before what the settings say."""
+    """`override` and `tls` take precedence over the settings."""
     token = None if token_file is None else read_token(token_file)
     changes: dict[str, object] = {**(override or {}), **({} if tls is None else {"tls": tls})}
-    clusters = [cluster.model_copy(update=changes) for cluster in read_clusters(conf, at, model)]
+    clusters = [cluster.model_copy(update=changes) for cluster in read_clusters(config, endpoint, model)]
     return CubeClient(clusters, token)

@@ -1,4 +1,4 @@
-"""--tls-cert, --tls-key, --tls-client-ca and --tls-ca, the same for every command."""
+"""--cert-file, --key-file, --client-ca-file and --ca-file, the same for every command."""
 
 from __future__ import annotations
 
@@ -12,19 +12,18 @@ if TYPE_CHECKING:
     from elasticctr.train.job import Job
 
 CertOption = Annotated[
-    Path | None, typer.Option("--tls-cert", help="Certificate (PEM) to listen with, and to show to servers it calls.")
+    Path | None,
+    typer.Option("--cert-file", help="Certificate (PEM) to listen with and to present to other servers."),
 ]
-KeyOption = Annotated[Path | None, typer.Option("--tls-key", help="Private key (PEM) of --tls-cert.")]
+KeyOption = Annotated[Path | None, typer.Option("--key-file", help="Private key (PEM) of --cert-file.")]
 ClientCaOption = Annotated[
     Path | None,
-    typer.Option("--tls-client-ca", help="Authority (PEM) that clients' certificates must be signed by."),
+    typer.Option("--client-ca-file", help="Authority (PEM) that must have signed clients' certificates."),
 ]
-CaOption = Annotated[
-    Path | None, typer.Option("--tls-ca", help="Authority (PEM) of the servers it calls; with it, they speak TLS.")
-]
+CaOption = Annotated[Path | None, typer.Option("--ca-file", help="Authority (PEM) of the servers to call over TLS.")]
 # Of commands that only call.
-ShownCertOption = Annotated[
-    Path | None, typer.Option("--tls-cert", help="Certificate (PEM) to show to servers that want one.")
+ClientCertOption = Annotated[
+    Path | None, typer.Option("--cert-file", help="Certificate (PEM) to present to servers that require one.")
 ]
 
 
@@ -43,7 +42,7 @@ def read_tls(
     from elasticctr.config import parse_settings
     from elasticctr.config.tls import TlsSettings
 
-    return parse_settings(TlsSettings, {**({} if base is None else base.model_dump()), **given}, "--tls options")
+    return parse_settings(TlsSettings, {**({} if base is None else base.model_dump()), **given}, "TLS options")
 
 
 def with_tls(job: Job, cert: Path | None, key: Path | None, client_ca: Path | None, ca: Path | None) -> Job:

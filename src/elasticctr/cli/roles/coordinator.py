@@ -8,52 +8,48 @@ from typing import Annotated
 
 import typer
 
-from elasticctr.cli.options.access import Insecure, ReadToken
+from elasticctr.cli.options.access import Insecure, JobToken, Port, ReadToken
+from elasticctr.cli.options.runs import JobConfig, Overrides
+from elasticctr.cli.options.settings import setting
 from elasticctr.cli.options.tls import CaOption, CertOption, ClientCaOption, KeyOption, with_tls
 from elasticctr.cli.output import JsonOption, print_json
 from elasticctr.obs import console
+from elasticctr.train.cluster_settings import ClusterSettings
+from elasticctr.train.job import Job, load_job
 
 
 def coordinator(
-    job_file: Annotated[Path, typer.Option("--job", help="Job file (YAML) with a cluster section.")],
-    run_dir: Annotated[str | None, typer.Option(help="Where the run is written; default: run_dir of the job.")] = None,
-    host: Annotated[str | None, typer.Option(help="Address to listen on; default: cluster.host of the job.")] = None,
-    port: Annotated[
-        int, typer.Option(min=0, max=65535, help="Port to listen on; 0 takes a free one and prints it.")
-    ] = 8300,
-    token_file: Annotated[
-        Path | None,
-        typer.Option(help="File with the job's secret; default: cluster.token_file.", envvar="ELASTICCTR_TOKEN_FILE"),
-    ] = None,
+    config: JobConfig,
+    run_dir: Annotated[str | None, setting(Job, "run_dir")] = None,
+    host: Annotated[str | None, setting(ClusterSettings, "host")] = None,
+    port: Port = 8300,
+    token_file: JobToken = None,
     read_token_file: ReadToken = None,
     insecure: Insecure = False,
     resume: Annotated[
-        bool, typer.Option("--resume", help="Go on with a run that has ended, from its newest checkpoint.")
+        bool, typer.Option("--resume", help="Continue a run that has ended, from its newest checkpoint.")
     ] = False,
-    overrides: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="Override a setting, for example cluster.trainers=8."),
-    ] = None,
-    tls_cert: CertOption = None,
-    tls_key: KeyOption = None,
-    tls_client_ca: ClientCaOption = None,
-    tls_ca: CaOption = None,
+    overrides: Overrides = None,
+    cert_file: CertOption = None,
+    key_file: KeyOption = None,
+    client_ca_file: ClientCaOption = None,
+    ca_file: CaOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Direct a training run: pservers and trainers join it, are given work, and are told when it is over.
+    """Run the coordinator of a distributed job.
 
-    Started again after a crash it goes on where it was. Ctrl-C or SIGTERM writes a checkpoint and ends every role.
+    Pservers and trainers join it, receive work from it and stop when it ends the job. Restarted after a crash, it
+    continues where it stopped. Ctrl-C or SIGTERM writes a checkpoint and ends every role.
 
-    Example: `elasticctr coordinator --job job.yaml --port 8300`
+    Example: `elasticctr coordinator --config job.yaml --port 8300`
     """
     from elasticctr.net.access import load_tokens
     from elasticctr.ps.coordinator.process import run_coordinator
-    from elasticctr.train.job import load_job
 
     changes = list(overrides or [])
     if run_dir is not None:
         changes.append(f"run_dir={run_dir}")
-    job = with_tls(load_job(job_file, changes), tls_cert, tls_key, tls_client_ca, tls_ca)
+    job = with_tls(load_job(config, changes), cert_file, key_file, client_ca_file, ca_file)
     settings = job.cluster
     if token_file is None and settings is not None and settings.token_file is not None:
         token_file = Path(settings.token_file)
@@ -75,4 +71,4 @@ def coordinator(
         on_listening=tell,
     )
     if not is_finished:
-        console.stderr().print(f"stopped; go on with --resume (run {job.run_dir})", soft_wrap=True, markup=False)
+        console.stderr().print(f"stopped; resume with --resume (run {job.run_dir})", soft_wrap=True, markup=False)

@@ -10,7 +10,9 @@ from typing import Annotated
 
 import typer
 
-from elasticctr.cli.options.access import Insecure
+from elasticctr.cli.options.access import Insecure, JobToken, Port
+from elasticctr.cli.options.runs import JobConfig
+from elasticctr.cli.options.settings import setting
 from elasticctr.cli.options.tls import CaOption, CertOption, ClientCaOption, KeyOption, with_tls
 from elasticctr.cli.output import JsonOption, print_json
 from elasticctr.compat.paddle_cloud.environment import read_environment
@@ -22,51 +24,53 @@ from elasticctr.train.job import load_job
 
 
 def pserver(
-    job: Annotated[Path, typer.Option(help="The job file, the same for every role.")],
+    config: JobConfig,
     coordinator: Annotated[
         str | None,
-        typer.Option(help="URL of the coordinator, or the run directory in which it says it. Without: by itself."),
+        typer.Option(help="URL of the coordinator, or the run directory; default: run without a coordinator."),
     ] = None,
-    name: Annotated[str | None, typer.Option(help="Name among the roles; the same after a restart.")] = None,
+    name: Annotated[str | None, typer.Option(help="Unique name of this role; keep it across restarts.")] = None,
     shard: Annotated[
-        int | None, typer.Option(help="Which of the pservers this is, from 0; else the coordinator says.", min=0)
+        int | None, typer.Option(help="Number of this pserver, from 0; default: assigned by the coordinator.", min=0)
     ] = None,
     shards: Annotated[
-        int | None, typer.Option(help="How many pservers there are; default: cluster.pservers.", min=1, max=4096)
+        int | None,
+        typer.Option(help="Number of pservers; default: `cluster.pservers` of the job.", min=1, max=4096),
     ] = None,
-    standby: Annotated[bool, typer.Option("--standby", help="A copy of the shard that can take over.")] = False,
-    host: Annotated[str | None, typer.Option(help="Address to listen on; 0.0.0.0: all.")] = None,
-    port: Annotated[int, typer.Option(help="Port to listen on; 0: any free one.", min=0, max=65535)] = 0,
-    unix: Annotated[Path | None, typer.Option(help="Listen on this Unix socket too.")] = None,
-    token_file: Annotated[
-        Path | None,
-        typer.Option(help="File with the job's secret; default: cluster.token_file.", envvar="ELASTICCTR_TOKEN_FILE"),
-    ] = None,
+    standby: Annotated[
+        bool, typer.Option("--standby", help="Run a standby: a copy of a shard that can take over.")
+    ] = False,
+    host: Annotated[str | None, setting(ClusterSettings, "host")] = None,
+    port: Port = 0,
+    unix: Annotated[Path | None, typer.Option(help="Also listen on this Unix socket.")] = None,
+    token_file: JobToken = None,
     insecure: Insecure = False,
     load: Annotated[
-        Path | None, typer.Option(help="Checkpoint to begin with; with a coordinator, that one says.")
+        Path | None, typer.Option(help="Checkpoint to start from, for a pserver without a coordinator.")
     ] = None,
-    threads: Annotated[int, typer.Option(help="Event loops: requests answered side by side.", min=1, max=256)] = 2,
+    threads: Annotated[int, typer.Option(help="Threads that answer requests.", min=1, max=256)] = 2,
     step_threads: Annotated[
-        int, typer.Option(help="Threads one push is spread over; more than 1 pays for large batches.", min=1, max=256)
+        int, typer.Option(help="Threads that apply one push; more than 1 pays off for large batches.", min=1, max=256)
     ] = 1,
     max_buffered: Annotated[
-        int, typer.Option(help="MiB of half requests and unread answers; above, answers are 'overloaded'.", min=1)
+        int,
+        typer.Option(help="MiB of partial requests and unread answers; beyond it, requests are refused.", min=1),
     ] = 2048,
-    tls_cert: CertOption = None,
-    tls_key: KeyOption = None,
-    tls_client_ca: ClientCaOption = None,
-    tls_ca: CaOption = None,
+    cert_file: CertOption = None,
+    key_file: KeyOption = None,
+    client_ca_file: ClientCaOption = None,
+    ca_file: CaOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Hold a part of a job's tables and dense parameters for trainers.
+    """Run a parameter server of a distributed job.
 
-    Prints one line when it can be asked, then serves until SIGTERM or until the coordinator ends the job. What is not
-    given is taken from the variables of older systems: PADDLE_PSERVERS_IP_PORT_LIST, POD_IP, PADDLE_PORT and others.
+    Holds one shard of the tables and dense parameters. Prints one line once it accepts requests, then serves until
+    SIGTERM or until the coordinator ends the job. Missing options are read from PaddlePaddle's environment variables,
+    such as PADDLE_PSERVERS_IP_PORT_LIST, POD_IP and PADDLE_PORT.
 
-    Example: `elasticctr pserver --job job.yaml --coordinator http://10.0.0.1:9000 --host 0.0.0.0 --token-file token`
+    Example: `elasticctr pserver --config job.yaml --coordinator http://10.0.0.1:9000 --host 0.0.0.0 --token-file token`
     """
-    settings = with_tls(load_job(job), tls_cert, tls_key, tls_client_ca, tls_ca)
+    settings = with_tls(load_job(config), cert_file, key_file, client_ca_file, ca_file)
     assigned = read_environment(os.environ)
     if assigned is not None and assigned.role == "pserver":
         assigned_host, assigned_port = assigned.endpoint
@@ -75,9 +79,9 @@ def pserver(
         host, port = host or assigned_host, port or assigned_port
         coordinator, name = coordinator or assigned.coordinator or None, name or assigned.name
     if standby and coordinator is None:
-        raise ConfigError("a standby follows what the coordinator tells it to; give --coordinator")
+        raise ConfigError("--standby needs --coordinator: the coordinator tells a standby which shard to follow")
     if load is not None and coordinator is not None:
-        raise ConfigError("--load is for a pserver by itself; the coordinator says what to load")
+        raise ConfigError("--load is for a pserver without --coordinator: the coordinator decides what to load")
     cluster = settings.cluster or ClusterSettings()
     if token_file is None and cluster.token_file is not None:
         token_file = Path(cluster.token_file)

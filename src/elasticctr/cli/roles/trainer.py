@@ -9,46 +9,47 @@ from typing import Annotated
 
 import typer
 
+from elasticctr.cli.options.access import JobToken
+from elasticctr.cli.options.runs import JobConfig, Overrides
 from elasticctr.cli.options.tls import CaOption, CertOption, ClientCaOption, KeyOption, with_tls
 from elasticctr.cli.output import JsonOption, print_json
-from elasticctr.cli.train.train import Overrides
 from elasticctr.errors import ConfigError
 
 
 def trainer(
-    job_file: Annotated[Path, typer.Option("--job", metavar="JOB", help="Job file (YAML) with a cluster section.")],
+    config: JobConfig,
     coordinator: Annotated[
         str | None,
         typer.Option(
             envvar="ELASTICCTR_COORDINATOR",
-            help="URL of the job's coordinator, or the run directory it writes its address to.",
+            help="URL of the coordinator, or the run directory.",
         ),
     ] = None,
     name: Annotated[
         str | None,
-        typer.Option(envvar="ELASTICCTR_NAME", help="Unique, and kept over restarts; default: host and process id."),
+        typer.Option(envvar="ELASTICCTR_NAME", help="Unique name of this role; default: host and process id."),
     ] = None,
-    token_file: Annotated[
-        Path | None,
-        typer.Option(help="File with the job's secret; default: cluster.token_file.", envvar="ELASTICCTR_TOKEN_FILE"),
-    ] = None,
-    tls_cert: CertOption = None,
-    tls_key: KeyOption = None,
-    tls_client_ca: ClientCaOption = None,
-    tls_ca: CaOption = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Strategy collective: go on from a checkpoint.")] = False,
+    token_file: JobToken = None,
+    cert_file: CertOption = None,
+    key_file: KeyOption = None,
+    client_ca_file: ClientCaOption = None,
+    ca_file: CaOption = None,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="For strategy collective: continue from a checkpoint.")
+    ] = False,
     overrides: Overrides = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Take part in a distributed job as a trainer: lease work, learn, report, until there is no more.
+    """Run a trainer of a distributed job.
 
-    SIGTERM finishes the batch at hand, gives the rest back and ends. Killed, it loses nothing either.
+    Leases work from the coordinator, trains on it and reports back until none is left. On SIGTERM it finishes the
+    current batch, returns the rest of its work and exits. No work is lost if it is killed.
 
-    Example: `elasticctr trainer --job job.yaml --coordinator http://10.0.0.5:7070`
+    Example: `elasticctr trainer --config job.yaml --coordinator http://10.0.0.5:7070`
     """
     from elasticctr.train.job import load_job
 
-    job = with_tls(load_job(job_file, list(overrides or [])), tls_cert, tls_key, tls_client_ca, tls_ca)
+    job = with_tls(load_job(config, list(overrides or [])), cert_file, key_file, client_ca_file, ca_file)
     if job.cluster is not None and job.cluster.strategy == "collective":
         from elasticctr.collective import run as collective
 
@@ -56,7 +57,7 @@ def trainer(
             raise typer.Exit(130)
         return
     if coordinator is None:
-        raise ConfigError("which coordinator? Give --coordinator URL, or set ELASTICCTR_COORDINATOR")
+        raise ConfigError("name the coordinator with --coordinator URL, or set ELASTICCTR_COORDINATOR")
     from elasticctr.net.access import read_optional_token
     from elasticctr.ps.trainer.trainer import TrainerRole
     from elasticctr.train.interrupt import Interrupt

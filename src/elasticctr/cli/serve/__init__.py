@@ -1,1 +1,1 @@
-"""`elasticctr serve`, `call`, `variants` and `feedback`."""
+"""`elasticctr serve`, `call` and `serving`."""

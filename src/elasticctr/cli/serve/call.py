@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from elasticctr.cli.data.inspect import read_schema
-from elasticctr.cli.options.tls import KeyOption, ShownCertOption
+from elasticctr.cli.options.access import ClientToken
+from elasticctr.cli.options.tls import CaOption, ClientCertOption, KeyOption
 from elasticctr.cli.output import JsonOption, print_error, print_json, print_pairs
 from elasticctr.data.schema import Format
 from elasticctr.errors import ConfigError, DataError
@@ -28,68 +29,69 @@ SHOWN_SCORES = 20
 
 def call(
     files: Annotated[
-        list[str] | None, typer.Argument(metavar="FILE…", help="Samples: files, directories, globs or URLs.")
+        list[str] | None, typer.Argument(metavar="FILE", help="Samples: files, directories, globs or URLs.")
     ] = None,
     endpoint: Annotated[
         list[str] | None,
-        typer.Option(help="Server, as http://host:8500; several, or one with a weight after a blank: 'URL 2'."),
+        typer.Option(metavar="URL", help="Prediction server, optionally with a weight: 'URL 2'; repeatable."),
     ] = None,
-    model: Annotated[str | None, typer.Option(help="Model to ask for.")] = None,
+    model: Annotated[str | None, typer.Option(help="Model to query.")] = None,
     sample: Annotated[
-        list[str] | None, typer.Option(help='Instead of files: a sample as JSON, {"C1": "a"}; may be repeated.')
+        list[str] | None, typer.Option(help='Sample as JSON, such as {"C1": "a"}, instead of files; repeatable.')
     ] = None,
-    user: Annotated[
-        str | None, typer.Option(help="What the samples of --sample share, as JSON: they are its candidates.")
-    ] = None,
+    user: Annotated[str | None, typer.Option(help="Values that all --sample candidates share, as JSON.")] = None,
     format: Annotated[
-        Format | None, typer.Option(help="Of the files; default: by their names, else the model's own.")
+        Format | None, typer.Option(help="Format of the files; default: from their names, else the model's.")
     ] = None,
     schema: Annotated[
-        Path | None, typer.Option(help="schema.yaml for CSV and Parquet files; feasigns are sent then.")
+        Path | None, typer.Option(help="schema.yaml for CSV and Parquet files, which are then sent as feasigns.")
     ] = None,
     batch: Annotated[int, typer.Option(help="Samples per request.", min=1, max=100_000)] = 100,
-    concurrency: Annotated[int, typer.Option(help="Requests under way at a time.", min=1, max=1024)] = 4,
+    concurrency: Annotated[int, typer.Option(help="Concurrent requests.", min=1, max=1024)] = 4,
     rate: Annotated[
-        float | None, typer.Option(help="Requests per second, sent on time; default: as answers come.", min=0.001)
+        float | None,
+        typer.Option(help="Requests per second, sent on schedule; default: as fast as answers arrive.", min=0.001),
     ] = None,
-    repeat: Annotated[int, typer.Option(help="Send everything so many times.", min=1)] = 1,
-    out: Annotated[Path | None, typer.Option(help="File for the scores: .parquet, or text otherwise.")] = None,
-    timeout: Annotated[float, typer.Option(help="Seconds for one request, retries and all.", min=0.001)] = 5.0,
-    retries: Annotated[int, typer.Option(help="Further attempts of a request.", min=0, max=63)] = 2,
+    repeat: Annotated[int, typer.Option(help="Send everything this many times.", min=1)] = 1,
+    out: Annotated[
+        Path | None, typer.Option(help="File for the scores: Parquet if it ends in .parquet, else text.")
+    ] = None,
+    timeout: Annotated[float, typer.Option(help="Seconds for one request, including retries.", min=0.001)] = 5.0,
+    retries: Annotated[int, typer.Option(help="Retries of a failed request.", min=0, max=63)] = 2,
     hedge_ms: Annotated[
-        float, typer.Option(help="Ask a second endpoint when the first is silent so long; 0: never.", min=0)
+        float,
+        typer.Option(help="Milliseconds without an answer after which a second endpoint is asked; 0: never.", min=0),
     ] = 0.0,
     predictors: Annotated[
         Path | None,
-        typer.Option(help="Instead of --endpoint: variants, clusters and timeouts of a predictors.prototxt, as it is."),
+        typer.Option(help="predictors.prototxt of Paddle Serving, instead of --endpoint."),
     ] = None,
-    predictor: Annotated[str | None, typer.Option(help="Which predictor of --predictors.")] = None,
+    predictor: Annotated[str | None, typer.Option(help="Name of the predictor in --predictors.")] = None,
     sticky: Annotated[
-        str | None, typer.Option(help="With variants: what decides which one answers, for example a user id.")
+        str | None, typer.Option(help="Value that decides which variant answers, such as a user id.")
     ] = None,
-    token_file: Annotated[Path | None, typer.Option(help="File with the servers' secret.")] = None,
-    tls_ca: Annotated[
-        Path | None, typer.Option("--tls-ca", "--ca-file", help="Authorities (PEM) to trust for https.")
-    ] = None,
-    tls_cert: ShownCertOption = None,
-    tls_key: KeyOption = None,
+    token_file: ClientToken = None,
+    ca_file: CaOption = None,
+    cert_file: ClientCertOption = None,
+    key_file: KeyOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Send samples to prediction servers: scores, percentiles, errors, versions and variants seen, coverage.
+    """Send samples to prediction servers and report scores, latencies and errors.
 
-    Lines of text formats are sent as they are. Where a request fails, its samples have the score nan, the rest goes
-    on, and the exit status tells of the first error.
+    Also reports the versions and variants that answered, and coverage. Lines of text formats are sent unchanged. If a
+    request fails, its samples get the score nan, the other requests continue, and the exit status is that of the first
+    error.
 
     Example: `elasticctr call today.txt --endpoint http://127.0.0.1:8500 --model ctr --format criteo --out scores.txt`
     """
     if bool(files) == bool(sample):
-        raise ConfigError('say what to send: FILE…, or --sample \'{"C1": "a"}\', one of them')
+        raise ConfigError('name what to send with either FILE… or --sample \'{"C1": "a"}\'')
     if user is not None and not sample:
-        raise ConfigError("--user goes with --sample")
+        raise ConfigError("--user needs --sample")
     if schema is not None and not files:
-        raise ConfigError("--schema goes with files")
+        raise ConfigError("--schema needs files")
     own: dict[str, object] = {"timeout_ms": timeout * 1000, "retries": retries, "hedge_ms": hedge_ms}
-    settings = _read_settings(endpoint, (predictors, predictor), model, own, token_file, (tls_ca, tls_cert, tls_key))
+    settings = _read_settings(endpoint, (predictors, predictor), model, own, token_file, (ca_file, cert_file, key_file))
     from elasticctr.serve.client import PredictClient
 
     with PredictClient(settings) as client:
@@ -123,7 +125,7 @@ def _read_settings(
 
     path, name = predictors
     if bool(endpoint) == (path is not None):
-        raise ConfigError("say whom to ask: --endpoint http://host:8500 or --predictors FILE, one of them")
+        raise ConfigError("name the servers with either --endpoint http://host:8500 or --predictors FILE")
     own: dict[str, object] = {
         "model": model,
         "token": None if token_file is None else read_token(token_file),

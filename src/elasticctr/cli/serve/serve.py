@@ -1,4 +1,4 @@
-"""`elasticctr serve`: the prediction server. Imported without the other commands (entry.py), so that it starts fast."""
+"""`elasticctr serve`."""
 
 from __future__ import annotations
 
@@ -6,80 +6,66 @@ import os
 import sys
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from elasticctr.cli.options.access import Insecure, ReadToken, ServerToken
+from elasticctr.cli.options.settings import setting
 from elasticctr.cli.options.tls import CaOption, CertOption, ClientCaOption, KeyOption
 from elasticctr.cli.output import JsonOption, print_json
 from elasticctr.obs import console
+from elasticctr.serve.feedback.settings import RequestLogSettings
+from elasticctr.serve.settings import OnTrouble, PolicySettings, ServedModelSettings, ServeSettings, load_settings
 
 if TYPE_CHECKING:
     from elasticctr.serve.process import PredictServerAddress
-    from elasticctr.serve.settings import ServeSettings
 
 
 def serve(
     config: Annotated[
-        Path | None, typer.Argument(help="serve.yaml: several models, variants, limits. Flags go before it.")
+        Path | None, typer.Option(help="serve.yaml: several models, variants, limits. Other options override it.")
     ] = None,
-    repo: Annotated[str | None, typer.Option(help="Repository of published versions.")] = None,
-    model: Annotated[str | None, typer.Option(help="Model of the repository to serve.")] = None,
-    cube: Annotated[
-        Path | None, typer.Option(help="cube.yaml or cube.conf of the Cube with its rows; default: in this process.")
-    ] = None,
-    index_dir: Annotated[
-        Path | None, typer.Option(help="Where index files and state are kept; default: a cache directory.")
-    ] = None,
-    poll: Annotated[float | None, typer.Option(help="Seconds between two looks at the donefile (1).")] = None,
-    host: Annotated[str | None, typer.Option(help="Address to listen on (127.0.0.1); 0.0.0.0: all.")] = None,
-    port: Annotated[
-        int | None, typer.Option(help="Port for HTTP and bRPC (8500); 0: any free one.", min=0, max=65535)
-    ] = None,
-    grpc_port: Annotated[
-        int | None, typer.Option(help="Port for gRPC (8501); 0: any free one, -1: none.", min=-1, max=65535)
-    ] = None,
-    threads: Annotated[int | None, typer.Option(help="Workers that score; default: one per core.", min=0)] = None,
+    repo: Annotated[str | None, setting(ServedModelSettings, "repo")] = None,
+    model: Annotated[str | None, setting(ServedModelSettings, "name", "--model")] = None,
+    cube: Annotated[Path | None, setting(ServedModelSettings, "cube")] = None,
+    index_dir: Annotated[Path | None, setting(ServedModelSettings, "index_dir")] = None,
+    poll: Annotated[float | None, setting(ServedModelSettings, "poll_s", "--poll")] = None,
+    host: Annotated[str | None, setting(ServeSettings, "host")] = None,
+    port: Annotated[int | None, setting(ServeSettings, "port")] = None,
+    grpc_port: Annotated[int | None, setting(ServeSettings, "grpc_port")] = None,
+    threads: Annotated[int | None, setting(ServeSettings, "threads")] = None,
     token_file: ServerToken = None,
     read_token_file: ReadToken = None,
     insecure: Insecure = False,
-    tls_cert: CertOption = None,
-    tls_key: KeyOption = None,
-    tls_client_ca: ClientCaOption = None,
-    tls_ca: CaOption = None,
-    access_log: Annotated[Path | None, typer.Option(help="File with a JSON line per request; -: stderr.")] = None,
-    request_log: Annotated[Path | None, typer.Option(help="Directory that keeps requests and their scores.")] = None,
-    request_log_sample: Annotated[
-        float | None, typer.Option(help="Part of the requests that is kept (1).", min=0, max=1)
-    ] = None,
+    cert_file: CertOption = None,
+    key_file: KeyOption = None,
+    client_ca_file: ClientCaOption = None,
+    ca_file: CaOption = None,
+    access_log: Annotated[Path | None, setting(ServeSettings, "access_log")] = None,
+    request_log: Annotated[Path | None, setting(RequestLogSettings, "directory", "--request-log")] = None,
+    request_log_sample: Annotated[float | None, setting(RequestLogSettings, "sample", "--request-log-sample")] = None,
     request_log_max_gib: Annotated[
-        float | None, typer.Option(help="Disk that kept requests may take (10); the oldest go.")
+        float | None, setting(RequestLogSettings, "max_gib", "--request-log-max-gib")
     ] = None,
-    drain: Annotated[
-        float | None, typer.Option(help="Seconds to go on answering after SIGTERM (5), while not ready.", min=0)
-    ] = None,
-    missing_rows: Annotated[
-        Literal["fail", "degrade"] | None, typer.Option(help="When too few of a request's rows are found (degrade).")
-    ] = None,
-    dead_shards: Annotated[
-        Literal["fail", "degrade"] | None, typer.Option(help="When a shard of the Cube does not answer (fail).")
-    ] = None,
-    late_cube: Annotated[Literal["fail", "degrade"] | None, typer.Option(help="When the Cube is late (fail).")] = None,
+    drain: Annotated[float | None, setting(ServeSettings, "drain_s", "--drain")] = None,
+    missing_rows: Annotated[OnTrouble | None, setting(PolicySettings, "missing_rows")] = None,
+    dead_shards: Annotated[OnTrouble | None, setting(PolicySettings, "dead_shards")] = None,
+    late_cube: Annotated[OnTrouble | None, setting(PolicySettings, "late_cube")] = None,
     paddle_conf: Annotated[
-        Path | None, typer.Option(help="Directory with the settings of a Paddle Serving installation, read as it is.")
+        Path | None, typer.Option(help="Directory with the configuration of a Paddle Serving installation.")
     ] = None,
     json: JsonOption = False,
 ) -> None:
-    """Answer predictions: plain JSON, KServe, Paddle Serving and bRPC, from versions of a repository.
+    """Run a prediction server.
 
-    Prints where it listens, takes up versions as they are published, each checked before it answers, and serves until
-    SIGTERM. Ready (`/readyz`) once every model has a version.
+    Serves JSON, KServe, Paddle Serving and bRPC. It follows the repository: each newly published version is verified
+    and then activated. Prints its addresses, is ready (`/readyz`) once every model has a version, and serves until
+    SIGTERM.
 
     Example: `elasticctr serve --repo repo --model ctr --port 8500`
     """
     from elasticctr.serve.process import run
-    from elasticctr.serve.settings import load_settings
 
     policy = {"missing_rows": missing_rows, "dead_shards": dead_shards, "late_cube": late_cube}
     policy = {key: value for key, value in policy.items() if value is not None}
@@ -97,10 +83,10 @@ def serve(
         "token_file": token_file,
         "read_token_file": read_token_file,
         "insecure": insecure or None,
-        "tls_cert": tls_cert,
-        "tls_key": tls_key,
-        "tls_client_ca": tls_client_ca,
-        "tls_ca": tls_ca,
+        "tls_cert": cert_file,
+        "tls_key": key_file,
+        "tls_client_ca": client_ca_file,
+        "tls_ca": ca_file,
         "access_log": access_log,
         "request_log_directory": None if request_log is None else str(request_log),
         "request_log_sample": request_log_sample,
@@ -128,7 +114,7 @@ def _announce(listening: PredictServerAddress, settings: ServeSettings, as_json:
 
 
 def _read_paddle(directory: Path, repo: str | None) -> dict[str, Any]:
-    """What the files of an older installation say, as serve.yaml would have it; what they cannot say is told."""
+    """Paddle Serving's files as serve.yaml settings, with a warning for everything that has no equivalent."""
     from elasticctr.compat.paddle_serving import read_serving
 
     found = read_serving(directory, repo)

@@ -7,51 +7,56 @@ from typing import Annotated, Literal
 
 import typer
 
+from elasticctr.cli.options.runs import CheckpointArgument, DataOption, Overrides
 from elasticctr.cli.output import JsonOption, print_json
 from elasticctr.cli.train.metrics import print_confidence, print_metrics, print_segments
-from elasticctr.cli.train.train import DataOption, Overrides, open_run
+from elasticctr.cli.train.opening import open_run
 from elasticctr.errors import ConfigError
 
 SegmentOrder = Literal["calibration", "loss", "auc"]
 
 
 def evaluate(
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="Run directory, or one checkpoint in it.")],
+    run: CheckpointArgument,
     data: DataOption = None,
-    gauc_slot: Annotated[str | None, typer.Option(help="Slot whose first value groups samples for GAUC.")] = None,
+    gauc_slot: Annotated[
+        str | None,
+        typer.Option(help="Slot whose first value groups samples for GAUC; default: `train.gauc_slot` of the job."),
+    ] = None,
     top_k: Annotated[
-        int | None, typer.Option(min=1, help="Also NDCG and recall of the first K of each group of --gauc-slot.")
+        int | None,
+        typer.Option(min=1, help="Also compute NDCG and recall of the top K samples of each --gauc-slot group."),
     ] = None,
     segments: Annotated[
-        str | None, typer.Option(metavar="SLOT[,SLOT]", help="Slots whose values the model does worst on are shown.")
+        str | None,
+        typer.Option(metavar="SLOT[,SLOT]", help="Show the values of these slots on which the model does worst."),
     ] = None,
-    segments_by: Annotated[SegmentOrder, typer.Option(help="What makes a value one of the worst.")] = "calibration",
-    min_samples: Annotated[
-        int, typer.Option(min=1, help="Values with fewer samples are not looked at by --segments.")
-    ] = 500,
+    segments_by: Annotated[SegmentOrder, typer.Option(help="How to rank values for --segments.")] = "calibration",
+    min_samples: Annotated[int, typer.Option(min=1, help="Leave values with fewer samples out of --segments.")] = 500,
     bootstrap: Annotated[
-        int | None, typer.Option(min=2, help="Confidence intervals from so many bootstrap replicates.")
+        int | None, typer.Option(min=2, help="Compute confidence intervals from this many bootstrap replicates.")
     ] = None,
     against: Annotated[
-        Path | None, typer.Option(help="Another run: how the two differ on the same samples, with confidence.")
+        Path | None, typer.Option(help="Compare with another run on the same samples, with confidence intervals.")
     ] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Of the bootstrap.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the bootstrap.")] = 0,
     label: Annotated[
-        str | None, typer.Option(help="Label that confidence and segments are of; default: first.")
+        str | None, typer.Option(help="Label for confidence intervals and segments; default: the first.")
     ] = None,
-    save: Annotated[
-        str | None, typer.Option(metavar="SPLIT", help="Keep the result in the run's metrics.json and report as this.")
+    save_as: Annotated[
+        str | None,
+        typer.Option(metavar="SPLIT", help="Add the result to the run's metrics.json and report under this name."),
     ] = None,
     overrides: Overrides = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Evaluate a trained model on any data of the same schema.
+    """Evaluate a trained model on any data with the same schema.
 
-    Takes the checkpoint with the best validation result, or the newest.
+    Uses the checkpoint with the best validation result, else the newest.
 
     Example: `elasticctr eval runs/deepfm --data logs/2026-11-14/`
 
-    Example: `elasticctr eval runs/deepfm --segments site,app --bootstrap 500 --save test`
+    Example: `elasticctr eval runs/deepfm --segments site,app --bootstrap 500 --save-as test`
     """
     learner, dataset, job = open_run(run, data, overrides)
     from elasticctr.train.evaluation import evaluate as evaluate_data
@@ -63,7 +68,7 @@ def evaluate(
 
     gauc_slot = gauc_slot or job.train.gauc_slot
     if top_k is not None and gauc_slot is None:
-        raise ConfigError("--top-k ranks samples within groups; say which slot groups them with --gauc-slot")
+        raise ConfigError("--top-k ranks samples within groups; name the slot that groups them with --gauc-slot")
     analysis = None
     if segments or bootstrap or against:
         analysis = Analysis(
@@ -85,9 +90,9 @@ def evaluate(
         analysis=analysis,
         quiet=as_json,
     )
-    if save is not None:
+    if save_as is not None:
         directory = RunDirectory.of(run)
-        directory.add_metrics(save, metrics)
+        directory.add_metrics(save_as, metrics)
         write_report(directory.path)
     if as_json:
         print_json(metrics)

@@ -2,38 +2,34 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from elasticctr.cli.options.runs import CheckpointArgument, DataOption, Overrides
 from elasticctr.cli.output import JsonOption, print_json, print_table
 from elasticctr.cli.train.metrics import show_figure
-from elasticctr.cli.train.train import Overrides, open_run
+from elasticctr.cli.train.opening import open_run
 
 
 def explain(
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="Run directory, or one checkpoint in it.")],
-    data: Annotated[
-        str | None, typer.Argument(help="File, directory, glob or URL; default: the job's test or valid data.")
-    ] = None,
-    samples: Annotated[
-        int, typer.Option(min=10, help="So many of the data are looked at, from the beginning.")
-    ] = 20000,
-    repeats: Annotated[int, typer.Option(min=1, help="Times each slot is shuffled.")] = 3,
-    predictions: Annotated[int, typer.Option(min=0, help="So many of the samples are explained one by one.")] = 5,
-    label: Annotated[str | None, typer.Option(help="Label that is explained; default: the first.")] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Of the shuffles.")] = 0,
+    run: CheckpointArgument,
+    data: DataOption = None,
+    samples: Annotated[int, typer.Option(min=10, help="Use this many samples from the start of the data.")] = 20000,
+    repeats: Annotated[int, typer.Option(min=1, help="Number of shuffles of each slot.")] = 3,
+    predictions: Annotated[int, typer.Option(min=0, help="Number of samples to explain one by one.")] = 5,
+    label: Annotated[str | None, typer.Option(help="Label to explain; default: the first.")] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the shuffles.")] = 0,
     overrides: Overrides = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Show which slots a model needs, which are dead or redundant, and what each adds to a prediction.
+    """Show which slots a model relies on and what each adds to a prediction.
 
-    Writes `explain.json` into the run directory and its report anew.
+    Also names dead and redundant slots. Writes `explain.json` to the run directory and regenerates the report.
 
     Example: `elasticctr explain runs/deepfm`
 
-    Example: `elasticctr explain runs/deepfm today.txt --samples 50000 --predictions 20 --json`
+    Example: `elasticctr explain runs/deepfm --data today.txt --samples 50000 --predictions 20 --json`
     """
     learner, dataset, _ = open_run(run, data, overrides)
     from elasticctr.train.explain import explain as explain_model

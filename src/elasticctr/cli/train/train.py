@@ -1,4 +1,4 @@
-"""`elasticctr train`, `predict`, `report`."""
+"""`elasticctr train`."""
 
 from __future__ import annotations
 
@@ -8,60 +8,55 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from elasticctr.cli.options.runs import Overrides
+from elasticctr.cli.options.settings import setting
 from elasticctr.cli.output import JsonOption, print_json
 from elasticctr.cli.train.metrics import print_metrics
 from elasticctr.compat.paddle_cloud.environment import read_environment
-from elasticctr.data.settings import DataSettings
 from elasticctr.errors import ConfigError
-from elasticctr.train.cluster_settings import Strategy
+from elasticctr.train.cluster_settings import ClusterSettings, Strategy
+from elasticctr.train.job import Job, load_job
 
 if TYPE_CHECKING:
     from elasticctr.cluster.summary import RunSummary
-    from elasticctr.data.dataset import Dataset
-    from elasticctr.train.job import Job
-    from elasticctr.train.learner import Learner
     from elasticctr.train.trainer import Result
 
 EngineName = Literal["local", "ray", "mpi", "torchrun"]
-DataOption = Annotated[
-    str | None, typer.Option(help="File, directory, glob or URL; default: the job's test or valid data.")
-]
-Overrides = Annotated[
-    list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Override a setting, for example train.epochs=3.")
-]
 
 
 def train(
-    job_file: Annotated[Path, typer.Argument(metavar="JOB", help="Job file (YAML).")],
-    run_dir: Annotated[str | None, typer.Option(help="Where the run is written; default: run_dir of the job.")] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on from the run's newest checkpoint.")] = False,
+    job_file: Annotated[Path, typer.Argument(metavar="JOB_FILE", help="Job file (YAML).")],
+    run_dir: Annotated[str | None, setting(Job, "run_dir")] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Continue from the run's newest checkpoint.")] = False,
     on: Annotated[
         EngineName | None,
-        typer.Option("--on", help="Train with several processes, started by this; default: local for a cluster job."),
+        typer.Option(
+            "--on", help="Start several processes this way; default: local if the job has a `cluster` section."
+        ),
     ] = None,
-    trainers: Annotated[int | None, typer.Option(help="Trainers: cluster.trainers of the job.")] = None,
-    pservers: Annotated[int | None, typer.Option(help="Parameter servers: cluster.pservers of the job.")] = None,
-    strategy: Annotated[
-        Strategy | None, typer.Option(help="How trainers share what they learn: cluster.strategy of the job.")
+    trainers: Annotated[int | None, setting(ClusterSettings, "trainers")] = None,
+    pservers: Annotated[int | None, setting(ClusterSettings, "pservers")] = None,
+    strategy: Annotated[Strategy | None, setting(ClusterSettings, "strategy")] = None,
+    hostfile: Annotated[
+        Path | None, typer.Option(help="For --on mpi: machines and slots, as mpirun reads them.")
     ] = None,
-    hostfile: Annotated[Path | None, typer.Option(help="mpi: machines and their slots, as mpirun reads them.")] = None,
     ray_address: Annotated[
-        str | None, typer.Option(help="ray: an existing cluster; default: the one of RAY_ADDRESS, or one made here.")
+        str | None,
+        typer.Option(help="For --on ray: an existing cluster; default: RAY_ADDRESS, else a cluster started here."),
     ] = None,
     overrides: Overrides = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Train and evaluate a model, in one process or in many.
+    """Train and evaluate a model, in one process or many.
 
-    Ctrl-C writes a checkpoint and says how to go on. A job with a `cluster` section, or `--on`, trains with parameter
-    servers: the files, the report and the result are the same. Where the environment says `TRAINING_ROLE`, this process
-    plays that role.
+    Ctrl-C writes a checkpoint and prints the command that resumes the run. With `--on`, or if the job has a `cluster`
+    section, several processes train; the run directory is the same. If the environment variable `TRAINING_ROLE` is
+    set, this process takes that one role.
 
     Example: `elasticctr train job.yaml --set model.name=deepfm --run-dir runs/deepfm`
 
     Example: `elasticctr train job.yaml --on local --pservers 2 --trainers 4 --strategy async`
     """
-    from elasticctr.train.job import load_job
     from elasticctr.train.metrics.label_metrics import values_of
 
     changes = list(overrides or [])
@@ -76,7 +71,7 @@ def train(
     job = load_job(job_file, changes)
     assigned = read_environment(os.environ)
     if assigned is not None and on is not None:
-        raise ConfigError(f"TRAINING_ROLE makes this process {assigned.name}; unset it to start a whole job by --on")
+        raise ConfigError(f"TRAINING_ROLE makes this process {assigned.name}; unset it to start a whole job with --on")
     result: Result | RunSummary
     if assigned is not None:
         from elasticctr.compat.paddle_cloud.assigned import run_assigned_role
@@ -88,7 +83,7 @@ def train(
         options = EngineOptions(hostfile=hostfile, ray_address=ray_address)
         result = train_on(job, on or "local", resume=resume, quiet=as_json, options=options)
     elif hostfile is not None or ray_address is not None:
-        raise ConfigError("--hostfile is for --on mpi and --ray-address for --on ray; without --on, one process trains")
+        raise ConfigError("--hostfile needs --on mpi, and --ray-address needs --on ray")
     else:
         from elasticctr.publish.stream import train as run_job
 
@@ -113,64 +108,8 @@ def train(
         engine = f" --on {on}" if on is not None else ""
         file = result.run_dir / "job.yaml" if job.cluster is not None or on is not None else job_file
         typer.echo(
-            f"interrupted after step {result.step}; checkpoint written. Go on with:\n"
+            f"interrupted after step {result.step}; checkpoint written. Resume with:\n"
             f"  elasticctr train {file} --run-dir {result.run_dir} --resume{engine}",
             err=True,
         )
         raise typer.Exit(130)
-
-
-def predict(
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="Run directory, or one checkpoint in it.")],
-    out: Annotated[Path, typer.Option("--out", help="File for the scores: .parquet, or text otherwise.")],
-    data: Annotated[
-        str | None, typer.Option(help="File, directory, glob or URL; default: the job's test or valid data.")
-    ] = None,
-    overrides: Overrides = None,
-    as_json: JsonOption = False,
-) -> None:
-    """Score samples with a trained model, one score per sample and label, in the order of the data.
-
-    Bad lines have no score; how many there were is printed.
-
-    Example: `elasticctr predict runs/deepfm --data today.txt --out scores.parquet`
-    """
-    learner, dataset, job = open_run(run, data, overrides, require_label=False)
-    from elasticctr.train.prediction import predict as predict_data
-
-    rows = predict_data(learner, dataset, out, batch_size=job.train.eval_batch_size, quiet=as_json)
-    bad = dataset.stats.bad
-    if as_json:
-        print_json({"out": str(out), "rows": rows, "bad_lines": bad})
-    else:
-        typer.echo(f"{rows:,} scores in {out}" + (f"; {bad:,} bad lines have none" if bad else ""))
-
-
-def report(
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="Run directory.")],
-    as_json: JsonOption = False,
-) -> None:
-    """Write a run's plots and HTML report anew from its files.
-
-    Example: `elasticctr report runs/deepfm`
-    """
-    from elasticctr.train.report.report import write_report
-
-    path = write_report(run)
-    if as_json:
-        print_json({"report": str(path)})
-    else:
-        typer.echo(str(path))
-
-
-def open_run(
-    run: Path, data: str | None, overrides: list[str] | None, *, require_label: bool = True
-) -> tuple[Learner, Dataset, Job]:
-    from elasticctr.train.loading import load_learner
-    from elasticctr.train.reading import open_dataset
-
-    learner, job = load_learner(run, overrides or [])
-    settings = DataSettings(path=data) if data is not None else job.data.test or job.data.valid
-    if settings is None:
-        raise ConfigError(f"{run}: its job names no valid or test data; say what to read with --data")
-    return learner, open_dataset(settings, job.samples, require_label=require_label), job

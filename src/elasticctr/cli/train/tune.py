@@ -9,35 +9,35 @@ from typing import Annotated
 
 import typer
 
+from elasticctr.cli.options.runs import Overrides
+from elasticctr.cli.options.settings import setting
 from elasticctr.cli.output import JsonOption, print_json, print_table
+from elasticctr.tune.settings import TuneSettings, load_tune
 
 
 def tune(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="What to search over (YAML).")],
-    trials: Annotated[int | None, typer.Option(help="Settings to try: trials of the file.")] = None,
-    parallel: Annotated[int | None, typer.Option(help="Runs at a time: parallel of the file.")] = None,
-    study_dir: Annotated[str | None, typer.Option(help="Where results go: study_dir of the file.")] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on with the search that study_dir holds.")] = False,
-    overrides: Annotated[
-        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Override a setting of the file.")
-    ] = None,
+    tune_file: Annotated[Path, typer.Argument(metavar="TUNE_FILE", help="Settings of the search (YAML).")],
+    trials: Annotated[int | None, setting(TuneSettings, "trials")] = None,
+    concurrency: Annotated[int | None, setting(TuneSettings, "parallel", "--concurrency")] = None,
+    study_dir: Annotated[str | None, setting(TuneSettings, "study_dir")] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Continue the search in --study-dir.")] = False,
+    overrides: Overrides = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Search for good settings of a job: many runs over a declared space.
+    """Search for good settings of a job.
 
-    Each trial is an ordinary run in its own directory; hopeless ones are ended early. Ctrl-C stops the search.
-    The job with the best values is written to `best.yaml`, plots and a table of all trials to `report.html`.
+    Each trial is an ordinary run in its own directory; unpromising trials are stopped early. Ctrl-C stops the search.
+    Writes the best job to `best.yaml`, and plots and a table of all trials to `report.html`.
 
-    Example: `elasticctr tune tune.yaml --trials 40 --parallel 2`
+    Example: `elasticctr tune tune.yaml --trials 40 --concurrency 2`
     """
-    from elasticctr.tune.settings import load_tune
     from elasticctr.tune.tuner import Tuner
 
     changes = list(overrides or [])
-    for key, value in (("trials", trials), ("parallel", parallel), ("study_dir", study_dir)):
+    for key, value in (("trials", trials), ("parallel", concurrency), ("study_dir", study_dir)):
         if value is not None:
             changes.append(f"{key}={value}")
-    settings = load_tune(file, changes)
+    settings = load_tune(tune_file, changes)
     found = Tuner(settings, quiet=as_json).run(resume=resume)
     if as_json:
         print_json(
@@ -61,5 +61,7 @@ def tune(
         if found.best is not None:
             typer.echo(f"best job: {found.study_dir / 'best.yaml'}\nreport: {found.study_dir / 'report.html'}")
     if not found.is_finished:
-        typer.echo(f"stopped. Go on with:\n  elasticctr tune {file} --study-dir {found.study_dir} --resume", err=True)
+        typer.echo(
+            f"stopped. Resume with:\n  elasticctr tune {tune_file} --study-dir {found.study_dir} --resume", err=True
+        )
         raise typer.Exit(130)

@@ -86,7 +86,7 @@ def _launch_with_coordinator(job: Job, assigned: Assigned, *, resume: bool) -> L
     lock = claim(run)
     run.begin(job, resume=going_on)
     token_file = find_token(job, run.path, makes=True)
-    shared = ["--job", str(run.job), *_access_flags(token_file)]
+    shared = ["--config", str(run.job), *_access_flags(token_file)]
     coordinator = ["coordinator", *shared, "--host", listening, "--port", str(address[1])]
     environment = {"ELASTICCTR_ADVERTISE": host}
     roles = [
@@ -108,9 +108,9 @@ def _exec_role(job: Job, assigned: Assigned, *, resume: bool) -> NoReturn:
     environment = dict(os.environ)
     is_collective = cluster_of(job).strategy == "collective"
     token_file = _given_token(job) if is_collective else find_token(job, run, makes=False)
-    shared = ["--job", str(path), *(["--token-file", str(token_file)] if token_file else [])]
+    shared = ["--config", str(path), *(["--token-file", str(token_file)] if token_file else [])]
     if assigned.role == "pserver":
-        arguments = ["pserver", "--job", str(path), *_access_flags(token_file), *_pserver_flags(job, assigned)]
+        arguments = ["pserver", "--config", str(path), *_access_flags(token_file), *_pserver_flags(job, assigned)]
         environment["ELASTICCTR_ADVERTISE"] = assigned.endpoint[0]
     else:
         arguments = ["trainer", *shared, "--name", assigned.name]

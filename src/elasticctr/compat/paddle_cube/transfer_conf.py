@@ -62,7 +62,9 @@ def read_older_conf(path: Path) -> tuple[TransferSettings, bool, list[str]]:
     }
     ignored = [f"{key}: {_IGNORED[key]}" for key in sorted(_IGNORED) if key in default]
     if "transfer_address" in default:
-        ignored.append("transfer_address: used as the host agents reach this transfer at; give --address to change it")
+        ignored.append(
+            "transfer_address: used as the host agents reach this transfer at; give --advertise to change it"
+        )
     listed = {f"{kind}{s}_{r}" for kind in ("agent", "cube") for s in range(shards) for r in range(copies)}
     ignored += [f"{key}: beyond shard_num and copy_num" for key in sorted(set(agents) - listed)]
     return parse_settings(TransferSettings, settings, str(path)), mode == "base_delta", ignored

@@ -94,12 +94,12 @@ class TransferSettings(Settings):
     read_token_file: Path | None = Field(None, description="file with a second secret, which may only see status")
     address: str | None = Field(
         None,
-        description="how agents reach this transfer, such as http://10.0.0.1:8099; default: the address it listens on",
+        description="URL at which agents reach this transfer; default: the address it listens on",
     )
     source: Literal["http", "location"] = Field(
         "http", description="agents fetch from this transfer, or straight from its build directory (a shared disk)"
     )
-    poll_s: float = Field(0.5, gt=0, le=3600, description="time between two looks at the donefile")
+    poll_s: float = Field(0.5, gt=0, le=3600, description="seconds between checks of the donefile")
     require: RequireSettings = Field(RequireSettings(), description="when a version may be activated")
     build: BuildSettings = Field(BuildSettings(), description="index files")
     patience: PatienceSettings = Field(PatienceSettings(), description="deadlines and retries")

@@ -103,7 +103,7 @@ class BackgroundPublisher:
     def _command(self, step: int) -> list[str]:
         settings = self._settings
         assert settings is not None
-        command = [sys.executable, "-m", "elasticctr", "publish", str(self._run.path), "--to", settings.to, "--base"]
+        command = [sys.executable, "-m", "elasticctr", "publish", str(self._run.path), "--repo", settings.to, "--base"]
         command += ["--checkpoint", str(step), "--encoding", settings.encoding]
         command += ["--model", settings.model] if settings.model else []
         return command + (["--keep", str(settings.keep)] if settings.keep else [])
@@ -120,7 +120,7 @@ class BackgroundPublisher:
             if said and not self._stop.is_set():
                 self._at.note("publish_failed", {"of_step": step, "reason": said[-500:]})
             elif not said:
-                self._at.note("publish", {"of_step": step, "to": command[command.index("--to") + 1]})
+                self._at.note("publish", {"of_step": step, "to": command[command.index("--repo") + 1]})
 
     def _await_child(self, command: list[str]) -> tuple[str, bool]:
         """Why it failed, empty if it did not; and whether that may go otherwise next time."""

@@ -1,6 +1,6 @@
 """Logged requests → what they gave, read a second time.
 
-In plain Python and apart from the server's own code: what both make of a request is what `verify --requests` compares.
+In plain Python and apart from the server's own code: what both make of a request is what `feedback replay` compares.
 Requests whose text was not kept, and forms of a protocol that are not read here, decode to nothing.
 """
 

@@ -53,7 +53,7 @@ def test_status_and_logs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     assert run_command("checkpoint", run)[0] == 17, "nobody is there to take it"
 
     code, out, _ = run_command("logs", run)
-    assert code == 0 and "coordinator-0 | arguments coordinator --job" in out and "pserver-1     | --- " in out
+    assert code == 0 and "coordinator-0 | arguments coordinator --config" in out and "pserver-1     | --- " in out
     code, out, _ = run_command("logs", run, "trainer-0", "-n", "1")
     assert out.count("\n") == 1 and "ended in good order" in out
     code, out, _ = run_command("logs", run, "trainer-0", "--json")

@@ -27,7 +27,7 @@ fake = sys.argv[1:3]
 assigned.LocalEngine = lambda: LocalEngine(fake)
 assigned.ELASTICCTR = fake
 sys.argv = ["elasticctr", *sys.argv[3:]]
-from elasticctr.cli.entry import main
+from elasticctr.cli.app import main
 main()
 """
 

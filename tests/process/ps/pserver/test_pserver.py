@@ -163,7 +163,7 @@ def test_the_command_serves_by_itself_without_torch_until_sigterm(tmp_path: Path
     (tmp_path / f"shape-{job_identity(job).digest[:16]}.json").write_text(json.dumps(shape.dump()))
     code = "import sys; from elasticctr.cli.roles import pserver; assert 'torch' not in sys.modules"
     assert subprocess.run([sys.executable, "-c", code], timeout=60).returncode == 0
-    command = [sys.executable, "-m", "elasticctr", "pserver", "--job", str(path), "--shard", "1"]
+    command = [sys.executable, "-m", "elasticctr", "pserver", "--config", str(path), "--shard", "1"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         line = process.stdout.readline()

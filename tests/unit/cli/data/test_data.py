@@ -31,7 +31,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_synth_inspect_convert(made: Path, tmp_path: Path) -> None:
     schema = tmp_path / "schema.yaml"
-    status, out, _ = run("data", "inspect", made / "part-00000.txt", "--save", schema, "--json")
+    status, out, _ = run("data", "inspect", made / "part-00000.txt", "--out", schema, "--json")
     found = json.loads(out)
     truth = json.loads((made / "truth.json").read_text())
     assert status == 0 and found["rows"] == 2000 and found["format"] == "slot"
@@ -104,7 +104,7 @@ def test_date_tree(tmp_path: Path) -> None:
         (("data", "inspect", "{good}", "--schema", "absent.yaml"), 12, "NotFound"),
         (("data", "inspect", "{good}", "--schema", "{badschema}"), 10, "ConfigError"),
         (("data", "inspect", "{good}", "--start", "20260101"), 10, "ConfigError"),
-        (("data", "inspect", "{good}", "--save", "{good}"), 13, "AlreadyExists"),
+        (("data", "inspect", "{good}", "--out", "{good}"), 13, "AlreadyExists"),
         (("data", "convert", "{good}", "{good}", "--to", "csv"), 13, "AlreadyExists"),
         (("data", "convert", "{good}", "{new}", "--to", "criteo"), 10, "ConfigError"),
         (("data", "convert", "{label2}", "{new}", "--to", "csv", "--schema", "{schema}"), 11, "DataError"),

@@ -25,7 +25,7 @@ def invoke(*arguments: object) -> Any:
 def test_everything_at_once_in_json_metrics_and_report(run: Path) -> None:
     options = ("--segments", "strong,noise", "--min-samples", 50, "--bootstrap", 60, "--seed", 3)
     ranked = ("--gauc-slot", "noise", "--top-k", 5)
-    done = invoke("eval", run, *options, *ranked, "--against", run, "--save", "checked", "--json")
+    done = invoke("eval", run, *options, *ranked, "--against", run, "--save-as", "checked", "--json")
     assert done.exit_code == 0, done.output
     found = json.loads(done.stdout)
     confidence = found["confidence"]

@@ -118,7 +118,7 @@ def test_metrics_name_what_is_live(process: TransferProcess) -> None:
 
 
 def test_the_status_command_shows_every_replica(bed: Bed, process: TransferProcess) -> None:
-    arguments = ["cube", "status", "--transfer", process.address, "--token-file", str(bed.root / "token")]
+    arguments = ["cube", "status", "--endpoint", process.address, "--token-file", str(bed.root / "token")]
     shown = CliRunner().invoke(app, arguments)
     assert shown.exit_code == 0, shown.output
     assert shown.output.count("\tlive\t2\t") == 4

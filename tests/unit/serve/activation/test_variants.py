@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from elasticctr.cli.serve.variants import parse_variant
+from elasticctr.cli.serve.serving import parse_variant
 from elasticctr.errors import ConfigError
 from elasticctr.serve.activation.variants import route, sticky_seed
 from elasticctr.serve.settings import ModelVariantSettings

@@ -233,17 +233,17 @@ def test_command(served: Served, tmp_path: Path) -> None:
     served.write(tmp_path / "log", "a", "json", body)
     served.write(tmp_path / "log", "gone", "json", body, version=9)
     run = CliRunner()
-    good = run.invoke(app, ["verify", "--requests", str(tmp_path / "log"), "--repo", str(served.repo), "--json"])
+    good = run.invoke(app, ["feedback", "replay", str(tmp_path / "log"), "--repo", str(served.repo), "--json"])
     assert good.exit_code == 0, good.output
     found = json.loads(good.output)
     assert found["same"]
     assert found["missing_versions"] == {"ctr/9": 1}
     served.write(tmp_path / "log", "v", "json", body, values=[5])
-    bad = run.invoke(app, ["verify", "--requests", str(tmp_path / "log"), "--repo", str(served.repo)])
+    bad = run.invoke(app, ["feedback", "replay", str(tmp_path / "log"), "--repo", str(served.repo)])
     assert bad.exit_code == 14
     assert "slot 'ad'" in bad.output
-    for wrong in (["verify"], ["verify", "--requests", "x"], ["verify", "y", "--requests", "x", "--repo", "z"]):
-        assert run.invoke(app, wrong).exit_code == 10
+    for wrong in (["feedback", "replay"], ["feedback", "replay", "x"], ["feedback", "replay", "--repo", "z"]):
+        assert run.invoke(app, wrong).exit_code == 2
     served.write(tmp_path / "old", "gone", "json", body, version=9)
     with pytest.raises(NotFound, match="ctr/9"):
         served.replay(tmp_path / "old")

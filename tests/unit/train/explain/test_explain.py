@@ -122,5 +122,5 @@ def test_wrong_use_is_one_clear_line(run: Path, tmp_path: Path) -> None:
     done = CliRunner().invoke(app, ["explain", str(run), "--label", "buy"])
     assert done.exit_code == 10 and "'buy' is not a label" in done.stderr
     (tmp_path / "empty.txt").write_text("")
-    done = CliRunner().invoke(app, ["explain", str(run), str(tmp_path / "empty.txt")])
+    done = CliRunner().invoke(app, ["explain", str(run), "--data", str(tmp_path / "empty.txt")])
     assert done.exit_code == 11 and "no samples" in done.stderr

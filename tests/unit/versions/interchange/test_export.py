@@ -74,8 +74,8 @@ def read(directory: Path, encoding: str | None = None) -> tuple[dict[int, list[f
 @pytest.mark.parametrize("form", ["sequence", "hadoop", "text", "parquet"])
 def test_base_and_delta_come_back_as_they_were(repo: Path, tmp_path: Path, form: str) -> None:
     to = tmp_path / "out"
-    run(f"{repo}/ctr/1", "--to", str(to), "--format", form, "--donefile")
-    run(f"{repo}/ctr/2", "--to", str(to), "--format", form, "--donefile")
+    run(f"{repo}/ctr/1", "--out", str(to), "--format", form, "--donefile")
+    run(f"{repo}/ctr/2", "--out", str(to), "--format", form, "--donefile")
     assert read(to / "main/1") == (BASE, [])
     assert read(to / "main/2") == (CHANGED, sorted(GONE))
     (base,) = parse_donefile((to / "main/donefile/base.txt").read_bytes()).lines
@@ -85,7 +85,7 @@ def test_base_and_delta_come_back_as_they_were(repo: Path, tmp_path: Path, form:
 
 
 def test_whole_is_the_newest_row_of_each_feasign(repo: Path, tmp_path: Path) -> None:
-    answer = run(f"{repo}/ctr", "--to", str(tmp_path / "out"), "--whole", "--donefile")
+    answer = run(f"{repo}/ctr", "--out", str(tmp_path / "out"), "--whole", "--donefile")
     expected = {f: row for f, row in {**BASE, **CHANGED}.items() if f not in GONE}
     assert answer["version"] == 2
     assert read(tmp_path / "out/main/2") == (expected, [])
@@ -94,13 +94,13 @@ def test_whole_is_the_newest_row_of_each_feasign(repo: Path, tmp_path: Path) -> 
 
 def test_a_donefile_names_an_absolute_directory(repo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    run(f"{repo}/ctr/1", "--to", "out", "--donefile")
+    run(f"{repo}/ctr/1", "--out", "out", "--donefile")
     (line,) = parse_donefile((tmp_path / "out/main/donefile/base.txt").read_bytes()).lines
     assert line.input == str(tmp_path / "out/main/1")
 
 
 def test_quantised_rows_are_within_a_step(repo: Path, tmp_path: Path) -> None:
-    run(f"{repo}/ctr/1", "--to", str(tmp_path / "out"), "--quantise")
+    run(f"{repo}/ctr/1", "--out", str(tmp_path / "out"), "--quantise")
     rows, _ = read(tmp_path / "out/main/1", "min_max")
     worst = max(abs(value - BASE[f][i]) / np.ptp(BASE[f]) for f, row in rows.items() for i, value in enumerate(row))
     assert worst < 0.5 / 255
@@ -108,7 +108,7 @@ def test_quantised_rows_are_within_a_step(repo: Path, tmp_path: Path) -> None:
 
 def test_several_files(repo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("elasticctr.versions.interchange.export.ROWS_PER_FILE", 1)
-    run(f"{repo}/ctr/2", "--to", str(tmp_path / "out"), "--whole")
+    run(f"{repo}/ctr/2", "--out", str(tmp_path / "out"), "--whole")
     assert len(list((tmp_path / "out/main/2").glob("part-*.seq"))) > 1
     assert len(read(tmp_path / "out/main/2")[0]) == len({**BASE, **CHANGED}) - 2
 
@@ -116,11 +116,11 @@ def test_several_files(repo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPat
 @pytest.mark.parametrize(
     ("arguments", "status", "message"),
     [
-        (["{repo}/ctr/9", "--to", "x"], 12, "version 9 was never published"),
-        (["{repo}/ctr/1", "--to", "x", "--format", "avro"], 10, "--format avro: unknown"),
-        (["{repo}/ctr/1", "--to", "x", "--table", "other"], 12, "no table 'other'; there is main"),
-        (["ctr", "--to", "x"], 10, "not REPO/MODEL/NUMBER"),
-        (["{repo}/ctr/1", "--to", "x", "--format", "text", "--quantise"], 10, "8-bit rows are for SequenceFiles"),
+        (["{repo}/ctr/9", "--out", "x"], 12, "version 9 was never published"),
+        (["{repo}/ctr/1", "--out", "x", "--format", "avro"], 10, "--format avro: unknown"),
+        (["{repo}/ctr/1", "--out", "x", "--table", "other"], 12, "no table 'other'; there is main"),
+        (["ctr", "--out", "x"], 10, "not REPO/MODEL/VERSION"),
+        (["{repo}/ctr/1", "--out", "x", "--format", "text", "--quantise"], 10, "8-bit rows are for SequenceFiles"),
     ],
 )
 def test_errors(repo: Path, tmp_path: Path, arguments: list[str], status: int, message: str) -> None:

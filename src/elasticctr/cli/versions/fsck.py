@@ -1,4 +1,4 @@
-"""`elasticctr fsck`."""
+"""`elasticctr versions fsck`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import typer
 from rich.console import Console
 
 from elasticctr.cli.output import JsonOption, print_json, print_table
-from elasticctr.cli.publish.publish import RepoArgument
+from elasticctr.cli.versions.repository import OnlyModel, RepoArgument
 from elasticctr.errors import Corruption, NotFound
 from elasticctr.obs.progress import Progress
 from elasticctr.versions import Repository
@@ -17,22 +17,20 @@ from elasticctr.versions import Repository
 
 def fsck(
     repo: RepoArgument,
-    model: Annotated[str | None, typer.Option(help="Only this model; default: all.")] = None,
+    model: OnlyModel = None,
     rebuild: Annotated[
-        bool, typer.Option("--rebuild", help="Make lost or damaged donefiles anew from the versions that are there.")
+        bool, typer.Option("--rebuild", help="Recreate lost or damaged donefiles from the existing versions.")
     ] = False,
-    checksums: Annotated[
-        bool, typer.Option("--checksums", help="Read every file and compare its digest, not only its size.")
-    ] = False,
+    checksums: Annotated[bool, typer.Option("--checksums", help="Also read every file and verify its digest.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Look a repository over: damaged donefile lines, missing or damaged files, broken chains, what was left behind.
+    """Check a repository for damage and repair its donefiles.
 
-    Ends with the status of Corruption if something is broken. Nothing is changed without --rebuild, which keeps good
-    lines and puts the old donefile aside. Rollbacks whose lines are lost cannot be known: the newest version is live
-    then.
+    Reports damaged donefile lines, missing or damaged files, broken chains and leftovers, and exits with status 14
+    (Corruption) if anything is broken. Changes nothing without --rebuild, which keeps the good lines and sets the old
+    donefile aside. If the line of a rollback is lost, the newest version becomes live.
 
-    Example: `elasticctr fsck /srv/models --model ctr --rebuild`
+    Example: `elasticctr versions fsck /srv/models --model ctr --rebuild`
     """
     from elasticctr.versions.fsck import check_model, find_models, rebuild_donefile
 
@@ -64,12 +62,12 @@ def _print(
     for done in rebuilt:
         added = ", ".join(str(version) for version in done["added"]) or "none"
         typer.echo(
-            f"{done['model']}: donefile made anew: {done['kept']} lines kept, {done['dropped']} damaged ones dropped, "
+            f"{done['model']}: donefile recreated: {done['kept']} lines kept, {done['dropped']} damaged lines dropped, "
             f"versions announced again: {added}"
         )
         if done["aside"]:
-            typer.echo(f"the old one is {done['aside']}")
-        typer.echo("rollbacks whose lines were lost are not in it: see `elasticctr versions` for what is live now")
+            typer.echo(f"the old donefile is {done['aside']}")
+        typer.echo("rollbacks whose lines were lost are missing: see `elasticctr versions list` for the live version")
     if found:
         rows = [
             [f["model"], f["kind"], str(f["version"] or "-"), "broken" if f["is_broken"] else "note", f["what"]]

@@ -1,46 +1,45 @@
-"""`elasticctr variants`: commands to a running prediction server, one file for all of them as each is one request."""
+"""`elasticctr serving`: commands to a running prediction server. Each is one request, so one file has them all."""
 
 from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
-from elasticctr.cli.options.tls import CaOption, KeyOption, ShownCertOption, read_tls
+from elasticctr.cli.options.access import ClientToken
+from elasticctr.cli.options.tls import CaOption, ClientCertOption, KeyOption, read_tls
 from elasticctr.cli.output import JsonOption, print_json, print_pairs, print_table
 from elasticctr.errors import ConfigError, DeadlineExceeded, FailedPrecondition
 
-if TYPE_CHECKING:
-    from elasticctr.config.tls import TlsSettings
-
-app = typer.Typer(
-    name="variants",
-    help="Which versions a running prediction server answers from: experiments, activation, rollback.",
-    no_args_is_help=True,
-    rich_markup_mode="markdown",
-)
-
-Endpoint = Annotated[str, typer.Option(help="Address of the server.")]
-Model = Annotated[str | None, typer.Option(help="Model to command; needed if there are several.")]
-TokenFile = Annotated[Path | None, typer.Option(help="File with the server's secret.")]
-Wait = Annotated[float, typer.Option(help="Seconds to wait until the version answers; 0: do not wait.", min=0)]
+Endpoint = Annotated[str, typer.Option("--endpoint", metavar="URL", help="Prediction server to control.")]
+Model = Annotated[str | None, typer.Option("--model", help="Model to control; required if the server has several.")]
+Wait = Annotated[
+    float, typer.Option("--wait", help="Seconds to wait until the version answers; 0: do not wait.", min=0)
+]
 DEFAULT = "http://127.0.0.1:8500"
 
 
 class _Remote:
-    """A server and the model that is commanded."""
+    """A server and the model to control."""
 
-    def __init__(self, endpoint: str, model: str | None, token_file: Path | None, tls: TlsSettings | None) -> None:
-        from elasticctr.net.access import read_token
+    def __init__(
+        self,
+        endpoint: str,
+        model: str | None,
+        token_file: Path | None,
+        ca: Path | None,
+        cert: Path | None,
+        key: Path | None,
+    ) -> None:
+        from elasticctr.net.access import read_optional_token
         from elasticctr.net.client import Peer
 
-        token = None if token_file is None else read_token(token_file)
-        self._peer = Peer(endpoint, token, timeout_s=30.0, tls=tls)
+        self._peer = Peer(endpoint, read_optional_token(token_file), timeout_s=30.0, tls=read_tls(cert, key, ca=ca))
         names = [str(one["name"]) for one in self._peer.get("/v1/status").get("models", [])]
         if model is None and len(names) != 1:
-            raise ConfigError(f"{endpoint} serves {', '.join(names) or 'nothing'}; say which with --model")
+            raise ConfigError(f"{endpoint} serves {', '.join(names) or 'nothing'}; choose a model with --model")
         self.model = model or names[0]
 
     def status(self) -> dict[str, Any]:
@@ -101,146 +100,151 @@ def _show(status: dict[str, Any], as_json: bool) -> None:
         print_table("refused", ["#version", "code", "reason"], rows)
 
 
-@app.command()
-def show(
+def status(
     endpoint: Endpoint = DEFAULT,
     model: Model = None,
-    token_file: TokenFile = None,
-    tls_ca: CaOption = None,
-    tls_cert: ShownCertOption = None,
-    tls_key: KeyOption = None,
+    token_file: ClientToken = None,
+    ca_file: CaOption = None,
+    cert_file: ClientCertOption = None,
+    key_file: KeyOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Show what a model answers from, what it could go back to, and what was refused and why.
+    """Show the versions and variants of a served model.
 
-    Example: `elasticctr variants show --endpoint http://127.0.0.1:8500 --model ctr`
+    Also shows which versions are ready for a rollback, and which were refused and why.
+
+    Example: `elasticctr serving status --endpoint http://127.0.0.1:8500 --model ctr`
     """
-    _show(_Remote(endpoint, model, token_file, read_tls(tls_cert, tls_key, ca=tls_ca)).status(), json)
+    _show(_Remote(endpoint, model, token_file, ca_file, cert_file, key_file).status(), json)
 
 
-@app.command("set")
-def set_(
+def variants(
     variants: Annotated[
         list[str] | None,
         typer.Argument(
-            help="NAME=VERSION[:WEIGHT][:shadow], or another model of the server instead of a version; none at all "
-            "ends the experiment."
+            metavar="VARIANT",
+            help="NAME=VERSION[:WEIGHT][:shadow], or NAME=MODEL for another model of the server; none: end the "
+            "experiment.",
         ),
     ] = None,
-    sticky: Annotated[str | None, typer.Option(help="Request field whose value decides the variant.")] = None,
+    sticky: Annotated[
+        str | None, typer.Option(help="Request field whose value decides the variant; default: chance.")
+    ] = None,
     endpoint: Endpoint = DEFAULT,
     model: Model = None,
-    token_file: TokenFile = None,
-    tls_ca: CaOption = None,
-    tls_cert: ShownCertOption = None,
-    tls_key: KeyOption = None,
+    token_file: ClientToken = None,
+    ca_file: CaOption = None,
+    cert_file: ClientCertOption = None,
+    key_file: KeyOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Start, change or end an experiment. The live version has what the weights leave of 1.
+    """Start, change or end an experiment between versions.
 
-    Example: `elasticctr variants set b=8:0.1 c=9:0.05:shadow --sticky user_id --model ctr`
+    The weights are shares of the traffic; the live version gets the rest.
+
+    Example: `elasticctr serving variants b=8:0.1 c=9:0.05:shadow --sticky user_id --model ctr`
     """
     parsed = [parse_variant(text) for text in variants or []]
-    remote = _Remote(endpoint, model, token_file, read_tls(tls_cert, tls_key, ca=tls_ca))
+    remote = _Remote(endpoint, model, token_file, ca_file, cert_file, key_file)
     _show(remote.command("variants", {"variants": parsed, "sticky": sticky}), json)
 
 
-@app.command()
 def promote(
-    variant: Annotated[str, typer.Argument(help="Name of the variant.")],
+    variant: Annotated[str, typer.Argument(metavar="VARIANT", help="Name of the variant.")],
     endpoint: Endpoint = DEFAULT,
     model: Model = None,
-    token_file: TokenFile = None,
-    tls_ca: CaOption = None,
-    tls_cert: ShownCertOption = None,
-    tls_key: KeyOption = None,
+    token_file: ClientToken = None,
+    ca_file: CaOption = None,
+    cert_file: ClientCertOption = None,
+    key_file: KeyOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Make a variant's version the live one and end the experiment.
+    """Make a variant's version live and end the experiment.
 
-    Example: `elasticctr variants promote b --model ctr`
+    Example: `elasticctr serving promote b --model ctr`
     """
-    _show(
-        _Remote(endpoint, model, token_file, read_tls(tls_cert, tls_key, ca=tls_ca)).command(
-            "promote", {"variant": variant}
-        ),
-        json,
-    )
+    remote = _Remote(endpoint, model, token_file, ca_file, cert_file, key_file)
+    _show(remote.command("promote", {"variant": variant}), json)
 
 
-@app.command()
 def activate(
-    version: Annotated[int, typer.Argument(help="A version of the repository.", min=1)],
+    version: Annotated[int, typer.Argument(metavar="VERSION", help="Version in the repository.", min=1)],
     wait: Wait = 60.0,
     endpoint: Endpoint = DEFAULT,
     model: Model = None,
-    token_file: TokenFile = None,
-    tls_ca: CaOption = None,
-    tls_cert: ShownCertOption = None,
-    tls_key: KeyOption = None,
+    token_file: ClientToken = None,
+    ca_file: CaOption = None,
+    cert_file: ClientCertOption = None,
+    key_file: KeyOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Serve a version, whatever the donefile announces next; `resume` follows the donefile again.
+    """Activate a version and hold it.
 
-    Example: `elasticctr variants activate 7 --model ctr`
+    Newly published versions are not activated until `elasticctr serving resume`.
+
+    Example: `elasticctr serving activate 7 --model ctr`
     """
-    remote = _Remote(endpoint, model, token_file, read_tls(tls_cert, tls_key, ca=tls_ca))
+    remote = _Remote(endpoint, model, token_file, ca_file, cert_file, key_file)
     remote.command("activate", {"version": version})
     _show(remote.wait_live(version, wait), json)
 
 
-@app.command()
 def rollback(
     wait: Wait = 60.0,
     endpoint: Endpoint = DEFAULT,
     model: Model = None,
-    token_file: TokenFile = None,
-    tls_ca: CaOption = None,
-    tls_cert: ShownCertOption = None,
-    tls_key: KeyOption = None,
+    token_file: ClientToken = None,
+    ca_file: CaOption = None,
+    cert_file: ClientCertOption = None,
+    key_file: KeyOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Go back to the version served before, at once if it is still ready, and stay there until `resume`.
+    """Return to the previously live version and hold it.
 
-    Example: `elasticctr variants rollback --model ctr`
+    Immediate if that version is still ready. Newly published versions are not activated until `elasticctr serving
+    resume`. Other servers are not affected: `elasticctr versions rollback` changes the live version for all of them.
+
+    Example: `elasticctr serving rollback --model ctr`
     """
-    remote = _Remote(endpoint, model, token_file, read_tls(tls_cert, tls_key, ca=tls_ca))
+    remote = _Remote(endpoint, model, token_file, ca_file, cert_file, key_file)
     status = remote.command("rollback")
     _show(remote.wait_live(int(status["held"] or status["announced"] or status["live"]), wait), json)
 
 
-@app.command()
 def pause(
     endpoint: Endpoint = DEFAULT,
     model: Model = None,
-    token_file: TokenFile = None,
-    tls_ca: CaOption = None,
-    tls_cert: ShownCertOption = None,
-    tls_key: KeyOption = None,
+    token_file: ClientToken = None,
+    ca_file: CaOption = None,
+    cert_file: ClientCertOption = None,
+    key_file: KeyOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Stay at the live version: announced ones are not taken up until `resume`.
+    """Stop activating newly published versions.
 
-    Example: `elasticctr variants pause --model ctr`
+    `elasticctr serving resume` ends the pause.
+
+    Example: `elasticctr serving pause --model ctr`
     """
-    _show(_Remote(endpoint, model, token_file, read_tls(tls_cert, tls_key, ca=tls_ca)).command("pause"), json)
+    _show(_Remote(endpoint, model, token_file, ca_file, cert_file, key_file).command("pause"), json)
 
 
-@app.command()
 def resume(
     endpoint: Endpoint = DEFAULT,
     model: Model = None,
-    token_file: TokenFile = None,
-    tls_ca: CaOption = None,
-    tls_cert: ShownCertOption = None,
-    tls_key: KeyOption = None,
+    token_file: ClientToken = None,
+    ca_file: CaOption = None,
+    cert_file: ClientCertOption = None,
+    key_file: KeyOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Follow the donefile again, after a pause, an activation by hand or a rollback.
+    """Follow newly published versions again.
 
-    Example: `elasticctr variants resume --model ctr`
+    Ends a pause, a manual activation or a rollback.
+
+    Example: `elasticctr serving resume --model ctr`
     """
-    _show(_Remote(endpoint, model, token_file, read_tls(tls_cert, tls_key, ca=tls_ca)).command("resume"), json)
+    _show(_Remote(endpoint, model, token_file, ca_file, cert_file, key_file).command("resume"), json)
 
 
 def parse_variant(text: str) -> dict[str, Any]:

@@ -14,11 +14,6 @@ from elasticctr.cli.output import JsonOption, print_json, print_pairs
 from elasticctr.errors import ConfigError
 from elasticctr.obs.progress import Progress
 
-app = typer.Typer(
-    name="feedback", help="Training samples from what was served and clicked.", no_args_is_help=True,
-    rich_markup_mode="markdown",
-)  # fmt: skip
-
 _UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
 
@@ -33,53 +28,63 @@ class WriteChoice(StrEnum):
     CLICKS = "clicks"
 
 
-@app.callback()
-def _feedback() -> None:
-    pass
-
-
-@app.command()
 def join(
-    requests: Annotated[list[str], typer.Option(metavar="DIR", help="Request log: directory or file; repeatable.")],
+    requests: Annotated[list[str], typer.Option(metavar="DIR", help="Request log, a directory or file; repeatable.")],
     clicks: Annotated[
         list[str],
-        typer.Option(metavar="FILE", help="Clicks: JSON lines or CSV of id, index, time; file, directory or glob."),
+        typer.Option(
+            metavar="FILE", help="Clicks as JSON lines or CSV with id, index and time: file, directory or glob."
+        ),
     ],
-    out: Annotated[Path, typer.Option(metavar="DIR", help="Samples go here: DIR/{date}/{hour}/part-*.txt.")],
-    window: Annotated[str, typer.Option(help="How long after its request a click counts: 30m, 2h, 1d.")] = "30m",
+    out: Annotated[Path, typer.Option(metavar="DIR", help="Directory for the samples: DIR/{date}/{hour}/part-*.txt.")],
+    window: Annotated[str, typer.Option(help="Time after a request within which a click counts: 30m, 2h, 1d.")] = "30m",
     impressions: Annotated[
         list[str] | None,
-        typer.Option(metavar="FILE", help="Events as for clicks; only candidates shown become samples. Repeatable."),
+        typer.Option(
+            metavar="FILE",
+            help="Impressions, in the form of --clicks; only candidates shown become samples. Repeatable.",
+        ),
     ] = None,
     format: Annotated[
         FormatChoice | None,
-        typer.Option(help="Of the samples; default: slot if there are dense slots, else feasign."),
+        typer.Option(help="Format of the samples; default: slot if there are dense slots, else feasign."),
     ] = None,
-    model: Annotated[str | None, typer.Option(help="Only this model's requests; default: the log has one.")] = None,
+    model: Annotated[
+        str | None, typer.Option(help="Model whose requests to join; required if the log has several.")
+    ] = None,
     state: Annotated[
         Path | None,
-        typer.Option(metavar="DIR", help="Go on from the last run, wait for clicks; default: all goes out at once."),
+        typer.Option(
+            metavar="DIR",
+            help="Directory that carries state from one run to the next; default: write everything at once.",
+        ),
     ] = None,
-    delay: Annotated[str, typer.Option(help="With --state: what a click may take to arrive, after the window.")] = "2m",
-    skew: Annotated[str, typer.Option(help="By how much clocks of servers and clicks may differ.")] = "5s",
-    now: Annotated[str | None, typer.Option(metavar="TIME", help="With --state: as if run then; default: now.")] = None,
+    delay: Annotated[
+        str, typer.Option(help="With --state: time that clicks may take to arrive after the window.")
+    ] = "2m",
+    skew: Annotated[str, typer.Option(help="Allowed difference between the clocks of servers and clicks.")] = "5s",
+    now: Annotated[
+        str | None, typer.Option(metavar="TIME", help="With --state: run as of this time; default: now.")
+    ] = None,
     keep_late: Annotated[
-        bool, typer.Option("--keep-late", help="Write clicks that found no sample to OUT/_late/, with the reason.")
+        bool, typer.Option("--keep-late", help="Write clicks without a sample to OUT/_late/, with the reason.")
     ] = False,
     write: Annotated[
         WriteChoice,
         typer.Option(
-            help="all; negatives: every candidate with label 0, clicked or not; clicks: clicked ones only. The last "
-            "two, each with its own --out and --state, make the log that a loss of delayed feedback wants."
+            help="Samples to write: all; negatives: every candidate with label 0, clicked or not; clicks: clicked "
+            "candidates only. Losses for delayed feedback train on negatives and clicks, each with its own --out and "
+            "--state."
         ),
     ] = WriteChoice.ALL,
     label: Annotated[str, typer.Option(help="Name of the label in the slot format.")] = "click",
     as_json: JsonOption = False,
 ) -> None:
-    """Join logged requests with clicks into training samples, one line per candidate, by the hour of the request.
+    """Join logged requests with clicks into training samples.
 
-    With --state, run it every few minutes: each request goes out once, when window and delay are over, and an hour gets
-    its donefile when all of it is out. It may be killed at any moment.
+    Writes one line per candidate, by the hour of the request. With --state, run it every few minutes: each request is
+    written once, after window and delay have passed, and an hour gets its donefile once it is complete. It is safe to
+    kill at any moment.
 
     Example: `elasticctr feedback join --requests log --clicks clicks.jsonl --out samples --window 30m --state join`
     """

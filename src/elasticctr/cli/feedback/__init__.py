@@ -1,0 +1,1 @@
+"""`elasticctr feedback`: one file per command."""

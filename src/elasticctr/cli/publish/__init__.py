@@ -1,1 +1,0 @@
-"""`elasticctr publish`, `versions`, `verify`, `rollback` and `fsck`."""

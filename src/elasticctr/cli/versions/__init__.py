@@ -1,0 +1,1 @@
+"""`elasticctr publish` and `versions`: one file per command."""
