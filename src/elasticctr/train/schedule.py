@@ -50,6 +50,11 @@ class Schedule:
         return self._scale * min(1.0, (step + 1) / warmup) if warmup else self._scale
 
     @property
+    def scale(self) -> float:
+        """The factor without warm-up."""
+        return self._scale
+
+    @property
     def should_stop(self) -> bool:
         stopping = self._settings.early_stopping
         return stopping is not None and self._stopping.stalled >= stopping.patience

@@ -14,16 +14,16 @@ from typing import Any, Literal
 
 from elasticctr.errors import DataError, ElasticCTRError, FailedPrecondition
 from elasticctr.obs import console
-from elasticctr.ps.coordinator.course import Course
+from elasticctr.ps.coordinator.course import LedgerCourse
 from elasticctr.ps.coordinator.evaluation import Evaluation
 from elasticctr.ps.coordinator.journal import LedgerJournal
 from elasticctr.ps.coordinator.ledger import Ledger, LedgerEntry, Report
 from elasticctr.ps.coordinator.membership import Member, Membership
-from elasticctr.ps.coordinator.window import LogWindow
 from elasticctr.ps.coordinator_client import unpack_metrics
 from elasticctr.ps.identity import build, describe_difference, job_identity
 from elasticctr.train.cluster_settings import ClusterSettings
 from elasticctr.train.job import Job
+from elasticctr.train.log_window import LogWindow
 
 Body = Mapping[str, Any]
 GROUPED = ("sync", "hybrid")  # strategies whose pservers wait for a group
@@ -44,7 +44,7 @@ class Coordinator:
         self.rollbacks = 0
         self.phase = "starting"
         self.members = Membership(cluster.pservers, standby=cluster.standby)
-        self.course = Course(job)
+        self.course = LedgerCourse(job)
         self.evaluating: Evaluation | None = None
         self.is_leasing = False
         self.is_cut = False  # train.steps is reached: chunks under way are dropped

@@ -141,7 +141,7 @@ def take_up_state(coordinator: Coordinator, run: RunDirectory, plan: Plan, name:
     ledger = None
     if kept is not None:
         ledger = Ledger.restore(plan.epoch(int(kept["epoch"])), kept)
-    coordinator.course.restore(state["course"], ledger, None)
+    coordinator.course.take_up(state["course"], ledger, None)
 
 
 def take_up_metrics(coordinator: Coordinator, run: RunDirectory) -> None:

@@ -94,7 +94,7 @@ def _apply_work(at: Coordinator, line: Line, plan: Plan) -> None:
     event, ledger = line["event"], at.course.ledger
     if event == "epoch":
         at.course.epoch = line["epoch"]
-        at.course.begin_epoch(Ledger(plan.epoch(line["epoch"])))
+        at.course.open_ledger(Ledger(plan.epoch(line["epoch"])))
     elif event == "gone" and ledger is not None:
         ledger.lose(line["id"])
     elif event in ("lease", "done", "lost") and ledger is not None:

@@ -63,10 +63,10 @@ class Saving:
             return
         self._publisher.run()
         at, now = self._at, time.monotonic()
-        every, every_s = at.job.train.checkpoint_every, at.cluster.checkpoint_s
+        every_s = at.cluster.checkpoint_s
         step = at.course.step
         is_due = at.wants_checkpoint.is_set()
-        is_due |= every is not None and step // every > self._saved_step // every
+        is_due |= at.course.passed(at.job.train.checkpoint_every, self._saved_step)
         is_due |= every_s is not None and now - self._saved_s >= every_s
         is_due |= self._publisher.is_due(step)
         if is_due and now >= self._again_s:
