@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any
 
+from elasticctr.data.ahead import Ahead
 from elasticctr.data.batch import Batch
 from elasticctr.data.chunks import Chunk, read_chunk
 from elasticctr.data.pipeline import Stats
@@ -20,9 +21,8 @@ from elasticctr.data.settings import ReadOptions
 from elasticctr.errors import Corruption, DataError, FailedPrecondition
 from elasticctr.table import Lookup
 from elasticctr.train.chunk_plan import digest_of
-from elasticctr.train.reading import PreparedBatch, ahead
+from elasticctr.train.reading import DEPTH, GROUP_SAMPLES, PreparedBatch
 
-_HANDED_OVER = 4096  # samples at a time
 _EXAMPLES = 10
 
 
@@ -155,14 +155,14 @@ def read_pieces(
     options: ReadOptions,
     batch_size: int,
     look_up: Callable[[Batch], tuple[Lookup, ...]],
-) -> Generator[ChunkBatch, None, None]:
+) -> Ahead[ChunkBatch]:
     """The batches of some chunks, made ahead on a thread."""
 
-    def make() -> Iterator[ChunkBatch]:
+    def make() -> Generator[ChunkBatch, None, None]:
         for chunk, first in work:
             yield from _pieces_of(chunk, first, schema, options, batch_size, look_up)
 
-    return ahead(make, _HANDED_OVER // batch_size)
+    return Ahead(make(), DEPTH, weigh=lambda piece: piece.samples, group=GROUP_SAMPLES, name="elasticctr-read-ahead")
 
 
 def _pieces_of(
