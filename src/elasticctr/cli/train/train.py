@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from elasticctr.data.dataset import Dataset
     from elasticctr.train.job import Job
     from elasticctr.train.learner import Learner
-    from elasticctr.train.trainer import Result
+    from elasticctr.train.result import Result
 
 EngineName = Literal["local", "ray", "mpi", "torchrun"]
 DataOption = Annotated[
@@ -90,7 +90,7 @@ def train(
     elif hostfile is not None or ray_address is not None:
         raise ConfigError("--hostfile is for --on mpi and --ray-address for --on ray; without --on, one process trains")
     else:
-        from elasticctr.publish.stream import train as run_job
+        from elasticctr.run import train as run_job
 
         result = run_job(job, resume=resume, quiet=as_json)
     summary: dict[str, Any] = {
