@@ -20,6 +20,7 @@ from typing import Any
 
 from elasticctr.errors import Corruption, FailedPrecondition, InternalError, NotFound
 from elasticctr.obs import console
+from elasticctr.storage.atomic import write_atomic
 
 FORMAT = 1
 MANIFEST = "manifest.json"
@@ -114,12 +115,7 @@ def list_checkpoints(directory: Path) -> list[Path]:
 
 
 def note_best(directory: Path, checkpoint: Path) -> None:
-    with _explaining(directory):
-        temporary = directory / f"{_TEMPORARY}{BEST}"
-        temporary.write_text(json.dumps({"checkpoint": checkpoint.name}), encoding="utf-8")
-        _sync(temporary)
-        temporary.replace(directory / BEST)
-        _sync(directory)
+    write_atomic(directory / BEST, json.dumps({"checkpoint": checkpoint.name}).encode())
 
 
 def rotate(directory: Path, keep: int, spared: Collection[Path] = ()) -> None:

@@ -17,6 +17,7 @@ from types import TracebackType
 from typing import Any
 
 from elasticctr.errors import DataError, InternalError, NotFound
+from elasticctr.storage.atomic import write_atomic
 
 Event = dict[str, Any]
 
@@ -112,9 +113,4 @@ def _cut_after(path: Path, step: int) -> None:
         if not isinstance(record.get("step"), int) or record["step"] <= step:
             kept.append(data[start:end])
         start = end
-    part = path.with_name(path.name + ".part")
-    with part.open("wb") as file:
-        file.write(b"".join(kept))
-        file.flush()
-        os.fsync(file.fileno())
-    part.replace(path)
+    write_atomic(path, b"".join(kept))

@@ -43,6 +43,7 @@ from elasticctr.errors import (
     Unauthorized,
 )
 from elasticctr.storage import Source
+from elasticctr.storage.atomic import sync_directory, write_atomic
 
 _OWN = (MANIFEST, SAMPLES)
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
@@ -87,7 +88,7 @@ def build_cache(
             if (identity.size, identity.stamp) != source.stamp():
                 raise DataError("changed while it was being cached; try again when it is complete", source.path)
         _write_synced(temporary / MANIFEST, manifest.dump())
-        _sync_directory(temporary)
+        sync_directory(temporary)
         # Opened before it gets its name: another build may take its place at any moment after.
         cache = Cache.open(temporary, schema)
         _replace(temporary, directory)
@@ -109,10 +110,9 @@ def _remember_stamps(cache: Cache, sources: Sequence[Source]) -> None:
     known = cache.manifest.sources
     fresh = tuple(k.model_copy(update={"stamp": s.stamp()[1]}) for k, s in zip(known, sources, strict=True))
     if fresh != known:
-        temporary = cache.directory / f".{MANIFEST}.tmp-{os.getpid()}"
-        with contextlib.suppress(OSError):
-            _write_synced(temporary, cache.manifest.model_copy(update={"sources": fresh}).dump())
-            temporary.replace(cache.directory / MANIFEST)
+        data = cache.manifest.model_copy(update={"sources": fresh}).dump()
+        with contextlib.suppress(ElasticCTRError):
+            write_atomic(cache.directory / MANIFEST, data, writer=str(os.getpid()))
 
 
 def _write(
@@ -225,7 +225,7 @@ def _replace(temporary: Path, directory: Path) -> None:
         with contextlib.suppress(FileNotFoundError):
             directory.rename(old)
         shutil.rmtree(old, ignore_errors=True)
-    _sync_directory(directory.parent)
+    sync_directory(directory.parent)
 
 
 def _write_synced(path: Path, data: bytes) -> None:
@@ -233,14 +233,6 @@ def _write_synced(path: Path, data: bytes) -> None:
         file.write(data)
         file.flush()
         os.fsync(file.fileno())
-
-
-def _sync_directory(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _explain(error: OSError, directory: Path) -> ElasticCTRError:
