@@ -21,7 +21,7 @@ from elasticctr.collective import checkpoint as collective_checkpoint
 from elasticctr.collective.evaluation import evaluate, gather_ledgers
 from elasticctr.collective.group import Group
 from elasticctr.collective.learner import CollectiveLearner, StepNews, merge_metrics
-from elasticctr.collective.work import ChunkBatch, EpochLedger, deal, read_pieces
+from elasticctr.collective.work import ChunkBatch, EpochLedger, deal, read_chunks
 from elasticctr.data.chunks import Chunk
 from elasticctr.data.pipeline import BadLineLimit, Stats
 from elasticctr.errors import ConfigError, Corruption, NotFound
@@ -170,22 +170,22 @@ class _Rank(Executor):
         """All ranks' chunks of one date."""
         train, course = self._job.train, self._course
         look_up = self._learner.plan.look_up
-        with closing(read_pieces(work, self._job.samples, self._job.data.train, train.batch_size, look_up)) as pieces:
+        with closing(read_chunks(work, self._job.samples, self._job.data.train, train.batch_size, look_up)) as batches:
             while not course.is_over:
-                piece = next(pieces, None)
+                batch = next(batches, None)
                 scale = course.schedule.lr_scale(course.step)
-                news = self._learner.step(piece.item if piece else None, self._note(piece), scale)
+                news = self._learner.step(batch.item if batch else None, self._note(batch), scale)
                 if (news.notes & _OUT_OF_WORK).all():
                     return
                 self._heard = int(np.bitwise_or.reduce(news.notes))
-                if piece is not None:
-                    self._ledger.take(piece)
+                if batch is not None:
+                    self._ledger.take(batch)
                 course.data = {"ledger": LEDGER}
                 self._count(news, scale)
                 yield
 
-    def _note(self, piece: ChunkBatch | None) -> int:
-        note = _OUT_OF_WORK if piece is None else 0
+    def _note(self, batch: ChunkBatch | None) -> int:
+        note = _OUT_OF_WORK if batch is None else 0
         every_s = self._cluster.checkpoint_s
         if self._group.is_first and every_s is not None and time.monotonic() - self._saved_at >= every_s:
             note |= _CHECKPOINT

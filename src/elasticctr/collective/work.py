@@ -1,8 +1,8 @@
 """Who reads what in a collective run, and how far everyone is.
 
 The chunks of an epoch that are not done are dealt to the ranks in turn, date after date. Every rank computes the same
-deal from the same ledger, so nobody has to be asked; after a restart with another number of ranks the rest is dealt
-anew, and a chunk that was begun goes on at the batch after the last one a checkpoint holds.
+deal from the same ledger, so nobody has to be asked. After a restart with another number of ranks the rest is dealt
+anew, and a chunk that was begun continues after the last batch that the checkpoint holds.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ _EXAMPLES = 10
 
 @dataclass(frozen=True, slots=True)
 class ChunkBatch:
-    """A batch of a chunk with its lookups; None where the chunk had not one (more)."""
+    """A batch of a chunk with its lookups; None if the chunk has no batch left."""
 
     chunk: Chunk
     number: int  # of the batch within the chunk
     item: PreparedBatch | None
     is_last: bool
-    stats: Stats  # of the chunk; complete with its last piece
+    stats: Stats  # of the chunk; complete with its last batch
 
     @property
     def samples(self) -> int:
@@ -60,14 +60,14 @@ class EpochLedger:
     notes: dict[int, ChunkNote] = field(default_factory=dict)  # by number of the chunk
     examples: tuple[str, ...] = ()  # of bad lines
 
-    def take(self, piece: ChunkBatch) -> None:
-        note = self.notes.setdefault(piece.chunk.number, ChunkNote(batches=piece.number))
-        if piece.item is not None:
-            note.batches = piece.number + 1
-            note.samples += piece.samples
-        if piece.is_last:
-            note.is_done, note.lines, note.bad = True, piece.stats.lines, piece.stats.bad
-            self.examples = (self.examples + piece.stats.examples)[:_EXAMPLES]
+    def take(self, batch: ChunkBatch) -> None:
+        note = self.notes.setdefault(batch.chunk.number, ChunkNote(batches=batch.number))
+        if batch.item is not None:
+            note.batches = batch.number + 1
+            note.samples += batch.samples
+        if batch.is_last:
+            note.is_done, note.lines, note.bad = True, batch.stats.lines, batch.stats.bad
+            self.examples = (self.examples + batch.stats.examples)[:_EXAMPLES]
 
     def join(self, others: Sequence[EpochLedger]) -> EpochLedger:
         """Everyone's notes together. A chunk is one rank's at a time, so the one that is further is right."""
@@ -149,7 +149,7 @@ def deal(chunks: Sequence[Chunk], ledger: EpochLedger, rank: int, ranks: int) ->
     return rounds
 
 
-def read_pieces(
+def read_chunks(
     work: Sequence[tuple[Chunk, int]],
     schema: Schema,
     options: ReadOptions,
@@ -160,12 +160,12 @@ def read_pieces(
 
     def make() -> Generator[ChunkBatch, None, None]:
         for chunk, first in work:
-            yield from _pieces_of(chunk, first, schema, options, batch_size, look_up)
+            yield from _batches_of(chunk, first, schema, options, batch_size, look_up)
 
-    return Ahead(make(), DEPTH, weigh=lambda piece: piece.samples, group=GROUP_SAMPLES, name="elasticctr-read-ahead")
+    return Ahead(make(), DEPTH, weigh=lambda batch: batch.samples, group=GROUP_SAMPLES, name="elasticctr-read-ahead")
 
 
-def _pieces_of(
+def _batches_of(
     chunk: Chunk,
     first: int,
     schema: Schema,
@@ -173,7 +173,7 @@ def _pieces_of(
     batch_size: int,
     look_up: Callable[[Batch], tuple[Lookup, ...]],
 ) -> Iterator[ChunkBatch]:
-    """Each piece waits for the next batch, to know whether it is the last."""
+    """Each batch waits for the next one, to know whether it is the last."""
     with read_chunk(chunk, schema, options, batch_size, first_batch=first) as batches:
         waiting: PreparedBatch | None = None
         number = first - 1

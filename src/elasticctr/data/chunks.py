@@ -14,7 +14,7 @@ from typing import Any, Literal, cast
 
 from elasticctr.data.batch import Batch
 from elasticctr.data.formats.readers import FilePlace, Reader, make_reader
-from elasticctr.data.pipeline import LineCounter, Portion, Stats, default_workers, read_pieces
+from elasticctr.data.pipeline import LineCounter, Portion, Stats, default_workers, read_blocks
 from elasticctr.data.position import Position
 from elasticctr.data.schema import Format, Schema
 from elasticctr.data.settings import DataSettings, ReadOptions
@@ -30,7 +30,7 @@ _NUMBER_BITS = 32
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """A piece of the log that is read as one. `unit` says what `start` and `end` count; a whole file has 0 and 0."""
+    """What is leased of the log, and read as one. `unit` says what `start` and `end` count; a whole file: 0 and 0."""
 
     path: str
     unit: Unit
@@ -151,13 +151,13 @@ def _read_cached(chunk: Chunk, schema: Schema) -> Generator[Portion, None, None]
     from elasticctr.data.cache import Cache
 
     cache = Cache.open(chunk.path, schema)
-    if chunk.end > cache.chunk_count:
+    if chunk.end > cache.part_count:
         raise FailedPrecondition(
-            f"{chunk.path}: has {cache.chunk_count} chunks, {chunk.end} when the run began; "
+            f"{chunk.path}: has {cache.part_count} parts, {chunk.end} when the run began; "
             "restore the cached sample set, or start a new run"
         )
     for index in range(chunk.start, chunk.end):
-        rows = cache.chunk(index)
+        rows = cache.part(index)
         yield Portion(FilePlace(0), rows, len(rows), chunk.path)
 
 
@@ -181,7 +181,7 @@ def _read_file(
     elif chunk.unit == "row_groups":
         reader = _RowGroups(reader, chunk.start, chunk.end)
     workers = default_workers(options) if options.prefetch else 0
-    parsed = read_pieces([source], reader, start, workers)
+    parsed = read_blocks([source], reader, start, workers)
     try:
         for part in parsed:
             yield replace(part.portion(), path=path)
@@ -198,9 +198,9 @@ class _RowGroups:
         self._end = end
         self.parse = reader.parse
 
-    def pieces(self, source: Source, offset: int, line: int) -> Iterator[tuple[int, int, Any]]:
-        pieces: Iterator[tuple[int, int, Any]] = self._reader.group_pieces(source, self._start, self._end, offset)
-        return pieces
+    def blocks(self, source: Source, offset: int, line: int) -> Iterator[tuple[int, int, Any]]:
+        blocks: Iterator[tuple[int, int, Any]] = self._reader.group_blocks(source, self._start, self._end, offset)
+        return blocks
 
 
 class _ChunkLines(LineCounter):

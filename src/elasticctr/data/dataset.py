@@ -20,11 +20,11 @@ from elasticctr.data.formats.readers import FilePlace, make_reader
 from elasticctr.data.pipeline import (
     BadLineLimit,
     LineCounter,
-    ParsedPiece,
+    ParsedBlock,
     Portion,
     Stats,
     default_workers,
-    read_pieces,
+    read_blocks,
 )
 from elasticctr.data.position import Position, State
 from elasticctr.data.schema import Schema
@@ -129,10 +129,10 @@ class Dataset:
 
     def _portions(self, shuffle: Shuffle, start: FilePlace) -> Generator[Portion, None, None]:
         if self._cache is not None:
-            return _read_cache(self._cache, shuffle.order_chunks(self._cache.chunk_count), start)
-        sources = [self.sources[i] for i in shuffle.order_chunks(len(self.sources))]
+            return _read_cache(self._cache, shuffle.order_parts(self._cache.part_count), start)
+        sources = [self.sources[i] for i in shuffle.order_parts(len(self.sources))]
         workers = default_workers(self.options) if self.options.prefetch else 0
-        return _read_files(read_pieces(sources, self._reader, start, workers))
+        return _read_files(read_blocks(sources, self._reader, start, workers))
 
     def estimate_rows(self, state: State) -> int | None:
         """Samples of an epoch, exact for a cache, else judged by how far the files are read at `state`."""
@@ -171,17 +171,17 @@ def _open_cache(location: str | Sequence[str], schema: Schema, options: ReadOpti
     return cache
 
 
-def _read_files(pieces: Generator[ParsedPiece, None, None]) -> Generator[Portion, None, None]:
+def _read_files(blocks: Generator[ParsedBlock, None, None]) -> Generator[Portion, None, None]:
     try:
-        for piece in pieces:
-            yield piece.portion()
+        for block in blocks:
+            yield block.portion()
     finally:
-        pieces.close()
+        blocks.close()
 
 
 def _read_cache(cache: Cache, order: list[int], start: FilePlace) -> Generator[Portion, None, None]:
     for position in range(start.file, len(order)):
-        rows = cache.chunk(order[position])
+        rows = cache.part(order[position])
         yield Portion(FilePlace(position), rows, len(rows))
 
 

@@ -1,6 +1,6 @@
-"""Sources → parsed pieces in reading order, with bad lines counted and limited.
+"""Sources → parsed blocks in reading order, with bad lines counted and limited.
 
-Several pieces are parsed at once; their order and content do not depend on how many.
+Several blocks are parsed at once; their order and content do not depend on how many.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _EXAMPLES = 10
 _ENOUGH_LINES = 1000
 
 
-Pieces = Generator[tuple[FilePlace, str, Any], None, None]
+Blocks = Generator[tuple[FilePlace, str, Any], None, None]
 
 
 class SampleRows(Protocol):
@@ -61,8 +61,8 @@ class Portion:
 
 
 @dataclass(frozen=True, slots=True)
-class ParsedPiece:
-    """A parsed piece of a file."""
+class ParsedBlock:
+    """A parsed block of a file."""
 
     place: FilePlace
     path: str
@@ -73,29 +73,29 @@ class ParsedPiece:
         return Portion(self.place, parsed.batch, parsed.lines, self.path, parsed.bad, parsed.bad_count)
 
 
-def read_pieces(
+def read_blocks(
     sources: Sequence[Source], reader: Reader, start: FilePlace, workers: int
-) -> Generator[ParsedPiece, None, None]:
-    """Every piece from `start` on. With 0 workers everything happens in the calling thread."""
+) -> Generator[ParsedBlock, None, None]:
+    """Every block from `start` on. With 0 workers everything happens in the calling thread."""
     if workers == 0:
-        for place, path, piece in _pieces(sources, reader, start):
-            yield ParsedPiece(place, path, reader.parse(piece))
+        for place, path, block in _blocks(sources, reader, start):
+            yield ParsedBlock(place, path, reader.parse(block))
         return
     pool = ThreadPoolExecutor(workers, thread_name_prefix="elasticctr-parse")
-    pieces = _pieces(sources, reader, start)
+    blocks = _blocks(sources, reader, start)
     pending: deque[tuple[FilePlace, str, Future[Parsed]]] = deque()
     try:
-        for place, path, piece in pieces:
-            pending.append((place, path, pool.submit(reader.parse, piece)))
-            del piece
+        for place, path, block in blocks:
+            pending.append((place, path, pool.submit(reader.parse, block)))
+            del block
             if len(pending) > workers:
                 first_place, first_path, parsed = pending.popleft()
-                yield ParsedPiece(first_place, first_path, parsed.result())
+                yield ParsedBlock(first_place, first_path, parsed.result())
         while pending:
             first_place, first_path, parsed = pending.popleft()
-            yield ParsedPiece(first_place, first_path, parsed.result())
+            yield ParsedBlock(first_place, first_path, parsed.result())
     finally:
-        pieces.close()
+        blocks.close()
         pool.shutdown(wait=True, cancel_futures=True)
 
 
@@ -104,13 +104,13 @@ def default_workers(options: ReadOptions) -> int:
     return options.workers or min(4, len(os.sched_getaffinity(0)))
 
 
-def _pieces(sources: Sequence[Source], reader: Reader, start: FilePlace) -> Pieces:
+def _blocks(sources: Sequence[Source], reader: Reader, start: FilePlace) -> Blocks:
     for number in range(start.file, len(sources)):
         source = sources[number]
         first = start if number == start.file else FilePlace(number)
-        for offset, line, piece in reader.pieces(source, first.offset, first.line):
-            yield FilePlace(number, offset, line), source.path, piece
-            del piece
+        for offset, line, block in reader.blocks(source, first.offset, first.line):
+            yield FilePlace(number, offset, line), source.path, block
+            del block
 
 
 class LineCounter:

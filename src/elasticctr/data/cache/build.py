@@ -19,17 +19,17 @@ import pyarrow as pa
 from elasticctr import _native
 from elasticctr.data.batch import Batch
 from elasticctr.data.cache.cache import Cache
-from elasticctr.data.cache.chunk import CHUNK_ROWS, arrow_schema, encode
 from elasticctr.data.cache.manifest import (
     MANIFEST,
     SAMPLES,
     CacheManifest,
-    ChunkEntry,
+    PartEntry,
     ReadingIdentity,
     SourceIdentity,
 )
+from elasticctr.data.cache.part import PART_ROWS, arrow_schema, encode
 from elasticctr.data.formats.readers import FilePlace, make_reader
-from elasticctr.data.pipeline import BadLineLimit, ParsedPiece, Stats, default_workers, read_pieces
+from elasticctr.data.pipeline import BadLineLimit, ParsedBlock, Stats, default_workers, read_blocks
 from elasticctr.data.schema import Schema
 from elasticctr.data.settings import ReadOptions
 from elasticctr.errors import (
@@ -127,22 +127,22 @@ def _write(
     counter = BadLineLimit(schema, options, Stats(), sources[0].path if sources else "")
     reader = make_reader(schema, options, require_label=require_label)
     workers = default_workers(options) if options.prefetch else 0
-    chunks: list[ChunkEntry] = []
+    parts: list[PartEntry] = []
     path = directory / SAMPLES
     with path.open("w+b") as file:
         with pa.ipc.new_file(file, arrow_schema(schema)) as writer:
             head_size = file.tell()
-            for batch in _regroup(read_pieces(sources, reader, FilePlace(), workers), counter):
+            for batch in _regroup(read_blocks(sources, reader, FilePlace(), workers), counter):
                 start = file.tell()
                 writer.write_batch(encode(batch))
-                chunks.append(ChunkEntry(offset=start, size=file.tell() - start, rows=len(batch), crc32c=0))
+                parts.append(PartEntry(offset=start, size=file.tell() - start, rows=len(batch), crc32c=0))
                 advance(len(batch))
         counter.finish()
         file.flush()
         os.fsync(file.fileno())
         size = file.tell()
-        chunks = [c.model_copy(update={"crc32c": _checksum(path, c.offset, c.size)}) for c in chunks]
-    tail = chunks[-1].offset + chunks[-1].size
+        parts = [c.model_copy(update={"crc32c": _checksum(path, c.offset, c.size)}) for c in parts]
+    tail = parts[-1].offset + parts[-1].size
     return CacheManifest(
         fingerprint=schema.fingerprint(),
         slots=schema,
@@ -155,24 +155,24 @@ def _write(
         size=size,
         head_crc32c=_checksum(path, 0, head_size),
         tail_crc32c=_checksum(path, tail, size - tail),
-        chunks=tuple(chunks),
+        parts=tuple(parts),
     )
 
 
-def _regroup(pieces: Iterator[ParsedPiece], counter: BadLineLimit) -> Iterator[Batch]:
-    """The samples of parsed pieces in chunks of CHUNK_ROWS."""
+def _regroup(blocks: Iterator[ParsedBlock], counter: BadLineLimit) -> Iterator[Batch]:
+    """The samples of parsed blocks in parts of PART_ROWS."""
     held: list[Batch] = []
     have = 0
-    for piece in pieces:
-        counter.count(piece.portion())
-        held.append(piece.parsed.batch)
-        have += len(piece.parsed.batch)
-        if have >= CHUNK_ROWS:
+    for block in blocks:
+        counter.count(block.portion())
+        held.append(block.parsed.batch)
+        have += len(block.parsed.batch)
+        if have >= PART_ROWS:
             whole = Batch.concat(held)
-            for start in range(0, have - have % CHUNK_ROWS, CHUNK_ROWS):
-                yield whole.slice(start, start + CHUNK_ROWS)
-            held = [whole.slice(have - have % CHUNK_ROWS, have)]
-            have %= CHUNK_ROWS
+            for start in range(0, have - have % PART_ROWS, PART_ROWS):
+                yield whole.slice(start, start + PART_ROWS)
+            held = [whole.slice(have - have % PART_ROWS, have)]
+            have %= PART_ROWS
     if have:
         yield Batch.concat(held)
 

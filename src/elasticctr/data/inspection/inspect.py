@@ -16,7 +16,7 @@ from elasticctr.data.formats.readers import FilePlace, make_reader
 from elasticctr.data.guessing.columns import guess_parquet
 from elasticctr.data.guessing.guess import HEAD_BYTES, Guess, guess_text
 from elasticctr.data.inspection.summary import DenseSummary, LabelSummary, LogSummary, SparseSummary
-from elasticctr.data.pipeline import ParsedPiece, default_workers, read_pieces
+from elasticctr.data.pipeline import ParsedBlock, default_workers, read_blocks
 from elasticctr.data.schema import Format, Schema
 from elasticctr.data.settings import ReadOptions
 from elasticctr.errors import DataError
@@ -38,17 +38,17 @@ class Log:
     def with_schema(self, schema: Schema) -> Log:
         return replace(self, schema=schema)
 
-    def pieces(self, options: ReadOptions) -> Generator[ParsedPiece, None, None]:
+    def blocks(self, options: ReadOptions) -> Generator[ParsedBlock, None, None]:
         """Parsed samples in reading order, some thousands at a time."""
         if self.cache is not None:
-            for i in range(self.cache.chunk_count):
-                chunk = self.cache.chunk(i)
-                parsed = Parsed(chunk.slice(0, len(chunk)), len(chunk), 0, [], 0)
-                yield ParsedPiece(FilePlace(i), str(self.cache.directory), parsed)
+            for i in range(self.cache.part_count):
+                part = self.cache.part(i)
+                parsed = Parsed(part.slice(0, len(part)), len(part), 0, [], 0)
+                yield ParsedBlock(FilePlace(i), str(self.cache.directory), parsed)
             return
         reader = make_reader(self.schema, options)
-        with closing(read_pieces(list(self.sources), reader, FilePlace(), default_workers(options))) as pieces:
-            yield from pieces
+        with closing(read_blocks(list(self.sources), reader, FilePlace(), default_workers(options))) as blocks:
+            yield from blocks
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,9 +108,9 @@ def inspect_log(
     lines = bad = 0
     bad_lines: list[str] = []
     is_complete = True
-    with closing(log.pieces(options)) as pieces:
-        for piece in pieces:
-            parsed = piece.parsed
+    with closing(log.blocks(options)) as blocks:
+        for block in blocks:
+            parsed = block.parsed
             batch = parsed.batch
             if rows is not None and summary.rows + len(batch) > rows:
                 batch = batch.slice(0, rows - summary.rows)
@@ -118,7 +118,7 @@ def inspect_log(
             lines += parsed.lines
             bad += parsed.bad_count
             room = BAD_LINES_KEPT - len(bad_lines)
-            bad_lines += [f"{piece.path}:{b.line}: {b.reason}" for b in parsed.bad[:room]]
+            bad_lines += [f"{block.path}:{b.line}: {b.reason}" for b in parsed.bad[:room]]
             summary.add(batch)
             advance(len(batch))
             if not is_complete:

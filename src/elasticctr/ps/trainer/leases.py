@@ -67,7 +67,7 @@ class ChunkLease:
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
+class LeasedBatch:
     """One batch of a lease."""
 
     lease: ChunkLease
@@ -94,7 +94,7 @@ class End:
     """There is none any more."""
 
 
-Event = Work | ChunkEnd | NoWork | End
+Event = LeasedBatch | ChunkEnd | NoWork | End
 
 
 @dataclass(slots=True)
@@ -145,7 +145,7 @@ class WorkSource:
             for samples in batches:
                 if self.closed.is_set() or lease.is_lost:
                     break
-                yield Work(lease, batch, PreparedBatch(samples, self.look_up(samples), {}))
+                yield LeasedBatch(lease, batch, PreparedBatch(samples, self.look_up(samples), {}))
                 batch += 1
             yield ChunkEnd(lease, batch, batches.stats)
 
@@ -193,4 +193,4 @@ class WorkStream:
 
 def _weigh(event: Event) -> int:
     """In samples. Whatever is no batch is handed over at once."""
-    return len(event.item.batch) if isinstance(event, Work) else GROUP_SAMPLES
+    return len(event.item.batch) if isinstance(event, LeasedBatch) else GROUP_SAMPLES

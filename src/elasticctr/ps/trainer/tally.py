@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from elasticctr.ps.trainer.leases import ChunkEnd, ChunkLease, Work
+from elasticctr.ps.trainer.leases import ChunkEnd, ChunkLease, LeasedBatch
 from elasticctr.ps.trainer.reporting import Reporter
 from elasticctr.ps.trainer.strategies.strategy import Outcome
 from elasticctr.train.learner import Learner
@@ -29,7 +29,7 @@ class TrainerTally:
         self._loss_sum = 0.0
         self._learner.clear_metrics()
 
-    def add(self, work: Work, outcome: Outcome) -> None:
+    def add(self, work: LeasedBatch, outcome: Outcome) -> None:
         batch = work.item.batch
         self._count(work)
         self._loss_sum += outcome.loss_sum
@@ -37,7 +37,7 @@ class TrainerTally:
         self.all_samples += len(batch)
         self.all_batches += 1
 
-    def add_scores(self, work: Work, logits: NDArray[np.float32], groups: NDArray[np.uint64] | None) -> None:
+    def add_scores(self, work: LeasedBatch, logits: NDArray[np.float32], groups: NDArray[np.uint64] | None) -> None:
         batch = work.item.batch
         self._count(work)
         self._learner.metrics.update(logits, batch.labels, batch.weights, groups)
@@ -76,7 +76,7 @@ class TrainerTally:
             "samples_per_s": round(self.all_samples / max(seconds, 1e-9), 1),
         }
 
-    def _count(self, work: Work) -> None:
+    def _count(self, work: LeasedBatch) -> None:
         if work.lease is not self._lease:
             # Batches before its first one were applied by someone else; only a chunk's last is not full.
             self._lease, self._samples = work.lease, work.batch * self._batch_size

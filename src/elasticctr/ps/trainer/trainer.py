@@ -19,7 +19,16 @@ from elasticctr.ps.coordinator_client import CoordinatorClient, patiently
 from elasticctr.ps.identity import build, job_identity
 from elasticctr.ps.trainer.client import CursorError, EraError, PsClient
 from elasticctr.ps.trainer.failover import CoordinatedFailover, Interrupted
-from elasticctr.ps.trainer.leases import ChunkEnd, ChunkLease, End, NoWork, Unreadable, Work, WorkSource, WorkStream
+from elasticctr.ps.trainer.leases import (
+    ChunkEnd,
+    ChunkLease,
+    End,
+    LeasedBatch,
+    NoWork,
+    Unreadable,
+    WorkSource,
+    WorkStream,
+)
 from elasticctr.ps.trainer.remote import Pulling, Remote
 from elasticctr.ps.trainer.reporting import Reporter
 from elasticctr.ps.trainer.strategies.choice import make_strategy
@@ -259,7 +268,7 @@ class TrainerRole:
                 self._end_early(stream, ahead)
                 return "told to stop" if self._reporter.is_stop else "interrupted"
             event = stream.get(0.0 if ahead is not None else _IDLE_S)
-            if isinstance(event, Work):
+            if isinstance(event, LeasedBatch):
                 is_idle = False
                 self._is_member = self._is_member or event.lease.kind == "train"
                 prepared = None if event.lease.is_lost else self._prepare(event)
@@ -279,7 +288,7 @@ class TrainerRole:
             if is_idle and self._is_member:
                 self._failover.retry(lambda: self._strategy.idle(_IDLE_S))
 
-    def _prepare(self, work: Work) -> Prepared:
+    def _prepare(self, work: LeasedBatch) -> Prepared:
         if work.lease.kind == "train":
             return self._strategy.prepare(work)
         return Prepared(work, self._remote.start(work.item, insert=False))
@@ -297,7 +306,7 @@ class TrainerRole:
             self._evaluate(work, prepared.begun)
         self._tally.report_if_due(self._reporter, work.lease, self._settings.lease_s)
 
-    def _evaluate(self, work: Work, pulling: Pulling) -> None:
+    def _evaluate(self, work: LeasedBatch, pulling: Pulling) -> None:
         batch = work.item.batch
         logits = self._remote.score(pulling)
         slot = self._job.train.gauc_slot

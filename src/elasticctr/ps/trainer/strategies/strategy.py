@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 from torch import Tensor
 
 from elasticctr.ps.trainer.client import GroupMode, PushHead
-from elasticctr.ps.trainer.leases import Work
+from elasticctr.ps.trainer.leases import LeasedBatch
 from elasticctr.ps.trainer.remote import Pulling, Remote, make_head
 from elasticctr.train.cluster_settings import ClusterSettings
 
@@ -24,7 +24,7 @@ from elasticctr.train.cluster_settings import ClusterSettings
 class Prepared:
     """A batch before its turn, with what its strategy has begun for it."""
 
-    work: Work
+    work: LeasedBatch
     begun: Any = None
 
 
@@ -49,7 +49,7 @@ class Strategy(ABC):
         self.settings = settings
         self.rate_scale = rate_scale  # of the next push
 
-    def prepare(self, work: Work) -> Prepared:
+    def prepare(self, work: LeasedBatch) -> Prepared:
         """Begins what can be begun before the batch's turn."""
         return Prepared(work)
 
@@ -76,7 +76,7 @@ class Strategy(ABC):
         begun = prepared.begun
         return begun if isinstance(begun, Pulling) else self.remote.start(prepared.work.item, insert=True)
 
-    def head(self, work: Work, group: GroupMode = GroupMode.none) -> PushHead:
+    def head(self, work: LeasedBatch, group: GroupMode = GroupMode.none) -> PushHead:
         """Of a push of one batch."""
         chunk, batch = work.lease.id, work.batch
         return make_head(chunk, batch, batch + 1, len(work.item.batch), rate_scale=self.rate_scale(), group=group)
