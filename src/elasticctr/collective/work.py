@@ -70,7 +70,7 @@ class EpochLedger:
             self.examples = (self.examples + batch.stats.examples)[:_EXAMPLES]
 
     def join(self, others: Sequence[EpochLedger]) -> EpochLedger:
-        """Everyone's notes together. A chunk is one rank's at a time, so the one that is further is right."""
+        """The notes of all ranks. A chunk belongs to one rank at a time, so the note that is further is right."""
         notes = dict(self.notes)
         examples = self.examples
         for other in others:

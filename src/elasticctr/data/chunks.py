@@ -53,7 +53,7 @@ class Chunk:
 
     @classmethod
     def from_dict(cls, value: Mapping[str, Any]) -> Chunk:
-        """Raises DataError for anything that is no chunk."""
+        """Raises DataError for anything but a chunk."""
         try:
             source = value["source"]
             unit, path, date, size = source["unit"], source["path"], value["date"], source.get("size")
@@ -117,7 +117,7 @@ def read_chunk(
 ) -> ChunkBatches:
     """The batches of `chunk` from number `first_batch` on, each of `batch_size` samples but for the last.
 
-    With `options.shuffle_rows` rows are mixed inside the chunk. Bad lines are counted and left to the caller to judge,
+    With `options.shuffle_rows` rows are mixed inside the chunk. Bad lines are counted and left to the caller,
     unless `on_bad` is fail. A chunk may hold no sample at all.
     """
     if isinstance(options, DataSettings) and options.joined is not None:
@@ -177,7 +177,7 @@ def _read_file(
         if at is None or at >= chunk.end:
             return
         start, source = FilePlace(0, at), Span(source.path, source.filesystem, chunk.end)
-        path = f"{path} from byte {at}" if at else path  # how many lines are before it nobody counted
+        path = f"{path} from byte {at}" if at else path  # the lines before it were not counted
     elif chunk.unit == "row_groups":
         reader = _RowGroups(reader, chunk.start, chunk.end)
     workers = default_workers(options) if options.prefetch else 0

@@ -1,6 +1,6 @@
 """Rewrites a log in another format, streaming, in one pass. Used by `elasticctr data convert`.
 
-Samples keep their feasigns bit for bit. What the target has no place for is refused before anything is written, or
+Samples keep their feasigns bit for bit. What the target cannot hold is refused before anything is written, or
 named in `warnings`; nothing is dropped in silence.
 """
 

@@ -120,7 +120,7 @@ class Dataset:
     def _first_position(self) -> Position:
         if self._cache is None:
             return Position()
-        # Bad lines were met when the cache was made: they count from the start, and by today's options.
+        # Bad lines were met when the cache was made: they count from the start, and by the options of now.
         made = self._cache.manifest
         if made.bad and self.options.on_bad == "fail":
             raise DataError(f"{made.bad} bad lines were left out of {self._cache.directory}: {made.examples[0]}")
@@ -135,7 +135,7 @@ class Dataset:
         return _read_files(read_blocks(sources, self._reader, start, workers))
 
     def estimate_rows(self, state: State) -> int | None:
-        """Samples of an epoch, exact for a cache, else judged by how far the files are read at `state`."""
+        """Samples of an epoch, exact for a cache, else estimated from how far the files are read at `state`."""
         if self._cache is not None:
             return len(self._cache)
         sizes = [size for size, _ in (source.stamp() for source in self.sources) if size]

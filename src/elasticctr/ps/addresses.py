@@ -85,5 +85,5 @@ def find_coordinator(where: str | Path) -> str:
     except (ValueError, KeyError, TypeError):
         raise Corruption(f"{path}: does not say where the coordinator is; remove it and start the job again") from None
     if not isinstance(url, str) or not url.startswith(("http://", "https://")):
-        raise Corruption(f"{path}: {url!r} is no address of a coordinator; remove it and start the job again")
+        raise Corruption(f"{path}: {url!r} is not the address of a coordinator; remove it and start the job again")
     return url.rstrip("/")

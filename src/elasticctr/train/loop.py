@@ -73,7 +73,7 @@ class Executor(ABC):
 
     @abstractmethod
     def finish(self) -> None:
-        """Everything is learned. What is tested and published last is the best state; it is taken up here."""
+        """After the last epoch: loads the best state, which is tested and published last."""
 
 
 class RunLoop:

@@ -57,7 +57,7 @@ class Record:
             self._events.write(event, at.step, at.samples, at.epoch, values)
 
     def note_data(self, split: str, files: int, stats: Stats) -> None:
-        """What was read of a split."""
+        """What was read for a split."""
         self.write("data", {"split": split, "files": files, "rows": stats.samples, "bad_lines": stats.bad})
 
     def note_evaluation(self, split: str, result: dict[str, Any]) -> None:
@@ -70,7 +70,7 @@ class Record:
         self._show(f"warning: {found.text}")
 
     def begin_window(self) -> None:
-        """Loss and speed are counted anew."""
+        """Starts counting loss and speed from zero."""
         self._window = LogWindow()
 
     def step(
@@ -116,7 +116,7 @@ class Record:
     def _look(
         self, metrics: LabelMetrics, total: Callable[[], int | None], *, is_wanted: bool = False
     ) -> Figures | None:
-        """Figures of now, shown if it is time to; None if nobody wants them."""
+        """The figures of this moment, shown if it is time to; None if they are not needed."""
         if self._is_silent or not (is_wanted or self._progress.is_due):
             return None
         at, window = self._course, self._window

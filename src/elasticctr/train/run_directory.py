@@ -67,4 +67,4 @@ class RunDirectory:
             found = json.loads(self.metrics.read_text(encoding="utf-8")) if self.metrics.exists() else {}
             self.write_metrics({**found, split: plain(metrics)})
         except (ValueError, TypeError) as e:
-            raise DataError(f"not valid JSON ({e}); remove the file to start it anew", self.metrics) from None
+            raise DataError(f"not valid JSON ({e}); remove the file to start afresh", self.metrics) from None

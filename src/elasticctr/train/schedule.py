@@ -1,4 +1,4 @@
-"""What a run decides as it goes: the learning-rate scale, when to stop, and whether to warn of overfitting.
+"""What a run decides while it trains: the learning-rate scale, when to stop, and whether to warn of overfitting.
 
 All state is a few numbers that go into the checkpoint, so a resumed run decides as the uninterrupted one would.
 """

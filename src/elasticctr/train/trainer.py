@@ -131,7 +131,7 @@ class Trainer(Executor):
     def checkpoint(self) -> Path:
         step = self._course.step
         if self._newest is not None and self._newest[0] == step:
-            # What a step is followed by (evaluation, the end of an epoch) happens again on resuming from it.
+            # What follows this step (an evaluation, the end of an epoch) happens again when the run resumes from it.
             return self._newest[1]
         state = self._course.state(self._learner.identity)
         path = write_checkpoint(self._run.checkpoints, step, state, self._learner.save)

@@ -52,7 +52,7 @@ _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 def ensure_cache(
     root: str | Path, sources: Sequence[Source], schema: Schema, options: ReadOptions, *, require_label: bool = True
 ) -> Cache:
-    """The cache of `sources` below `root`, made anew if files, schema or reading options have changed."""
+    """The cache of `sources` below `root`, rebuilt if files, schema or reading options have changed."""
     reading = ReadingIdentity.of(options, require_label)
     key = json.dumps([[source.path for source in sources], reading.model_dump(mode="json")], sort_keys=True)
     directory = Path(root) / hashlib.sha256(key.encode()).hexdigest()[:16]
@@ -75,7 +75,7 @@ def build_cache(
     require_label: bool = True,
     advance: Callable[[int], None] = lambda samples: None,
 ) -> Cache:
-    """Parses `sources` into `directory`, in place of a cache that may be there. `advance` is told of progress."""
+    """Parses `sources` into `directory`, in place of a cache that may be there. `advance` gets the samples done."""
     directory = Path(directory)
     _refuse_foreign(directory)
     _remove_abandoned(directory)
@@ -213,7 +213,7 @@ def _owner() -> str:
 
 
 def _replace(temporary: Path, directory: Path) -> None:
-    """Puts `temporary` in the place of `directory`. Whoever has the old one open keeps it."""
+    """Puts `temporary` in the place of `directory`. Readers that have the old one open keep it."""
     old = directory.with_name(f".{directory.name}.old-{secrets.token_hex(4)}-{_owner()}")
     while True:
         try:

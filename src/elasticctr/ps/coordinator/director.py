@@ -45,7 +45,7 @@ from elasticctr.train.run_directory import RunDirectory
 _LEAVING_S = 10.0
 _GONE_S = 3.0  # roles beat every second or so
 _MOST_ATTEMPTS = 20
-# What a pserver that cannot load says: the files are bad; this job cannot have them; anything else is its own trouble.
+# Why a pserver cannot load: the files are damaged, or are not for this job; any other error is its own trouble.
 _DAMAGED = (Corruption, NotFound, DataError)
 _FATAL = (ConfigError, FailedPrecondition, Unauthorized)
 
@@ -104,7 +104,7 @@ class Director:
                         self._stop()
                     raise FailedPrecondition(
                         f"a pserver is nearly out of memory. {self._at.shortage}. The run was stopped before it dies; "
-                        "go on from its newest checkpoint by --resume with more pservers (--pservers) or a higher "
+                        "resume it from its newest checkpoint (--resume) with more pservers (--pservers) or a higher "
                         "limit; sparse.admission keeps rare feasigns from getting rows"
                     ) from None
         finally:
@@ -153,7 +153,7 @@ class Director:
                 raise fatal or bad or next(iter(failed.values()))
             if bad is not None:
                 self._refused.add(Path(str(target)))
-                self._tell(f"{Path(str(target)).name} cannot be loaded, the one before is tried: {bad}")
+                self._tell(f"{Path(str(target)).name} cannot be loaded; trying the one before: {bad}")
                 with at.lock:
                     for member in primaries:
                         member.era = -1
@@ -162,7 +162,7 @@ class Director:
         at = self._at
         began_s = time.monotonic()
         wait_s = self._cluster.coordinator_wait_s
-        # One that was only slow is back by then, or one that died was started again; at the start all are on their way.
+        # By then a slow one is back, or a dead one was started again; at the start all are on their way.
         is_start = not self._was_served and self._is_resumed
         grace_s = wait_s / 2 if is_start else self._cluster.pserver_wait_s
         while True:
@@ -200,7 +200,7 @@ class Director:
                 # Trainers that joined this coordinator before have nothing to reload.
                 if member.role == "trainer" and member.id > self._last_id and not self._was_served:
                     member.era = at.era
-                # Who was in the group goes on pushing, empty as its pushes may be; pservers that are new are told.
+                # Members of the group keep pushing, if only empty pushes; new pservers are informed.
                 member.is_asking |= member.is_counted
                 member.is_counted = False
                 if member.role == "standby" and member.is_alive:
@@ -224,7 +224,7 @@ class Director:
     def _train(self) -> None:
         self._await_trainers()
         RunLoop(self._job, self._executor).run()
-        # Before the journal says that the run is over: the next coordinator sees to it if this one dies meanwhile.
+        # Before the journal says that the run is over: if this coordinator dies before, the next one publishes.
         if not self._saving.is_published():
             self._waiting.phase("publishing")
             self._waiting.until(self._saving.is_published)
@@ -274,7 +274,7 @@ class Director:
             raise InternalError("no sample was trained on; check data.train")
 
     def _dismiss(self) -> None:
-        """Trainers end first, pservers when nobody needs them. Whoever cannot be heard of is not waited for."""
+        """Trainers end first, then pservers. Silent ones are not waited for."""
         at = self._at
         with at.lock:
             at.is_leasing, at.is_stopping = False, True
@@ -289,7 +289,7 @@ class Director:
             with self._at.lock:
                 if not left():
                     return
-            # A group that waits for one who left is told, so that the others can leave too.
+            # A group that waits for a member that left gets the new membership, so that the others can leave too.
             with suppress(ServerLost, ElasticCTRError):
                 self._supervisor.run(is_serving=not self._at.is_over)
             time.sleep(TICK_S)

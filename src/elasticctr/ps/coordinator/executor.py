@@ -1,8 +1,8 @@
-"""What the run loop has done by trainers and pservers: epochs, evaluations and checkpoints.
+"""The executor of runs with pservers: trainers work on epochs and evaluations, pservers save checkpoints.
 
-The director's thread runs it and waits. A pserver that is lost ends the waiting by an exception; the director then goes
-back to a checkpoint and begins the loop again. So an epoch ends only after its evaluation: one that was cut short is
-done again.
+The director's thread runs it and waits. When a pserver is lost, an exception ends the waiting; the director goes back
+to a checkpoint and starts the loop again. An epoch therefore ends only after its evaluation, so that an evaluation
+that was cut short is repeated.
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ class FleetExecutor(Executor):
             self._pause()
         self._waiting.phase(f"evaluating {split}")
         self._evaluations += 1
-        # A restarted coordinator begins anew: the incarnation keeps ids of its evaluations apart from earlier ones.
+        # A restarted coordinator starts over: the incarnation keeps ids of its evaluations apart from earlier ones.
         chunks, cut = self._plan.evaluation(split, (at.incarnation << 16) + self._evaluations)
         evaluation = Evaluation(split, chunks, at.job.samples.label)
         with at.lock:
@@ -181,7 +181,7 @@ class FleetExecutor(Executor):
         with at.lock:
             primaries = at.members.primaries()
             at.era += 1
-            # Whoever restarts from the journal loads again.
+            # A coordinator that restarts from the journal loads again.
             at.journal.append("best", {"era": at.era, "path": str(path.absolute())})
         failed = self._fleet.load(primaries, str(path.absolute()), at.era)
         for error in failed.values():

@@ -57,6 +57,6 @@ class Waiting:
             self.tick()
 
     def phase(self, phase: str) -> None:
-        """What the status says meanwhile."""
+        """What the status shows from now on."""
         with self._at.lock:
             self._at.phase = phase

@@ -1,4 +1,4 @@
-"""The work of a trainer as one stream: chunks leased one ahead, their batches with lookups made on a thread.
+"""The work of a trainer as one stream: chunks leased one ahead, batches with lookups prepared on a thread.
 
 A chunk starts at the smallest cursor of the pservers; what lies before it is applied everywhere. The thread leases the
 next chunk as soon as it has read the last one, so that computing never waits for a lease.
@@ -45,9 +45,9 @@ class ChunkLease:
     chunk: Chunk
     split: str  # of an evaluation: valid, test
     cursors: Sequence[int] = ()  # by pserver
-    is_lost: bool = False  # set by whoever learns of it; what is left of it is skipped
-    is_done: bool = False  # every batch is applied; the coordinator has to be told
-    is_over: bool = False  # and it was told
+    is_lost: bool = False  # the rest of it is skipped
+    is_done: bool = False  # every batch is applied; to be reported
+    is_over: bool = False  # and reported
 
     @property
     def id(self) -> int:
@@ -86,12 +86,12 @@ class ChunkEnd:
 
 @dataclass(frozen=True, slots=True)
 class NoWork:
-    """There is none now. Stands until something else follows it."""
+    """There is none now, until another event follows."""
 
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """There is none any more."""
+    """There will be none."""
 
 
 Event = LeasedBatch | ChunkEnd | NoWork | End
@@ -192,5 +192,5 @@ class WorkStream:
 
 
 def _weigh(event: Event) -> int:
-    """In samples. Whatever is no batch is handed over at once."""
+    """In samples. Other events than batches are handed over at once."""
     return len(event.item.batch) if isinstance(event, LeasedBatch) else GROUP_SAMPLES

@@ -43,7 +43,7 @@ class TrainerTally:
         self._learner.metrics.update(logits, batch.labels, batch.weights, groups)
 
     def report_if_due(self, reporter: Reporter, lease: ChunkLease, lease_s: float) -> None:
-        # An evaluation is reported once, whole: half of it, counted by whoever takes it over too, would be in it twice.
+        # An evaluation is reported once, whole: a part of it would count twice if another trainer takes it over.
         if time.monotonic() - self._reported >= min(_REPORT_S, lease_s / 4):
             if lease.kind == "train":
                 self.report(reporter, lease)
@@ -62,7 +62,7 @@ class TrainerTally:
         self._lease, self._batches, self._samples = None, 0, 0
 
     def forget(self) -> None:
-        """What was not reported is void."""
+        """Drops what was not reported."""
         self._take_metrics()
         self._lease, self._batches, self._samples = None, 0, 0
 

@@ -1,6 +1,7 @@
 """The trainer role: leases work, learns from it by the job's strategy, reports, and survives what happens to others.
 
-All it owns is its leases. It may be killed at any moment: whoever takes over its chunk goes on at the cursors.
+All it owns is its leases. It may be killed at any moment: the trainer that takes over its chunk continues at the
+cursors.
 """
 
 from __future__ import annotations
@@ -85,7 +86,7 @@ class TrainerRole:
         self._identity = job_identity(job)
 
     def run(self) -> TrainerSummary:
-        """Until there is no more work, or the trainer is told or made to stop."""
+        """Until there is no more work, or the trainer has to stop."""
         began = time.monotonic()
         wait_s = self._settings.coordinator_wait_s
         joined = patiently(self._join, wait_s, self._is_interrupted)
@@ -139,7 +140,7 @@ class TrainerRole:
         )
 
     def _undisturbed(self, call: Callable[[], T]) -> T:
-        """Of a call before the first lease: there is nothing yet that a reload could make void."""
+        """The result of a call before the first lease, when there is nothing yet that a reload could make void."""
         while True:
             try:
                 return call()
@@ -186,7 +187,7 @@ class TrainerRole:
         return find_nearest(address, self._identity.number)
 
     def _offer_dense(self) -> None:
-        """Initial parameters, the same of every trainer, become those of pservers without any; theirs are taken up."""
+        """Initial parameters, the same of every trainer, become those of pservers without any; then takes theirs."""
         assert self._client is not None
         client = self._client
         self._failover.retry(lambda: client.set_dense(self._initial))
@@ -236,7 +237,7 @@ class TrainerRole:
     def _enter_era(self, reason: Interrupted | EraError) -> None:
         """Pservers went back: reports of the time before are void, and what follows is of the newest era heard of."""
         self._reporter.forget()
-        self._is_member = False  # until pservers are told of the group again, and the coordinator says so
+        self._is_member = False  # until pservers know the group again, and the coordinator says so
         era = max(self._coordinator.era, reason.era if isinstance(reason, EraError) else 0)
         if self._client is not None:
             self._client.set_era(era)

@@ -47,7 +47,7 @@ HEADLINES = {
 
 @dataclass(frozen=True, slots=True)
 class RunFiles:
-    """What a run directory holds, as far as it is there."""
+    """The files of a run directory; missing ones are empty."""
 
     path: Path
     config: str | None
@@ -79,7 +79,7 @@ class RunFiles:
 
 
 def write_report(run_dir: str | Path) -> Path:
-    """Draws the plots and writes `report.html` anew. Returns its path."""
+    """Draws the plots and writes `report.html`. Returns its path."""
     from elasticctr.train.report.explain_plot import plot_importance
     from elasticctr.train.report.plots import save_plot, write_plots
 

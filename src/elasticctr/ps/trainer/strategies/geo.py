@@ -42,7 +42,7 @@ class Geo(Strategy):
         self._tables = remote.learner.sparse.tables
         self._fetched = [Table(_weights_only(table.settings)) for table in self._tables]  # rows as they came
         self._dense = np.empty(0, dtype=np.float32)  # the parameters a period began with
-        self._is_dropped = False  # the model's parameters are steps of nobody's
+        self._is_dropped = False  # the model's parameters match no pserver's
         self._period = 0
         self._works: list[LeasedBatch] = []  # batches of this period
         self._sums: list[list[SummedGradients]] = []

@@ -1,5 +1,5 @@
 """hybrid: one step of all trainers together, as in sync, but the rows of a batch are fetched while the one before it
-computes, so that nobody waits for them; they may lack the step before. Dense parameters never do.
+computes, so training never waits for them; they may lack the step before. Dense parameters never do.
 
 With `step_rows: apart` each push steps its rows when it arrives and only dense parameters wait for the others. Pservers
 then have their work spread over time; a feasign of several trainers' shares takes a step of full size for each, which

@@ -1,4 +1,4 @@
-"""What a strategy is to the trainer role: batches in, everything about pservers, groups and staleness inside.
+"""The interface of a strategy: batches go in; pservers, groups and staleness stay inside.
 
 A batch is prepared while the one before it computes, then stepped. Batches of a chunk come in order and without gaps,
 from the smallest cursor of the pservers on.
@@ -62,7 +62,7 @@ class Strategy(ABC):
         self.remote.wait()
 
     def drop(self) -> None:
-        """Forgets all that is not applied: pservers went back, or the chunk goes on elsewhere."""
+        """Forgets all that is not applied: pservers went back, or another trainer has the chunk."""
         self.remote.drop()
 
     def idle(self, wait_s: float) -> None:  # noqa: B027
