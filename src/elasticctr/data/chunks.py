@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Generator, Iterator, Mapping
+from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import Any, Literal, cast
 
 from elasticctr.data.batch import Batch
 from elasticctr.data.formats.readers import FilePlace, Reader, make_reader
-from elasticctr.data.pipeline import LineCounter, Portion, Stats, default_workers, read_blocks
+from elasticctr.data.pipeline import LineCounter, Portion, SampleRows, Stats, default_workers, read_portions
 from elasticctr.data.position import Position
 from elasticctr.data.schema import Format, Schema
 from elasticctr.data.settings import DataSettings, ReadOptions
@@ -147,7 +148,7 @@ def _deliver(
         portions.close()
 
 
-def _read_cached(chunk: Chunk, schema: Schema) -> Generator[Portion, None, None]:
+def _read_cached(chunk: Chunk, schema: Schema) -> Generator[Portion[SampleRows], None, None]:
     from elasticctr.data.cache import Cache
 
     cache = Cache.open(chunk.path, schema)
@@ -163,7 +164,7 @@ def _read_cached(chunk: Chunk, schema: Schema) -> Generator[Portion, None, None]
 
 def _read_file(
     chunk: Chunk, schema: Schema, options: ReadOptions, require_label: bool
-) -> Generator[Portion, None, None]:
+) -> Generator[Portion[SampleRows], None, None]:
     source = open_source(chunk.path, options)
     if chunk.size is not None and (size := source.stamp()[0]) != chunk.size:
         raise FailedPrecondition(
@@ -181,12 +182,9 @@ def _read_file(
     elif chunk.unit == "row_groups":
         reader = _RowGroups(reader, chunk.start, chunk.end)
     workers = default_workers(options) if options.prefetch else 0
-    parsed = read_blocks([source], reader, start, workers)
-    try:
-        for part in parsed:
-            yield replace(part.portion(), path=path)
-    finally:
-        parsed.close()
+    with closing(read_portions([source], reader, start, workers)) as portions:
+        for portion in portions:
+            yield replace(portion, path=path)
 
 
 class _RowGroups:
@@ -208,7 +206,7 @@ class _ChunkLines(LineCounter):
         super().__init__(Stats())
         self._on_bad = options.on_bad
 
-    def count(self, portion: Portion) -> None:
+    def count(self, portion: Portion[SampleRows]) -> None:
         if portion.bad_count and self._on_bad == "fail":
             raise DataError(portion.bad[0].reason, portion.path, portion.bad[0].line)
         super().count(portion)

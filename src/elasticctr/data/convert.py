@@ -65,14 +65,13 @@ def convert_log(
     rows = lines = bad = 0
     bad_lines: list[str] = []
     with open_writer(out, target, overwrite=overwrite) as writer:
-        for block in log.blocks(options):
-            parsed = block.parsed
-            if strict and parsed.bad:
-                raise DataError(parsed.bad[0].reason, block.path, parsed.bad[0].line)
-            lines += parsed.lines
-            bad += parsed.bad_count
-            bad_lines += [f"{block.path}:{b.line}: {b.reason}" for b in parsed.bad[: _EXAMPLES - len(bad_lines)]]
-            batch = parsed.batch
+        for portion in log.portions(options):
+            if strict and portion.bad:
+                raise DataError(portion.bad[0].reason, portion.path, portion.bad[0].line)
+            lines += portion.lines
+            bad += portion.bad_count
+            bad_lines += [f"{portion.path}:{b.line}: {b.reason}" for b in portion.bad[: _EXAMPLES - len(bad_lines)]]
+            batch = portion.rows
             if target.format is not Format.FEASIGN and _SHOWS_LOST not in warnings and np.any(batch.shows != 1):
                 warnings.append(_SHOWS_LOST)
             writer.write(_as_target(batch, target))

@@ -20,11 +20,11 @@ from elasticctr.data.formats.readers import FilePlace, make_reader
 from elasticctr.data.pipeline import (
     BadLineLimit,
     LineCounter,
-    ParsedBlock,
     Portion,
+    SampleRows,
     Stats,
     default_workers,
-    read_blocks,
+    read_portions,
 )
 from elasticctr.data.position import Position, State
 from elasticctr.data.schema import Schema
@@ -127,12 +127,12 @@ class Dataset:
         BadLineLimit(self.schema, self.options, Stats(made.lines, made.samples, made.bad, made.examples)).check()
         return Position(lines_read=made.lines - made.samples, bad_read=made.bad)
 
-    def _portions(self, shuffle: Shuffle, start: FilePlace) -> Generator[Portion, None, None]:
+    def _portions(self, shuffle: Shuffle, start: FilePlace) -> Generator[Portion[SampleRows], None, None]:
         if self._cache is not None:
             return _read_cache(self._cache, shuffle.order_parts(self._cache.part_count), start)
         sources = [self.sources[i] for i in shuffle.order_parts(len(self.sources))]
         workers = default_workers(self.options) if self.options.prefetch else 0
-        return _read_files(read_blocks(sources, self._reader, start, workers))
+        return read_portions(sources, self._reader, start, workers)
 
     def estimate_rows(self, state: State) -> int | None:
         """Samples of an epoch, exact for a cache, else estimated from how far the files are read at `state`."""
@@ -171,15 +171,7 @@ def _open_cache(location: str | Sequence[str], schema: Schema, options: ReadOpti
     return cache
 
 
-def _read_files(blocks: Generator[ParsedBlock, None, None]) -> Generator[Portion, None, None]:
-    try:
-        for block in blocks:
-            yield block.portion()
-    finally:
-        blocks.close()
-
-
-def _read_cache(cache: Cache, order: list[int], start: FilePlace) -> Generator[Portion, None, None]:
+def _read_cache(cache: Cache, order: list[int], start: FilePlace) -> Generator[Portion[SampleRows], None, None]:
     for position in range(start.file, len(order)):
         rows = cache.part(order[position])
         yield Portion(FilePlace(position), rows, len(rows))

@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Generator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Generic, Protocol, TypeVar
 
 from elasticctr.data.batch import Batch
 from elasticctr.data.formats.parser import BadLine, Parsed
@@ -48,38 +48,28 @@ class Stats:
         return "; ".join(self.examples[:3])
 
 
+Rows = TypeVar("Rows", bound=SampleRows, covariant=True)
+
+
 @dataclass(frozen=True, slots=True)
-class Portion:
-    """Samples that were read together, from a file or a cache, and what was left out."""
+class Portion(Generic[Rows]):
+    """The samples of one block of a file or one part of a cached sample set, and what was left out."""
 
     place: FilePlace
-    rows: SampleRows
+    rows: Rows
     lines: int
     path: str = ""
     bad: Sequence[BadLine] = ()
     bad_count: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class ParsedBlock:
-    """A parsed block of a file."""
-
-    place: FilePlace
-    path: str
-    parsed: Parsed
-
-    def portion(self) -> Portion:
-        parsed = self.parsed
-        return Portion(self.place, parsed.batch, parsed.lines, self.path, parsed.bad, parsed.bad_count)
-
-
-def read_blocks(
+def read_portions(
     sources: Sequence[Source], reader: Reader, start: FilePlace, workers: int
-) -> Generator[ParsedBlock, None, None]:
-    """Every block from `start` on. With 0 workers everything happens in the calling thread."""
+) -> Generator[Portion[Batch], None, None]:
+    """Every block from `start` on, parsed. With 0 workers everything happens in the calling thread."""
     if workers == 0:
         for place, path, block in _blocks(sources, reader, start):
-            yield ParsedBlock(place, path, reader.parse(block))
+            yield _portion(place, path, reader.parse(block))
         return
     pool = ThreadPoolExecutor(workers, thread_name_prefix="elasticctr-parse")
     blocks = _blocks(sources, reader, start)
@@ -90,13 +80,17 @@ def read_blocks(
             del block
             if len(pending) > workers:
                 first_place, first_path, parsed = pending.popleft()
-                yield ParsedBlock(first_place, first_path, parsed.result())
+                yield _portion(first_place, first_path, parsed.result())
         while pending:
             first_place, first_path, parsed = pending.popleft()
-            yield ParsedBlock(first_place, first_path, parsed.result())
+            yield _portion(first_place, first_path, parsed.result())
     finally:
         blocks.close()
         pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _portion(place: FilePlace, path: str, parsed: Parsed) -> Portion[Batch]:
+    return Portion(place, parsed.batch, parsed.lines, path, parsed.bad, parsed.bad_count)
 
 
 def default_workers(options: ReadOptions) -> int:
@@ -119,7 +113,7 @@ class LineCounter:
     def __init__(self, stats: Stats) -> None:
         self.stats = stats
 
-    def count(self, portion: Portion) -> None:
+    def count(self, portion: Portion[SampleRows]) -> None:
         stats = self.stats
         room = _EXAMPLES - len(stats.examples)
         self.stats = Stats(
@@ -143,7 +137,7 @@ class BadLineLimit(LineCounter):
         self._format = schema.format.value
         self._options = options
 
-    def count(self, portion: Portion) -> None:
+    def count(self, portion: Portion[SampleRows]) -> None:
         if portion.bad_count and self._options.on_bad == "fail":
             raise DataError(portion.bad[0].reason, portion.path, portion.bad[0].line)
         super().count(portion)

@@ -69,7 +69,9 @@ class PositionedBatch:
     stats: Stats
 
 
-def make_windows(portions: Iterator[Portion], tally: LineCounter, shuffle: Shuffle, index: int) -> Iterator[Window]:
+def make_windows(
+    portions: Iterator[Portion[SampleRows]], tally: LineCounter, shuffle: Shuffle, index: int
+) -> Iterator[Window]:
     """Portions taken together until there are enough samples to mix; without shuffling, each by itself."""
     while True:
         before, held, have = tally.stats, [], 0

@@ -29,7 +29,7 @@ from elasticctr.data.cache.manifest import (
 )
 from elasticctr.data.cache.part import PART_ROWS, arrow_schema, encode
 from elasticctr.data.formats.readers import FilePlace, make_reader
-from elasticctr.data.pipeline import BadLineLimit, ParsedBlock, Stats, default_workers, read_blocks
+from elasticctr.data.pipeline import BadLineLimit, Portion, Stats, default_workers, read_portions
 from elasticctr.data.schema import Schema
 from elasticctr.data.settings import ReadOptions
 from elasticctr.errors import (
@@ -132,7 +132,7 @@ def _write(
     with path.open("w+b") as file:
         with pa.ipc.new_file(file, arrow_schema(schema)) as writer:
             head_size = file.tell()
-            for batch in _regroup(read_blocks(sources, reader, FilePlace(), workers), counter):
+            for batch in _regroup(read_portions(sources, reader, FilePlace(), workers), counter):
                 start = file.tell()
                 writer.write_batch(encode(batch))
                 parts.append(PartEntry(offset=start, size=file.tell() - start, rows=len(batch), crc32c=0))
@@ -155,18 +155,18 @@ def _write(
         size=size,
         head_crc32c=_checksum(path, 0, head_size),
         tail_crc32c=_checksum(path, tail, size - tail),
-        parts=tuple(parts),
+        chunks=tuple(parts),
     )
 
 
-def _regroup(blocks: Iterator[ParsedBlock], counter: BadLineLimit) -> Iterator[Batch]:
-    """The samples of parsed blocks in parts of PART_ROWS."""
+def _regroup(portions: Iterator[Portion[Batch]], counter: BadLineLimit) -> Iterator[Batch]:
+    """The samples of portions in parts of PART_ROWS."""
     held: list[Batch] = []
     have = 0
-    for block in blocks:
-        counter.count(block.portion())
-        held.append(block.parsed.batch)
-        have += len(block.parsed.batch)
+    for portion in portions:
+        counter.count(portion)
+        held.append(portion.rows)
+        have += len(portion.rows)
         if have >= PART_ROWS:
             whole = Batch.concat(held)
             for start in range(0, have - have % PART_ROWS, PART_ROWS):
