@@ -3,7 +3,7 @@
 import sys
 
 from elasticctr.config import load_yaml
-from elasticctr.train import Job, train
+from elasticctr.run import Job, train
 
 log = sys.argv[1]
 job = Job(

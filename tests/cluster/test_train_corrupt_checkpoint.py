@@ -36,4 +36,4 @@ def test_the_newest_checkpoint_is_damaged(file: str, training_log: Log, tmp_path
         training.check()
         assert Path(training.journal("rollback")[-1]["path"]).name == before.name
         told = " ".join(event["text"] for event in training.events("warning"))
-        assert f"{newest.name} cannot be" in told and "the one before is tried" in told
+        assert f"{newest.name} cannot be" in told and "trying the one before" in told

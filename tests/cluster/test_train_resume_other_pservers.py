@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from elasticctr.errors import FailedPrecondition
-from elasticctr.train import load_job, train
+from elasticctr.run import load_job, train
 from elasticctr.train.checkpoint import open_checkpoint
 from tests.cluster.training import Log, Training
 

@@ -316,7 +316,7 @@ class Training:
 def undisturbed_auc(log: Log, epochs: int) -> float:
     """Of one process on the same data."""
     from elasticctr.config import parse_settings
-    from elasticctr.train import train
+    from elasticctr.run import train
 
     settings = {
         "run_dir": str(log.path / f"undisturbed-{epochs}"),

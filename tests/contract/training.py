@@ -21,7 +21,7 @@ from elasticctr.ps.identity import build, job_identity
 from elasticctr.ps.pserver.pserver import PServer, PServerOptions
 from elasticctr.ps.shape import measure
 from elasticctr.ps.trainer.client import PsClient
-from elasticctr.ps.trainer.leases import ChunkLease, Work
+from elasticctr.ps.trainer.leases import ChunkLease, LeasedBatch
 from elasticctr.ps.trainer.remote import Failover, NoFailover, Remote
 from elasticctr.ps.trainer.strategies.choice import make_strategy
 from elasticctr.ps.trainer.strategies.strategy import Outcome, Strategy
@@ -240,7 +240,9 @@ class Trainer:
         ahead = None
         for place in range(first, len(batches)):
             batch = batches[place]
-            prepared = self.strategy.prepare(Work(lease, place, PreparedBatch(batch, self.learner.look_up(batch), {})))
+            prepared = self.strategy.prepare(
+                LeasedBatch(lease, place, PreparedBatch(batch, self.learner.look_up(batch), {}))
+            )
             if ahead is not None:
                 self.outcomes.append(self.strategy.step(ahead))
             ahead = prepared

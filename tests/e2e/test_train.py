@@ -101,7 +101,7 @@ def test_training_stops_early_and_keeps_the_best(invoke: Run, job: Path) -> None
 
 def test_from_python_in_ten_lines(log: Path, tmp_path: Path) -> None:
     from elasticctr.config import load_yaml
-    from elasticctr.train import Job, train
+    from elasticctr.run import Job, train
 
     job = Job(
         run_dir=str(tmp_path / "run"),

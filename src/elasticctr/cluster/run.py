@@ -25,10 +25,10 @@ from elasticctr.cluster.view import JobView
 from elasticctr.errors import ConfigError, ElasticCTRError, FailedPrecondition, InternalError
 from elasticctr.net.client import Peer
 from elasticctr.ps.addresses import find_coordinator
+from elasticctr.storage.atomic import write_atomic
 from elasticctr.train.events import read_events
 from elasticctr.train.interrupt import Interrupt
 from elasticctr.train.job import Job
-from elasticctr.train.run_directory import write_text
 
 # Roles that were told to end by the coordinator get this long before the engine ends them.
 END_S = 10.0
@@ -229,10 +229,10 @@ class _JobWatch:
             return
         self._noted = list(states)
         about = {"engine": self._engine.name, "roles": [asdict(state) for state in states]}
-        with suppress(OSError):
+        with suppress(OSError, ElasticCTRError):
             path = self._launch.run.path / "cluster" / "roles.json"
             path.parent.mkdir(exist_ok=True)
-            write_text(path, json.dumps(about))
+            write_atomic(path, json.dumps(about).encode())
 
 
 def _all_ended(states: Sequence[RoleState]) -> bool:

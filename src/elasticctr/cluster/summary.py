@@ -13,7 +13,7 @@ from elasticctr.train.events import read_events
 
 @dataclass(frozen=True, slots=True)
 class RunSummary:
-    """As `train.trainer.Result`, without needing torch to make one."""
+    """As `train.result.Result`, without needing torch to make one."""
 
     run_dir: Path
     step: int

@@ -1,7 +1,7 @@
 """Checkpoints of a collective run, in parts: each rank writes its share of every table, rank 0 everything else.
 
-The directory is that of docs/formats/checkpoint.md, so one process, or any other number of ranks or pservers, goes on
-from it. The run directory must be the same for all ranks: a shared file system where they are on several machines.
+The directory is that of docs/formats/checkpoint.md, so one process, or any other number of ranks or pservers, can
+resume from it. All ranks need the same run directory: on a shared file system if they are on several machines.
 """
 
 from __future__ import annotations
@@ -53,11 +53,12 @@ def save(
 
 
 def read_ledger(checkpoint: Checkpoint, chunks: Sequence[Chunk]) -> EpochLedger:
-    """How far the epoch was. Refuses a position that ranks cannot take up."""
+    """How far the epoch was. Refuses a position that ranks cannot resume from."""
     if not (checkpoint.path / LEDGER).exists():
         raise FailedPrecondition(
             f"{checkpoint.path}: was written by one process in the middle of epoch {checkpoint.trainer['epoch']}, and "
-            "its position cannot be taken up by several; finish the epoch with elasticctr train --resume, without --on"
+            "several processes cannot resume from its position; finish the epoch with elasticctr train --resume, "
+            "without --on"
         )
     if list(checkpoint.path.glob(PART.format(shard="*"))):
         raise FailedPrecondition(

@@ -9,7 +9,7 @@ import numpy as np
 
 from elasticctr.collective.group import Group
 from elasticctr.collective.learner import CollectiveLearner, merge_metrics
-from elasticctr.collective.work import EpochLedger, deal, read_pieces
+from elasticctr.collective.work import EpochLedger, deal, read_chunks
 from elasticctr.data.chunks import Chunk
 from elasticctr.data.pipeline import Stats
 from elasticctr.data.settings import DataSettings
@@ -28,22 +28,22 @@ def evaluate(
     metrics, ledger = LabelMetrics(job.samples.label), EpochLedger()
     rounds = deal(chunks, ledger, group.rank, group.size)
     work = [one for chosen in rounds for one in chosen]
-    pieces = read_pieces(work, job.samples, settings, job.train.eval_batch_size, learner.plan.look_up)
+    batches = read_chunks(work, job.samples, settings, job.train.eval_batch_size, learner.plan.look_up)
     try:
         while True:
-            piece = next(pieces, None)
-            item = piece.item if piece is not None else None
-            logits, notes = learner.predict(item, int(piece is None))
+            own = next(batches, None)
+            item = own.item if own is not None else None
+            logits, notes = learner.predict(item, int(own is None))
             if notes.all():
                 break
-            if piece is not None:
-                ledger.take(piece)
+            if own is not None:
+                ledger.take(own)
             if item is not None and logits is not None:
                 batch = item.batch
                 groups = None if column is None else group_ids(*batch.slot(column))
                 metrics.update(np.asarray(logits), batch.labels, batch.weights, groups)
     finally:
-        pieces.close()
+        batches.close()
     merged = merge_metrics(group, metrics)
     stats = ledger.join(gather_ledgers(group, ledger)).stats
     return merged.report(), stats

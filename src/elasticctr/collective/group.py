@@ -1,8 +1,8 @@
 """The ranks of a collective run: who they are, and what they send each other.
 
-Whoever starts the ranks (torchrun, a shell) sets RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT. Everything here is a
+What starts the ranks (torchrun, a shell) sets RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT. Everything here is a
 collective call: each rank makes the same calls in the same order. A rank that is gone ends the call on the others with
-Unavailable, never with a wait without end. What is no array travels as JSON: nothing a peer sends is ever unpickled.
+Unavailable, and never waits forever. All but arrays travels as JSON: nothing a peer sends is ever unpickled.
 """
 
 from __future__ import annotations

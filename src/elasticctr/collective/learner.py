@@ -158,7 +158,7 @@ class CollectiveLearner:
 
 
 def _is_usable(gradients: Tensor) -> bool:
-    """Whether optimizers can keep the squares: one that is infinite would hold a weight fast for good. NaN: no."""
+    """Whether optimizers can keep the squares: an infinite one would freeze a weight forever. NaN is not usable."""
     return gradients.numel() == 0 or bool(gradients.abs().max() < _LARGEST_GRADIENT)
 
 

@@ -1,7 +1,8 @@
 """Where the ranks of a collective run meet: the store through which torch makes their connections.
 
-Torch's store and gloo know no secret and no encryption: whoever reaches them can take part. So ranks of one machine
-meet on its loopback addresses alone, those of several machines only where the job says that their network is closed.
+Torch's store and gloo have neither secrets nor encryption: anyone who can reach them can take part. So ranks on one
+machine meet on its loopback addresses alone, ranks on several machines only if the job says that their network is
+closed.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ def find_meeting(environ: Mapping[str, str], *, insecure: bool) -> Meeting:
     missing = [name for name in _VARIABLES if not environ.get(name)]
     if missing:
         raise ConfigError(
-            f"{', '.join(missing)}: not set, so this process is no rank of a group; start collective training with "
+            f"{', '.join(missing)}: not set, so this process is not a rank of a group; start collective training with "
             "elasticctr train JOB --on torchrun, or with torchrun"
         )
     try:
@@ -63,7 +64,7 @@ def find_meeting(environ: Mapping[str, str], *, insecure: bool) -> Meeting:
     is_local = is_loopback(host) or environ.get("LOCAL_WORLD_SIZE") == environ["WORLD_SIZE"]
     if not is_local and not insecure:
         raise ConfigError(
-            f"collective: ranks meet at {host}:{port}, which other machines can reach, and torch asks nobody there for "
+            f"collective: ranks meet at {host}:{port}, which other machines can reach, and torch asks no one there for "
             "a secret; on a network that only the ranks can reach set cluster.insecure: true, or train with a strategy "
             "that has pservers, which do ask"
         )

@@ -1,8 +1,8 @@
 """Who reads what in a collective run, and how far everyone is.
 
 The chunks of an epoch that are not done are dealt to the ranks in turn, date after date. Every rank computes the same
-deal from the same ledger, so nobody has to be asked; after a restart with another number of ranks the rest is dealt
-anew, and a chunk that was begun goes on at the batch after the last one a checkpoint holds.
+deal from the same ledger, so nobody has to be asked. After a restart with another number of ranks the rest is dealt
+anew, and a chunk that was begun continues after the last batch that the checkpoint holds.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any
 
+from elasticctr.data.ahead import Ahead
 from elasticctr.data.batch import Batch
 from elasticctr.data.chunks import Chunk, read_chunk
 from elasticctr.data.pipeline import Stats
@@ -20,21 +21,20 @@ from elasticctr.data.settings import ReadOptions
 from elasticctr.errors import Corruption, DataError, FailedPrecondition
 from elasticctr.table import Lookup
 from elasticctr.train.chunk_plan import digest_of
-from elasticctr.train.reading import PreparedBatch, ahead
+from elasticctr.train.reading import DEPTH, GROUP_SAMPLES, PreparedBatch
 
-_HANDED_OVER = 4096  # samples at a time
 _EXAMPLES = 10
 
 
 @dataclass(frozen=True, slots=True)
 class ChunkBatch:
-    """A batch of a chunk with its lookups; None where the chunk had not one (more)."""
+    """A batch of a chunk with its lookups; None if the chunk has no batch left."""
 
     chunk: Chunk
     number: int  # of the batch within the chunk
     item: PreparedBatch | None
     is_last: bool
-    stats: Stats  # of the chunk; complete with its last piece
+    stats: Stats  # of the chunk; complete with its last batch
 
     @property
     def samples(self) -> int:
@@ -60,17 +60,17 @@ class EpochLedger:
     notes: dict[int, ChunkNote] = field(default_factory=dict)  # by number of the chunk
     examples: tuple[str, ...] = ()  # of bad lines
 
-    def take(self, piece: ChunkBatch) -> None:
-        note = self.notes.setdefault(piece.chunk.number, ChunkNote(batches=piece.number))
-        if piece.item is not None:
-            note.batches = piece.number + 1
-            note.samples += piece.samples
-        if piece.is_last:
-            note.is_done, note.lines, note.bad = True, piece.stats.lines, piece.stats.bad
-            self.examples = (self.examples + piece.stats.examples)[:_EXAMPLES]
+    def take(self, batch: ChunkBatch) -> None:
+        note = self.notes.setdefault(batch.chunk.number, ChunkNote(batches=batch.number))
+        if batch.item is not None:
+            note.batches = batch.number + 1
+            note.samples += batch.samples
+        if batch.is_last:
+            note.is_done, note.lines, note.bad = True, batch.stats.lines, batch.stats.bad
+            self.examples = (self.examples + batch.stats.examples)[:_EXAMPLES]
 
     def join(self, others: Sequence[EpochLedger]) -> EpochLedger:
-        """Everyone's notes together. A chunk is one rank's at a time, so the one that is further is right."""
+        """The notes of all ranks. A chunk belongs to one rank at a time, so the note that is further is right."""
         notes = dict(self.notes)
         examples = self.examples
         for other in others:
@@ -149,23 +149,23 @@ def deal(chunks: Sequence[Chunk], ledger: EpochLedger, rank: int, ranks: int) ->
     return rounds
 
 
-def read_pieces(
+def read_chunks(
     work: Sequence[tuple[Chunk, int]],
     schema: Schema,
     options: ReadOptions,
     batch_size: int,
     look_up: Callable[[Batch], tuple[Lookup, ...]],
-) -> Generator[ChunkBatch, None, None]:
+) -> Ahead[ChunkBatch]:
     """The batches of some chunks, made ahead on a thread."""
 
-    def make() -> Iterator[ChunkBatch]:
+    def make() -> Generator[ChunkBatch, None, None]:
         for chunk, first in work:
-            yield from _pieces_of(chunk, first, schema, options, batch_size, look_up)
+            yield from _batches_of(chunk, first, schema, options, batch_size, look_up)
 
-    return ahead(make, _HANDED_OVER // batch_size)
+    return Ahead(make(), DEPTH, weigh=lambda batch: batch.samples, group=GROUP_SAMPLES, name="elasticctr-read-ahead")
 
 
-def _pieces_of(
+def _batches_of(
     chunk: Chunk,
     first: int,
     schema: Schema,
@@ -173,7 +173,7 @@ def _pieces_of(
     batch_size: int,
     look_up: Callable[[Batch], tuple[Lookup, ...]],
 ) -> Iterator[ChunkBatch]:
-    """Each piece waits for the next batch, to know whether it is the last."""
+    """Each batch waits for the next one, to know whether it is the last."""
     with read_chunk(chunk, schema, options, batch_size, first_batch=first) as batches:
         waiting: PreparedBatch | None = None
         number = first - 1

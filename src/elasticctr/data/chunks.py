@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Generator, Iterator, Mapping
+from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import Any, Literal, cast
 
 from elasticctr.data.batch import Batch
 from elasticctr.data.formats.readers import FilePlace, Reader, make_reader
-from elasticctr.data.pipeline import LineCounter, Portion, Stats, default_workers, read_pieces
+from elasticctr.data.pipeline import LineCounter, Portion, SampleRows, Stats, default_workers, read_portions
 from elasticctr.data.position import Position
 from elasticctr.data.schema import Format, Schema
 from elasticctr.data.settings import DataSettings, ReadOptions
@@ -30,7 +31,7 @@ _NUMBER_BITS = 32
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """A piece of the log that is read as one. `unit` says what `start` and `end` count; a whole file has 0 and 0."""
+    """What is leased of the log, and read as one. `unit` says what `start` and `end` count; a whole file: 0 and 0."""
 
     path: str
     unit: Unit
@@ -53,7 +54,7 @@ class Chunk:
 
     @classmethod
     def from_dict(cls, value: Mapping[str, Any]) -> Chunk:
-        """Raises DataError for anything that is no chunk."""
+        """Raises DataError for anything but a chunk."""
         try:
             source = value["source"]
             unit, path, date, size = source["unit"], source["path"], value["date"], source.get("size")
@@ -117,7 +118,7 @@ def read_chunk(
 ) -> ChunkBatches:
     """The batches of `chunk` from number `first_batch` on, each of `batch_size` samples but for the last.
 
-    With `options.shuffle_rows` rows are mixed inside the chunk. Bad lines are counted and left to the caller to judge,
+    With `options.shuffle_rows` rows are mixed inside the chunk. Bad lines are counted and left to the caller,
     unless `on_bad` is fail. A chunk may hold no sample at all.
     """
     if isinstance(options, DataSettings) and options.joined is not None:
@@ -147,23 +148,23 @@ def _deliver(
         portions.close()
 
 
-def _read_cached(chunk: Chunk, schema: Schema) -> Generator[Portion, None, None]:
+def _read_cached(chunk: Chunk, schema: Schema) -> Generator[Portion[SampleRows], None, None]:
     from elasticctr.data.cache import Cache
 
     cache = Cache.open(chunk.path, schema)
-    if chunk.end > cache.chunk_count:
+    if chunk.end > cache.part_count:
         raise FailedPrecondition(
-            f"{chunk.path}: has {cache.chunk_count} chunks, {chunk.end} when the run began; "
+            f"{chunk.path}: has {cache.part_count} parts, {chunk.end} when the run began; "
             "restore the cached sample set, or start a new run"
         )
     for index in range(chunk.start, chunk.end):
-        rows = cache.chunk(index)
+        rows = cache.part(index)
         yield Portion(FilePlace(0), rows, len(rows), chunk.path)
 
 
 def _read_file(
     chunk: Chunk, schema: Schema, options: ReadOptions, require_label: bool
-) -> Generator[Portion, None, None]:
+) -> Generator[Portion[SampleRows], None, None]:
     source = open_source(chunk.path, options)
     if chunk.size is not None and (size := source.stamp()[0]) != chunk.size:
         raise FailedPrecondition(
@@ -177,16 +178,13 @@ def _read_file(
         if at is None or at >= chunk.end:
             return
         start, source = FilePlace(0, at), Span(source.path, source.filesystem, chunk.end)
-        path = f"{path} from byte {at}" if at else path  # how many lines are before it nobody counted
+        path = f"{path} from byte {at}" if at else path  # the lines before it were not counted
     elif chunk.unit == "row_groups":
         reader = _RowGroups(reader, chunk.start, chunk.end)
     workers = default_workers(options) if options.prefetch else 0
-    parsed = read_pieces([source], reader, start, workers)
-    try:
-        for part in parsed:
-            yield replace(part.portion(), path=path)
-    finally:
-        parsed.close()
+    with closing(read_portions([source], reader, start, workers)) as portions:
+        for portion in portions:
+            yield replace(portion, path=path)
 
 
 class _RowGroups:
@@ -198,9 +196,9 @@ class _RowGroups:
         self._end = end
         self.parse = reader.parse
 
-    def pieces(self, source: Source, offset: int, line: int) -> Iterator[tuple[int, int, Any]]:
-        pieces: Iterator[tuple[int, int, Any]] = self._reader.group_pieces(source, self._start, self._end, offset)
-        return pieces
+    def blocks(self, source: Source, offset: int, line: int) -> Iterator[tuple[int, int, Any]]:
+        blocks: Iterator[tuple[int, int, Any]] = self._reader.group_blocks(source, self._start, self._end, offset)
+        return blocks
 
 
 class _ChunkLines(LineCounter):
@@ -208,7 +206,7 @@ class _ChunkLines(LineCounter):
         super().__init__(Stats())
         self._on_bad = options.on_bad
 
-    def count(self, portion: Portion) -> None:
+    def count(self, portion: Portion[SampleRows]) -> None:
         if portion.bad_count and self._on_bad == "fail":
             raise DataError(portion.bad[0].reason, portion.path, portion.bad[0].line)
         super().count(portion)

@@ -1,6 +1,6 @@
 """Rewrites a log in another format, streaming, in one pass. Used by `elasticctr data convert`.
 
-Samples keep their feasigns bit for bit. What the target has no place for is refused before anything is written, or
+Samples keep their feasigns bit for bit. What the target cannot hold is refused before anything is written, or
 named in `warnings`; nothing is dropped in silence.
 """
 
@@ -65,14 +65,13 @@ def convert_log(
     rows = lines = bad = 0
     bad_lines: list[str] = []
     with open_writer(out, target, overwrite=overwrite) as writer:
-        for piece in log.pieces(options):
-            parsed = piece.parsed
-            if strict and parsed.bad:
-                raise DataError(parsed.bad[0].reason, piece.path, parsed.bad[0].line)
-            lines += parsed.lines
-            bad += parsed.bad_count
-            bad_lines += [f"{piece.path}:{b.line}: {b.reason}" for b in parsed.bad[: _EXAMPLES - len(bad_lines)]]
-            batch = parsed.batch
+        for portion in log.portions(options):
+            if strict and portion.bad:
+                raise DataError(portion.bad[0].reason, portion.path, portion.bad[0].line)
+            lines += portion.lines
+            bad += portion.bad_count
+            bad_lines += [f"{portion.path}:{b.line}: {b.reason}" for b in portion.bad[: _EXAMPLES - len(bad_lines)]]
+            batch = portion.rows
             if target.format is not Format.FEASIGN and _SHOWS_LOST not in warnings and np.any(batch.shows != 1):
                 warnings.append(_SHOWS_LOST)
             writer.write(_as_target(batch, target))

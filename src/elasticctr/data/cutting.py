@@ -1,6 +1,6 @@
 """Where a log is cut into chunks (chunks.py), and in which order an epoch goes through them.
 
-Plain text and CSV are cut every so many bytes, Parquet between row groups, cached sample sets between their chunks;
+Plain text and CSV are cut every so many bytes, Parquet between row groups, cached sample sets between their parts;
 compressed files and files of unknown size are chunks of their own.
 """
 
@@ -40,7 +40,7 @@ def cut_data(settings: DataSettings, schema: Schema, chunk_bytes: int, *, requir
     dataset.prepare()
     if (cache := dataset.cached) is not None:
         made = cache.manifest
-        sizes = [entry.size for entry in made.chunks]
+        sizes = [entry.size for entry in made.parts]
         chunks = [Chunk(str(cache.directory), "cache_chunks", a, b) for a, b in _groups(sizes, chunk_bytes)]
         known = Stats(made.lines - made.samples, 0, made.bad, made.examples)
         return Cut(tuple(chunks), len(made.sources), known)

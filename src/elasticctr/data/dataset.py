@@ -20,11 +20,11 @@ from elasticctr.data.formats.readers import FilePlace, make_reader
 from elasticctr.data.pipeline import (
     BadLineLimit,
     LineCounter,
-    ParsedPiece,
     Portion,
+    SampleRows,
     Stats,
     default_workers,
-    read_pieces,
+    read_portions,
 )
 from elasticctr.data.position import Position, State
 from elasticctr.data.schema import Schema
@@ -120,22 +120,22 @@ class Dataset:
     def _first_position(self) -> Position:
         if self._cache is None:
             return Position()
-        # Bad lines were met when the cache was made: they count from the start, and by today's options.
+        # Bad lines were met when the cache was made: they count from the start, and by the options of now.
         made = self._cache.manifest
         if made.bad and self.options.on_bad == "fail":
             raise DataError(f"{made.bad} bad lines were left out of {self._cache.directory}: {made.examples[0]}")
         BadLineLimit(self.schema, self.options, Stats(made.lines, made.samples, made.bad, made.examples)).check()
         return Position(lines_read=made.lines - made.samples, bad_read=made.bad)
 
-    def _portions(self, shuffle: Shuffle, start: FilePlace) -> Generator[Portion, None, None]:
+    def _portions(self, shuffle: Shuffle, start: FilePlace) -> Generator[Portion[SampleRows], None, None]:
         if self._cache is not None:
-            return _read_cache(self._cache, shuffle.order_chunks(self._cache.chunk_count), start)
-        sources = [self.sources[i] for i in shuffle.order_chunks(len(self.sources))]
+            return _read_cache(self._cache, shuffle.order_parts(self._cache.part_count), start)
+        sources = [self.sources[i] for i in shuffle.order_parts(len(self.sources))]
         workers = default_workers(self.options) if self.options.prefetch else 0
-        return _read_files(read_pieces(sources, self._reader, start, workers))
+        return read_portions(sources, self._reader, start, workers)
 
     def estimate_rows(self, state: State) -> int | None:
-        """Samples of an epoch, exact for a cache, else judged by how far the files are read at `state`."""
+        """Samples of an epoch, exact for a cache, else estimated from how far the files are read at `state`."""
         if self._cache is not None:
             return len(self._cache)
         sizes = [size for size, _ in (source.stamp() for source in self.sources) if size]
@@ -171,17 +171,9 @@ def _open_cache(location: str | Sequence[str], schema: Schema, options: ReadOpti
     return cache
 
 
-def _read_files(pieces: Generator[ParsedPiece, None, None]) -> Generator[Portion, None, None]:
-    try:
-        for piece in pieces:
-            yield piece.portion()
-    finally:
-        pieces.close()
-
-
-def _read_cache(cache: Cache, order: list[int], start: FilePlace) -> Generator[Portion, None, None]:
+def _read_cache(cache: Cache, order: list[int], start: FilePlace) -> Generator[Portion[SampleRows], None, None]:
     for position in range(start.file, len(order)):
-        rows = cache.chunk(order[position])
+        rows = cache.part(order[position])
         yield Portion(FilePlace(position), rows, len(rows))
 
 

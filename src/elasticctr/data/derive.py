@@ -39,7 +39,7 @@ class Deriver:
 
 
 def make_native(schema: Schema) -> _native.Deriver:
-    """What the trainer and the server make derived slots with."""
+    """Makes derived slots, in the trainer and in the server."""
     numbers = {slot.name: number for number, slot in enumerate(schema.embedded)}
     dense = {slot.name: number for number, slot in enumerate(schema.dense)}
     samples = make_sample_spec(schema, Format.SLOT, require_label=False)

@@ -1,6 +1,6 @@
-"""Sources → parsed pieces in reading order, with bad lines counted and limited.
+"""Sources → parsed blocks in reading order, with bad lines counted and limited.
 
-Several pieces are parsed at once; their order and content do not depend on how many.
+Several blocks are parsed at once; their order and content do not depend on how many.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Generator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Generic, Protocol, TypeVar
 
 from elasticctr.data.batch import Batch
 from elasticctr.data.formats.parser import BadLine, Parsed
@@ -24,7 +24,7 @@ _EXAMPLES = 10
 _ENOUGH_LINES = 1000
 
 
-Pieces = Generator[tuple[FilePlace, str, Any], None, None]
+Blocks = Generator[tuple[FilePlace, str, Any], None, None]
 
 
 class SampleRows(Protocol):
@@ -48,55 +48,49 @@ class Stats:
         return "; ".join(self.examples[:3])
 
 
+Rows = TypeVar("Rows", bound=SampleRows, covariant=True)
+
+
 @dataclass(frozen=True, slots=True)
-class Portion:
-    """Samples that were read together, from a file or a cache, and what was left out."""
+class Portion(Generic[Rows]):
+    """The samples of one block of a file or one part of a cached sample set, and what was left out."""
 
     place: FilePlace
-    rows: SampleRows
+    rows: Rows
     lines: int
     path: str = ""
     bad: Sequence[BadLine] = ()
     bad_count: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class ParsedPiece:
-    """A parsed piece of a file."""
-
-    place: FilePlace
-    path: str
-    parsed: Parsed
-
-    def portion(self) -> Portion:
-        parsed = self.parsed
-        return Portion(self.place, parsed.batch, parsed.lines, self.path, parsed.bad, parsed.bad_count)
-
-
-def read_pieces(
+def read_portions(
     sources: Sequence[Source], reader: Reader, start: FilePlace, workers: int
-) -> Generator[ParsedPiece, None, None]:
-    """Every piece from `start` on. With 0 workers everything happens in the calling thread."""
+) -> Generator[Portion[Batch], None, None]:
+    """Every block from `start` on, parsed. With 0 workers everything happens in the calling thread."""
     if workers == 0:
-        for place, path, piece in _pieces(sources, reader, start):
-            yield ParsedPiece(place, path, reader.parse(piece))
+        for place, path, block in _blocks(sources, reader, start):
+            yield _portion(place, path, reader.parse(block))
         return
     pool = ThreadPoolExecutor(workers, thread_name_prefix="elasticctr-parse")
-    pieces = _pieces(sources, reader, start)
+    blocks = _blocks(sources, reader, start)
     pending: deque[tuple[FilePlace, str, Future[Parsed]]] = deque()
     try:
-        for place, path, piece in pieces:
-            pending.append((place, path, pool.submit(reader.parse, piece)))
-            del piece
+        for place, path, block in blocks:
+            pending.append((place, path, pool.submit(reader.parse, block)))
+            del block
             if len(pending) > workers:
                 first_place, first_path, parsed = pending.popleft()
-                yield ParsedPiece(first_place, first_path, parsed.result())
+                yield _portion(first_place, first_path, parsed.result())
         while pending:
             first_place, first_path, parsed = pending.popleft()
-            yield ParsedPiece(first_place, first_path, parsed.result())
+            yield _portion(first_place, first_path, parsed.result())
     finally:
-        pieces.close()
+        blocks.close()
         pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _portion(place: FilePlace, path: str, parsed: Parsed) -> Portion[Batch]:
+    return Portion(place, parsed.batch, parsed.lines, path, parsed.bad, parsed.bad_count)
 
 
 def default_workers(options: ReadOptions) -> int:
@@ -104,13 +98,13 @@ def default_workers(options: ReadOptions) -> int:
     return options.workers or min(4, len(os.sched_getaffinity(0)))
 
 
-def _pieces(sources: Sequence[Source], reader: Reader, start: FilePlace) -> Pieces:
+def _blocks(sources: Sequence[Source], reader: Reader, start: FilePlace) -> Blocks:
     for number in range(start.file, len(sources)):
         source = sources[number]
         first = start if number == start.file else FilePlace(number)
-        for offset, line, piece in reader.pieces(source, first.offset, first.line):
-            yield FilePlace(number, offset, line), source.path, piece
-            del piece
+        for offset, line, block in reader.blocks(source, first.offset, first.line):
+            yield FilePlace(number, offset, line), source.path, block
+            del block
 
 
 class LineCounter:
@@ -119,7 +113,7 @@ class LineCounter:
     def __init__(self, stats: Stats) -> None:
         self.stats = stats
 
-    def count(self, portion: Portion) -> None:
+    def count(self, portion: Portion[SampleRows]) -> None:
         stats = self.stats
         room = _EXAMPLES - len(stats.examples)
         self.stats = Stats(
@@ -143,7 +137,7 @@ class BadLineLimit(LineCounter):
         self._format = schema.format.value
         self._options = options
 
-    def count(self, portion: Portion) -> None:
+    def count(self, portion: Portion[SampleRows]) -> None:
         if portion.bad_count and self._options.on_bad == "fail":
             raise DataError(portion.bad[0].reason, portion.path, portion.bad[0].line)
         super().count(portion)

@@ -61,7 +61,7 @@ def find_edges(
 ) -> Schema:
     """`schema` with the edges of its buckets by quantile filled in from batches of `raw_schema(schema)`.
 
-    DataError for a slot of which there is no number at all.
+    DataError for a slot without any number.
     """
     starts, start = {}, 0
     for dense in schema.dense:

@@ -35,7 +35,7 @@ class Pooling(StrEnum):
 
 
 class RowSlot(Settings):
-    """What every slot with rows in a table can be told."""
+    """The settings of every slot with rows in a table."""
 
     name: str = Field(description="as the log has it; part of the feature hash")
     pooling: Pooling = Field(Pooling.SUM, description="what becomes of several values; none: kept as a sequence")
@@ -203,7 +203,7 @@ class Schema(Settings):
             if slot.pooling is not Pooling.NONE:
                 raise ValueError(f"slot {slot.name!r}: only a sequence (pooling: none) has a target")
             if slot.target not in pooled:
-                raise ValueError(f"slot {slot.name!r}: its target {slot.target!r} is no pooled sparse slot")
+                raise ValueError(f"slot {slot.name!r}: its target {slot.target!r} is not a pooled sparse slot")
             target = pooled[slot.target]
             if (slot.table, slot.dim) != (target.table, target.dim):
                 raise ValueError(f"slot {slot.name!r} and its target {slot.target!r} need the same table and dim")
@@ -222,7 +222,7 @@ class Schema(Settings):
                     raise ValueError(f"slot {slot.name!r} crosses a slot with itself")
                 continue
             if slot.of not in numbers:
-                raise ValueError(f"slot {slot.name!r} is made of {slot.of!r}, which is no dense slot")
+                raise ValueError(f"slot {slot.name!r} is made of {slot.of!r}, which is not a dense slot")
             number = numbers[slot.of]
             if slot.index >= number.dim:
                 raise ValueError(

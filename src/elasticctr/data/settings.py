@@ -25,7 +25,7 @@ class ReadOptions(LocationOptions):
     max_bad_fraction: float = Field(
         0.01, ge=0, le=1, description="fail when more than this part of at least 1000 lines is bad"
     )
-    cache: str | None = Field(None, description="directory that keeps the parsed samples; made anew when stale")
+    cache: str | None = Field(None, description="directory that keeps the parsed samples; rebuilt when stale")
     block_bytes: int = Field(4 << 20, ge=1 << 10, le=1 << 30, description="text parsed at a time")
     max_line_bytes: int = Field(16 << 20, ge=1 << 10, le=1 << 30, description="a longer line is a bad line")
 

@@ -59,7 +59,7 @@ class Vocabulary:
             raise NotFound(f"{path}: there is no vocabulary; make one with: elasticctr data vocabulary") from None
         except OSError as e:
             raise ConfigError(f"{path}: cannot be read: {e.strerror}") from None
-        wrong = Corruption(f"{path}: is no whole vocabulary file; make it again with: elasticctr data vocabulary")
+        wrong = Corruption(f"{path}: is not a whole vocabulary file; make it again with: elasticctr data vocabulary")
         if len(data) < _HEAD.size + 4:
             raise wrong
         magic, format, size = _HEAD.unpack_from(data)
@@ -88,7 +88,7 @@ class Vocabulary:
 def count_vocabulary(
     schema: Schema, batches: Iterable[Batch], min_count: int, advance: Callable[[int], None] = lambda count: None
 ) -> Vocabulary:
-    """Exact: every value of every batch is counted. `advance` is told of samples."""
+    """Exact: every value of every batch is counted. `advance` gets the samples counted."""
     deriver = Deriver(schema)
     counters = {slot.table: _native.FeasignCounter() for slot in schema.embedded}
     samples = 0

@@ -22,8 +22,8 @@ class Shuffle:
     seed: int
     epoch: int
 
-    def order_chunks(self, count: int) -> list[int]:
-        """Of files, or of the chunks of a cache."""
+    def order_parts(self, count: int) -> list[int]:
+        """Of files, or of the parts of a cached sample set."""
         if self.rows == 0:
             return list(range(count))
         return [int(i) for i in self._random(0).permutation(count)]
@@ -69,7 +69,9 @@ class PositionedBatch:
     stats: Stats
 
 
-def make_windows(portions: Iterator[Portion], tally: LineCounter, shuffle: Shuffle, index: int) -> Iterator[Window]:
+def make_windows(
+    portions: Iterator[Portion[SampleRows]], tally: LineCounter, shuffle: Shuffle, index: int
+) -> Iterator[Window]:
     """Portions taken together until there are enough samples to mix; without shuffling, each by itself."""
     while True:
         before, held, have = tally.stats, [], 0

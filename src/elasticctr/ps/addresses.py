@@ -15,6 +15,7 @@ import tempfile
 from pathlib import Path
 
 from elasticctr.errors import Corruption, Unavailable
+from elasticctr.storage.atomic import write_json
 
 FILE = "coordinator.json"
 _EVERYWHERE = ("", "0.0.0.0", "::")
@@ -63,12 +64,9 @@ def _local_socket(port: int, job: int) -> Path:
 
 
 def write_coordinator(run_dir: str | Path, url: str, incarnation: int) -> None:
-    """Says where the coordinator listens. Whole or not at all; a later incarnation replaces it."""
-    path = Path(run_dir) / FILE
-    part = path.with_name(f".{FILE}.{os.getpid()}")
+    """Says where the coordinator listens. A later incarnation replaces it."""
     about = {"url": url, "incarnation": incarnation, "host": socket.gethostname(), "pid": os.getpid()}
-    part.write_text(json.dumps(about), encoding="utf-8")
-    part.replace(path)
+    write_json(Path(run_dir) / FILE, about, writer=str(os.getpid()))
 
 
 def find_coordinator(where: str | Path) -> str:
@@ -87,5 +85,5 @@ def find_coordinator(where: str | Path) -> str:
     except (ValueError, KeyError, TypeError):
         raise Corruption(f"{path}: does not say where the coordinator is; remove it and start the job again") from None
     if not isinstance(url, str) or not url.startswith(("http://", "https://")):
-        raise Corruption(f"{path}: {url!r} is no address of a coordinator; remove it and start the job again")
+        raise Corruption(f"{path}: {url!r} is not the address of a coordinator; remove it and start the job again")
     return url.rstrip("/")

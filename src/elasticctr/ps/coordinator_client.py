@@ -1,6 +1,6 @@
 """What every role says to the coordinator (docs/formats/coordinator-api.md), one function per call.
 
-A call is made once and fails with Unavailable or DeadlineExceeded while nobody answers; `patiently` repeats it, which
+A call is made once and fails with Unavailable or DeadlineExceeded without an answer; `patiently` repeats it, which
 every call allows. Where only the run directory is known, a coordinator that moved is found there again.
 """
 
@@ -25,7 +25,7 @@ _PAUSES_S = (0.05, 0.1, 0.2, 0.5, 1.0)
 
 @dataclass(frozen=True, slots=True)
 class ShardAddress:
-    """Where a shard is served. `address` is None while nobody serves it."""
+    """Where a shard is served. `address` is None while no pserver serves it."""
 
     shard: int
     address: str | None

@@ -52,7 +52,7 @@ def describe_difference(own: str, other: str) -> str:
         mine, theirs = json.loads(own), json.loads(other)
         names = sorted(name for name in mine.keys() | theirs.keys() if mine.get(name) != theirs.get(name))
     except (ValueError, AttributeError):
-        return "one of them is no identity of a job"
+        return "one of them is not the identity of a job"
     shown = [f"{name}: {mine.get(name)!r:.100} and {theirs.get(name)!r:.100}" for name in names[:20]]
     return ", ".join(shown) or "nothing"
 

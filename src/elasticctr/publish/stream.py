@@ -12,20 +12,11 @@ from typing import TYPE_CHECKING
 from elasticctr.data.batch import Batch
 from elasticctr.errors import ElasticCTRError, FailedPrecondition, InternalError, Unavailable
 from elasticctr.obs import console
-from elasticctr.train import train as train_job
 from elasticctr.train.job import Job, PublishSettings
 
 if TYPE_CHECKING:
-    from elasticctr.models.model import Model
     from elasticctr.train.learner import Learner
-    from elasticctr.train.trainer import Result
     from elasticctr.versions.manifest import Manifest
-
-
-def train(job: Job, *, model_class: type[Model] | None = None, resume: bool = False, quiet: bool = False) -> Result:
-    """Trains, and publishes as the job's `publish` section says."""
-    hook = None if job.publish is None else StreamPublisher(job, job.publish, quiet=quiet)
-    return train_job(job, model_class=model_class, resume=resume, quiet=quiet, on_step=hook)
 
 
 class StreamPublisher:

@@ -20,6 +20,7 @@ from typing import Any
 
 from elasticctr.errors import Corruption, FailedPrecondition, InternalError, NotFound
 from elasticctr.obs import console
+from elasticctr.storage.atomic import write_atomic
 
 FORMAT = 1
 MANIFEST = "manifest.json"
@@ -65,7 +66,7 @@ def part_name(table: str, shard: int) -> str:
 
 
 def write_checkpoint(directory: Path, step: int, trainer: dict[str, Any], write_files: Callable[[Path], None]) -> Path:
-    """Makes the checkpoint of `step` in `directory`; `write_files` puts dense.pt and the tables where it is told."""
+    """Makes the checkpoint of `step`; `write_files` writes dense.pt and the tables into the directory it is given."""
     final = directory / f"{_PREFIX}{step:012d}"
     with _replacing(directory, final) as temporary:
         write_files(temporary)
@@ -114,12 +115,7 @@ def list_checkpoints(directory: Path) -> list[Path]:
 
 
 def note_best(directory: Path, checkpoint: Path) -> None:
-    with _explaining(directory):
-        temporary = directory / f"{_TEMPORARY}{BEST}"
-        temporary.write_text(json.dumps({"checkpoint": checkpoint.name}), encoding="utf-8")
-        _sync(temporary)
-        temporary.replace(directory / BEST)
-        _sync(directory)
+    write_atomic(directory / BEST, json.dumps({"checkpoint": checkpoint.name}).encode())
 
 
 def rotate(directory: Path, keep: int, spared: Collection[Path] = ()) -> None:
@@ -159,7 +155,7 @@ def _verify(path: Path) -> Checkpoint:
         trainer = json.loads((path / "trainer.json").read_text(encoding="utf-8"))
         return Checkpoint(path, int(manifest["step"]), trainer)
     except FileNotFoundError as e:
-        raise Corruption(f"{e.filename}: missing, so this is no finished checkpoint; {advice}") from None
+        raise Corruption(f"{e.filename}: missing, so this checkpoint is not finished; {advice}") from None
     except (ValueError, KeyError, TypeError, AttributeError) as e:
         raise Corruption(f"{path / MANIFEST}: unreadable ({type(e).__name__}: {e}); {advice}") from None
 

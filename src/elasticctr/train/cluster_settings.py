@@ -20,10 +20,10 @@ class ClusterSettings(Settings):
     pservers: int = Field(1, ge=1, le=1024, description="parameter servers; none under collective")
     standby: bool = Field(False, description="a hot standby for every pserver: losing one then loses nothing")
     min_trainers: int | None = Field(None, ge=1, description="wait for so many before the first step; default: all")
-    chunk_mib: float = Field(32.0, gt=0, le=4096, description="size of the pieces of the log that are leased")
+    chunk_mib: float = Field(32.0, gt=0, le=4096, description="size of the chunks of the log that trainers lease")
     lease_s: float = Field(20.0, ge=1, le=3600, description="a trainer silent for this long loses its chunks")
     pserver_wait_s: float = Field(10.0, ge=1, le=3600, description="a pserver silent for this long counts as lost")
-    coordinator_wait_s: float = Field(300.0, ge=1, description="how long roles go on without a coordinator")
+    coordinator_wait_s: float = Field(300.0, ge=1, description="how long roles keep working without a coordinator")
     checkpoint_s: float | None = Field(
         None, gt=0, description="seconds between checkpoints, besides train.checkpoint_every and each epoch's end"
     )

@@ -87,7 +87,7 @@ def _check(path: Path, data: bytes, floats: int) -> tuple[int, int, int, int, bo
         raise Corruption(f"{path}: cut short; {advice}")
     magic, version, kind, whole, first, count, steps, arrays, has, payload_crc, crc = _HEADER.unpack_from(data)
     if magic != _MAGIC or _native.crc32c(data[: _HEADER.size - 4]) != crc:
-        raise Corruption(f"{path}: this is no part of a dense vector, or a damaged one; {advice}")
+        raise Corruption(f"{path}: this is not part of a dense vector, or it is damaged; {advice}")
     if version != _VERSION:
         raise FailedPrecondition(f"{path}: version {version} of the format, this program reads {_VERSION}")
     if whole != floats:

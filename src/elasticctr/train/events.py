@@ -1,7 +1,7 @@
 """The event log of a run: one JSON object per line, only ever appended to.
 
 The trainer writes, plots and reports read. Every line is flushed when written, so a killed process leaves all but at
-most its last line; a torn last line is dropped when reading and cut off when writing goes on. After a resume from the
+most its last line; a torn last line is skipped when reading and cut off when the run resumes. After a resume from the
 checkpoint of step n, events of later steps are cut off, because those steps are about to happen again.
 """
 
@@ -17,12 +17,13 @@ from types import TracebackType
 from typing import Any
 
 from elasticctr.errors import DataError, InternalError, NotFound
+from elasticctr.storage.atomic import write_atomic
 
 Event = dict[str, Any]
 
 
 class EventWriter:
-    """Appends events to `path`. `resume_step`: keep what happened up to that step and go on; None: start anew."""
+    """Appends events to `path`. `resume_step`: keep the events up to that step; None: start an empty log."""
 
     def __init__(self, path: str | Path, resume_step: int | None = None) -> None:
         self.path = Path(path)
@@ -112,9 +113,4 @@ def _cut_after(path: Path, step: int) -> None:
         if not isinstance(record.get("step"), int) or record["step"] <= step:
             kept.append(data[start:end])
         start = end
-    part = path.with_name(path.name + ".part")
-    with part.open("wb") as file:
-        file.write(b"".join(kept))
-        file.flush()
-        os.fsync(file.fileno())
-    part.replace(path)
+    write_atomic(path, b"".join(kept))

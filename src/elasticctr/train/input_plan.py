@@ -31,7 +31,7 @@ _MAX_WIDTH = 65536  # floats of an embedding
 
 
 def make_input_spec(schema: Schema, needs: InputNeeds) -> InputSpec:
-    """What a model with these needs is given of samples of this schema."""
+    """The inputs that samples of this schema give a model with these needs."""
     pooled = [slot for slot in schema.embedded if slot.pooling is not Pooling.NONE]
     linear_only = _check_slots(needs.linear_only or (), [slot.name for slot in pooled])
     sequences = [slot for slot in schema.embedded if slot.pooling is Pooling.NONE]
@@ -68,7 +68,7 @@ def _width(slot: RowSlot, needs: InputNeeds) -> int:
 
 
 def _target(sequence: RowSlot, pooled: list[RowSlot], widths: Mapping[str, int]) -> str | None:
-    """What the schema says, or else the only pooled slot whose rows are of the same table."""
+    """The schema's, or else the only pooled slot with rows in the same table."""
     if isinstance(sequence, SparseSlot) and sequence.target is not None:
         return sequence.target
     place = (sequence.table, widths[sequence.name])
@@ -81,7 +81,7 @@ def _check_slots(names: tuple[str, ...], pooled: list[str]) -> frozenset[str]:
         if name not in pooled:
             close = difflib.get_close_matches(name, pooled, n=1, cutoff=0.5)
             hint = f"did you mean {close[0]!r}?" if close else f"there are {', '.join(pooled) or 'none'}"
-            raise ConfigError(f"model: {name!r}, to be read by linear weights only, is no pooled slot; {hint}")
+            raise ConfigError(f"model: {name!r}, to be read by linear weights only, is not a pooled slot; {hint}")
     return frozenset(names)
 
 

@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM as a question the loop asks between two batches, so that stopping never tears anything."""
+"""Ctrl-C and SIGTERM as a flag that the loop reads between two batches, so a run never stops in the middle of one."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ class Interrupt:
     """While active, the first signal sets `is_set`; a second one ends the process the usual way."""
 
     def __init__(self, tell: Callable[[], None] = lambda: None) -> None:
-        """`tell` is called with the first signal."""
+        """`tell` is called at the first signal."""
         self.is_set = False
         self._tell = tell
         self._previous: dict[int, object] = {}
@@ -31,7 +31,7 @@ class Interrupt:
     def _receive(self, number: int, frame: FrameType | None) -> None:
         self.is_set = True
         self._tell()
-        # A shell starts background jobs with SIGINT ignored; whoever sent the first one wants the second to count, too.
+        # A shell starts background jobs with SIGINT ignored, but a second SIGINT must end them too.
         if self._previous.get(signal.SIGINT) == signal.SIG_IGN:
             self._previous[signal.SIGINT] = signal.default_int_handler
         self._give_back()

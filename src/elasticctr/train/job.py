@@ -108,10 +108,10 @@ class Plateau(Settings):
 
 
 class TrainSettings(Settings):
-    """The course of training."""
+    """How a run trains."""
 
-    batch_size: int = Field(512, ge=1, le=1 << 22, description="samples learned from at once")
-    epochs: int = Field(1, ge=1, description="times the training data is gone through")
+    batch_size: int = Field(512, ge=1, le=1 << 22, description="samples per step")
+    epochs: int = Field(1, ge=1, description="passes over the training data")
     steps: int | None = Field(None, ge=1, description="stop after this many batches, whatever the epoch")
     eval_every: int | None = Field(None, ge=1, description="batches between evaluations; default: each epoch's end")
     eval_batch_size: int = Field(8192, ge=1, description="samples scored at once; changes no result")
@@ -126,7 +126,7 @@ class TrainSettings(Settings):
     threads: int | None = Field(None, ge=1, description="default: every CPU this process may use")
     seed: int = Field(0, ge=0, lt=1 << 63, description="of initial values, shuffling and dropout")
     deterministic: bool = Field(
-        False, description="the same checkpoints to the bit, run by run, for any number of threads; see training.md"
+        False, description="bit-identical checkpoints from run to run, for any number of threads; see training.md"
     )
     gauc_slot: str | None = Field(None, description="slot whose first value groups samples for GAUC")
     checkpoint_every: int | None = Field(
@@ -171,8 +171,8 @@ class Job(Settings):
     model: JobModel = Field(JobModel(), description="which model, and its settings")
     sparse: SparseSettings = Field(SparseSettings(), description="rows of sparse slots")
     dense: DenseSettings = Field(DenseSettings(), description="optimizer of the dense parameters")
-    loss: LossSettings = Field(LossSettings(), description="what training makes small")
-    train: TrainSettings = Field(TrainSettings(), description="the course of training")
+    loss: LossSettings = Field(LossSettings(), description="the loss to minimise")
+    train: TrainSettings = Field(TrainSettings(), description="how a run trains")
     cluster: ClusterSettings | None = Field(None, description="train with several processes; default: in one")
     publish: PublishSettings | None = Field(None, description="where versions go while training; default: nowhere")
 
@@ -194,17 +194,17 @@ class Job(Settings):
             raise ValueError(f"train.gauc_slot: {self.train.gauc_slot!r} is not a sparse slot of the schema")
         self.loss.check_names(self.samples.label, slots)
         if self.train.deterministic and self.train.compile:
-            raise ValueError("train.deterministic cannot vouch for code that train.compile makes: choose one of them")
+            raise ValueError("train.deterministic does not cover code that train.compile generates: choose one of them")
         if self.train.deterministic and self.cluster is not None:
             raise ValueError(
-                "train.deterministic is for one process: with several, who comes first differs from run to run. Leave "
-                "the cluster section out, or train.deterministic"
+                "train.deterministic is for one process: with several, the order of updates differs from run to run. "
+                "Leave out the cluster section, or train.deterministic"
             )
         if self.train.device != "cpu" and (self.cluster is not None or self.train.deterministic):
             other = "the cluster section" if self.cluster is not None else "train.deterministic"
             raise ValueError(
-                f"train.device {self.train.device} is for one process, in whatever order a GPU adds: leave {other} "
-                "out, or train.device"
+                f"train.device {self.train.device} is for one process, and a GPU adds in no fixed order: leave out "
+                f"{other}, or train.device"
             )
         vocabulary = self.sparse.vocabulary
         if self.cluster is not None and vocabulary is not None and vocabulary.path is None:
@@ -217,7 +217,7 @@ class Job(Settings):
         return self
 
     def _check_geo(self) -> None:
-        # Rows are stepped where they are not kept: a row is in both places, and its weights are all that is exchanged.
+        # Trainers step copies of rows, and only weights are exchanged.
         if self.sparse.admission.count > 1 or self.sparse.admission.probability < 1:
             raise ValueError("cluster.strategy geo gives every feasign a row: leave sparse.admission out")
         if "ftrl" in (self.sparse.optimizer.name, (self.sparse.linear_optimizer or self.sparse.optimizer).name):

@@ -1,8 +1,8 @@
-"""Notices a model that learns its training data by heart: the second-epoch cliff of CTR models.
+"""Notices a model that memorises its training data: the second-epoch cliff of CTR models.
 
 Embeddings of rare feasigns are hardly trained after one pass and know their few samples by the second: the training
-loss falls at once, validation gets worse, and no later epoch repairs it. Runs hand in every evaluation and are told
-once.
+loss falls at once, validation gets worse, and no later epoch repairs it. A run passes in every evaluation; the warning
+comes once.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class EpochResult:
 
 @dataclass(frozen=True, slots=True)
 class Overfitting:
-    """What was noticed: the best epoch before, and the one that is worse."""
+    """The best epoch before, and the one that is worse."""
 
     best: EpochResult
     now: EpochResult
@@ -42,7 +42,7 @@ class Overfitting:
         return (
             f"overfitting after {epochs}: in epoch {now.epoch} the training logloss fell from {best.train_logloss:.4f} "
             f"to {now.train_logloss:.4f}, but the validation logloss rose from {best.logloss:.4f} to "
-            f"{now.logloss:.4f}{auc}. Rare feasigns are being learned by heart, and more epochs make it worse. "
+            f"{now.logloss:.4f}{auc}. Rare feasigns are being memorised, and more epochs make it worse. "
             f"Train {epochs} (train.epochs: {best.epoch}) or let the run stop itself (train.early_stopping); for more "
             "epochs give rare feasigns no row (sparse.admission.count or sparse.vocabulary) and hold back the others "
             "(sparse.optimizer.l2). The best state so far is kept and is what eval, predict and publish use."

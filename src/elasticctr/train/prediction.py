@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import errno
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Protocol
+from typing import IO, Any, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -15,7 +12,8 @@ from numpy.typing import NDArray
 from rich.console import Console
 
 from elasticctr.data.dataset import Dataset
-from elasticctr.errors import ConfigError, InternalError
+from elasticctr.data.formats.writers import atomic_file
+from elasticctr.errors import ConfigError
 from elasticctr.obs.progress import Progress
 from elasticctr.train.evaluation import score
 from elasticctr.train.learner import Learner
@@ -32,8 +30,10 @@ def predict(learner: Learner, dataset: Dataset, out: Path, *, batch_size: int, q
     names = list(dataset.schema.label)
     rows = 0
     console = Console(quiet=True) if quiet else None
-    with _replacing(out) as temporary, Progress("predicting", console=console) as progress:
-        writer: _Writer = _ParquetWriter(temporary, names) if out.suffix == ".parquet" else _TextWriter(temporary)
+    if out.is_dir():
+        raise ConfigError(f"{out}: is a directory; give the name of a file to write scores to")
+    with atomic_file(out, overwrite=True) as file, Progress("predicting", console=console) as progress:
+        writer: _Writer = _ParquetWriter(file, names) if out.suffix == ".parquet" else _TextWriter(file)
         try:
             for batch, logits in score(learner, dataset, batch_size=batch_size):
                 writer.write(sigmoid(logits.reshape(len(batch), -1)), batch.labels)
@@ -52,24 +52,25 @@ def sigmoid(logits: NDArray[np.float32]) -> NDArray[np.float32]:
 class _TextWriter:
     """`score` per line; with several labels their scores separated by a TAB."""
 
-    def __init__(self, path: Path) -> None:
-        self._file = path.open("w", encoding="ascii")
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file = file
 
     def write(self, scores: NDArray[np.float32], labels: NDArray[np.float32]) -> None:
-        self._file.write("".join("\t".join(f"{x:.9g}" for x in row) + "\n" for row in scores.tolist()))
+        lines = ("\t".join(f"{x:.9g}" for x in row) + "\n" for row in scores.tolist())
+        self._file.write("".join(lines).encode("ascii"))
 
     def close(self) -> None:
-        self._file.close()
+        pass
 
 
 class _ParquetWriter:
     """Columns `score` and `label`, named by label when there are several."""
 
-    def __init__(self, path: Path, labels: list[str]) -> None:
+    def __init__(self, file: IO[bytes], labels: list[str]) -> None:
         suffixes = [""] if len(labels) == 1 else [f"_{name}" for name in labels]
         self._names = [f"{kind}{suffix}" for kind in ("score", "label") for suffix in suffixes]
         self._schema = pa.schema([(name, pa.float32()) for name in self._names])
-        self._writer: Any = pq.ParquetWriter(path, self._schema)
+        self._writer: Any = pq.ParquetWriter(file, self._schema)
 
     def write(self, scores: NDArray[np.float32], labels: NDArray[np.float32]) -> None:
         columns = [pa.array(column) for column in (*scores.T, *labels.T)]
@@ -77,19 +78,3 @@ class _ParquetWriter:
 
     def close(self) -> None:
         self._writer.close()
-
-
-@contextmanager
-def _replacing(out: Path) -> Iterator[Path]:
-    if out.is_dir():
-        raise ConfigError(f"{out}: is a directory; give the name of a file to write scores to")
-    temporary = out.with_name(f".{out.name}.writing")
-    try:
-        out.parent.mkdir(parents=True, exist_ok=True)
-        yield temporary
-        temporary.replace(out)
-    except OSError as e:
-        reason = "the disk is full" if e.errno == errno.ENOSPC else f"cannot be written: {e.strerror or e}"
-        raise InternalError(f"{out}: {reason}; nothing was left behind") from e
-    finally:
-        temporary.unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""What a person sees while a run trains: a live line on a terminal, plain lines elsewhere, nothing with --json."""
+"""The progress of a run on the console: a live line on a terminal, plain lines elsewhere, nothing with --json."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class TrainingProgress:
         return not self._quiet and time.monotonic() - self._last >= (0.25 if self._bar else self._every_s)
 
     def show(self, figures: Figures, total_samples: int | None) -> None:
-        """`total_samples` of the whole run, as far as it can be judged."""
+        """`total_samples` of the whole run, if that can be estimated."""
         self._last = time.monotonic()
         line = figures.line() + self._remaining(figures.samples, total_samples)
         if self._bar:

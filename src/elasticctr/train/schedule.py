@@ -1,4 +1,4 @@
-"""What a run decides as it goes: the learning-rate scale, when to stop, and whether to warn of overfitting.
+"""What a run decides while it trains: the learning-rate scale, when to stop, and whether to warn of overfitting.
 
 All state is a few numbers that go into the checkpoint, so a resumed run decides as the uninterrupted one would.
 """
@@ -48,6 +48,11 @@ class Schedule:
         """The factor on every learning rate at batch number `step`, counted from 0."""
         warmup = self._settings.warmup_steps
         return self._scale * min(1.0, (step + 1) / warmup) if warmup else self._scale
+
+    @property
+    def scale(self) -> float:
+        """The factor without warm-up."""
+        return self._scale
 
     @property
     def should_stop(self) -> bool:

@@ -78,7 +78,7 @@ class SparseInputs:
             table.push(lookup, plan.layout, arrays, batch.labels[:, 0], batch.shows, now=now, rate_scale=rate_scale)
 
     def mark(self) -> dict[str, Mark]:
-        """Marks this moment in every table, so that what changes from here on can be told."""
+        """Marks this moment in every table: later changes can be listed."""
         self.marks = {table.settings.name: table.mark(by_content=self._is_deterministic) for table in self.tables}
         return self.marks
 

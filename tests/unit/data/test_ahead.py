@@ -49,6 +49,44 @@ def test_an_error_comes_after_the_items_before_it() -> None:
         next(ahead)
 
 
+def test_items_are_handed_over_in_groups_by_weight() -> None:
+    made: list[int] = []
+    ahead = Ahead(count(100, made, []), 1, weigh=lambda item: 10, group=40)
+    # Four handed over, four queued, and four in the thread's hand.
+    assert next(ahead) == 0
+    deadline = time.monotonic() + 20
+    while len(made) < 12 and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert len(made) == 12
+    assert list(ahead) == list(range(1, 100))
+
+
+def test_an_error_comes_after_a_group_that_is_not_full() -> None:
+    def fail() -> Generator[int, None, None]:
+        yield 1
+        yield 2
+        raise ValueError("broken")
+
+    ahead = Ahead(fail(), 1, group=10)
+    assert [next(ahead), next(ahead)] == [1, 2]
+    with pytest.raises(ValueError, match="broken"):
+        ahead.poll(20)
+
+
+def test_polling_does_not_wait_for_an_item() -> None:
+    release = threading.Event()
+
+    def wait() -> Generator[int, None, None]:
+        release.wait(60)
+        yield 1
+
+    ahead = Ahead(wait(), 1)
+    assert ahead.poll(0.0) is None and ahead.poll(0.01) is None
+    release.set()
+    assert ahead.poll(60) == 1
+    assert ahead.poll(60) is None and ahead.poll(0.0) is None
+
+
 @pytest.mark.parametrize("way", ["close", "drop"])
 def test_leaving_early_ends_the_thread(way: str) -> None:
     closed: list[bool] = []

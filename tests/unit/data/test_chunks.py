@@ -161,7 +161,7 @@ def test_bad_rows_of_parquet_keep_their_number(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("chunk_bytes", SIZES)
 def test_a_cached_sample_set(tmp_path: Path, chunk_bytes: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("elasticctr.data.cache.build.CHUNK_ROWS", 64)
+    monkeypatch.setattr("elasticctr.data.cache.build.PART_ROWS", 64)
     (tmp_path / "logs").mkdir()
     (tmp_path / "logs" / "a.txt").write_bytes(b"\n".join(text_lines(400, 3)))
     cut = check_union(settings(tmp_path / "logs", cache=str(tmp_path / "cache")), TEXT, chunk_bytes)

@@ -280,9 +280,9 @@ def test_memory_stays_bounded(tmp_path: Path) -> None:
     reads = []
     parse = data._reader.parse
 
-    def note(piece: Any) -> Any:
+    def note(block: Any) -> Any:
         reads.append(1)
-        return parse(piece)
+        return parse(block)
 
     data._reader.parse = note  # type: ignore[method-assign]
     with data.iterate(10) as batches:

@@ -139,7 +139,7 @@ def test_fingerprints_of_plain_schemas_never_change() -> None:
         ({"kind": "cross", "name": "c", "of": ["ad", "nobody"]}, "crosses 'nobody'"),
         ({"kind": "cross", "name": "c", "of": ["ad", "price"]}, "crosses 'price'"),
         ({"kind": "cross", "name": "c", "of": ["ad", "ad"]}, "with itself"),
-        ({"kind": "bucket", "name": "b", "of": "ad", "by": "log2"}, "no dense slot"),
+        ({"kind": "bucket", "name": "b", "of": "ad", "by": "log2"}, "not a dense slot"),
         ({"kind": "bucket", "name": "b", "of": "price", "index": 1, "by": "log2"}, "none"),
         ({"kind": "bucket", "name": "b", "of": "price"}, "needs a list"),
         ({"kind": "bucket", "name": "b", "of": "price", "edges": [2, 1]}, "ascend"),

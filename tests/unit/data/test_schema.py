@@ -20,8 +20,8 @@ PAST: dict[str, Any] = {"name": "past", "pooling": "none", "target": "item"}
     ("slots", "message"),
     [
         ([ITEM, {**PAST, "pooling": "mean"}], "only a sequence"),
-        ([ITEM, {**PAST, "target": "itm"}], "its target 'itm' is no pooled sparse slot"),
-        ([{**ITEM, "pooling": "none"}, PAST], "its target 'item' is no pooled sparse slot"),
+        ([ITEM, {**PAST, "target": "itm"}], "its target 'itm' is not a pooled sparse slot"),
+        ([{**ITEM, "pooling": "none"}, PAST], "its target 'item' is not a pooled sparse slot"),
         ([{**ITEM, "table": "items"}, PAST], "need the same table and dim"),
         ([ITEM, {**PAST, "dim": 4}], "need the same table and dim"),
     ],

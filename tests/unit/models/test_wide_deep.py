@@ -67,7 +67,7 @@ def test_a_slot_that_is_not_there_gets_the_nearest() -> None:
     job = {"schema": {"slots": [{"name": "ad"}, {"name": "user"}]}, "data": {"train": "log"}}
     job["model"] = {"name": "wide_deep", "wide_only": ["usr"]}
     with pytest.raises(
-        ConfigError, match="'usr', to be read by linear weights only, is no pooled slot; did you mean 'user'"
+        ConfigError, match="'usr', to be read by linear weights only, is not a pooled slot; did you mean 'user'"
     ):
         Learner(Job.model_validate(job))
 

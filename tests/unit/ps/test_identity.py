@@ -52,7 +52,7 @@ def test_places_and_counts_do_not_matter() -> None:
 
 
 def test_differences_of_nonsense_are_a_sentence() -> None:
-    assert describe_difference("{}", "[]") == "one of them is no identity of a job"
+    assert describe_difference("{}", "[]") == "one of them is not the identity of a job"
     assert describe_difference("{}", "{}") == "nothing"
     assert json.loads(job_identity(make_job()).text)["model"] == "dnn"
 

@@ -13,10 +13,10 @@ from tests.unit.train.test_overfitting import make_cliff_job
 from typer.testing import CliRunner
 
 from elasticctr.cli.app import app
-from elasticctr.errors import ConfigError, NotFound, Unavailable
+from elasticctr.errors import NotFound, Unavailable
 from elasticctr.publish import dense as dense_side
-from elasticctr.publish.stream import StreamPublisher, train
-from elasticctr.train import train as plain_train
+from elasticctr.publish.stream import StreamPublisher
+from elasticctr.run import train
 from elasticctr.train.checkpoint import best_checkpoint
 from elasticctr.train.job import Job
 from elasticctr.train.learner import Learner
@@ -61,8 +61,6 @@ def test_a_run_publishes_as_it_trains(tmp_path: Path) -> None:
         assert verify_version(repository, "run", manifest.version).worst <= 1e-6
     metrics = json.loads(repository.read_file("run", 3, "metrics.json"))
     assert 0 < metrics["train"]["auc"] < 1
-    with pytest.raises(ConfigError, match=r"elasticctr\.publish\.stream"):
-        plain_train(job)
 
 
 def test_the_last_version_of_a_run_is_its_best_state(tmp_path: Path) -> None:
@@ -82,7 +80,7 @@ def test_the_last_version_of_a_run_is_its_best_state(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_the_command_line_from_run_to_rollback(tmp_path: Path) -> None:
     job = make_log_job(tmp_path)
-    plain_train(job, quiet=True)
+    train(job, quiet=True)
     run, repo = str(tmp_path / "run"), str(tmp_path / "repo")
 
     def call(*arguments: str, status: int = 0) -> Any:
@@ -96,7 +94,7 @@ def test_the_command_line_from_run_to_rollback(tmp_path: Path) -> None:
     assert call("publish", run, "--repo", repo, "--model", "ctr", status=13)["error"]["code"] == "AlreadyExists"
     more = job.model_dump(mode="json", by_alias=True)
     more["train"]["epochs"] = 2
-    plain_train(Job.model_validate(more), resume=True, quiet=True)
+    train(Job.model_validate(more), resume=True, quiet=True)
     second = call("publish", run, "--repo", repo, "--model", "ctr", "--delta", "--checkpoint", "last")
     assert (second["version"], second["kind"], second["parent"]) == (2, "delta", 1)
     third = call("publish", run, "--repo", repo, "--model", "ctr", "--encoding", "int8", "--checkpoint", "last")

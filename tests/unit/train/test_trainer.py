@@ -17,7 +17,8 @@ from elasticctr.train.events import read_events
 from elasticctr.train.job import Job
 from elasticctr.train.learner import Learner
 from elasticctr.train.loading import load_learner
-from elasticctr.train.trainer import Result, Trainer
+from elasticctr.train.result import Result
+from elasticctr.train.trainer import Trainer
 
 
 class Killed(Exception):

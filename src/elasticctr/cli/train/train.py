@@ -19,7 +19,7 @@ from elasticctr.train.job import Job, load_job
 
 if TYPE_CHECKING:
     from elasticctr.cluster.summary import RunSummary
-    from elasticctr.train.trainer import Result
+    from elasticctr.train.result import Result
 
 EngineName = Literal["local", "ray", "mpi", "torchrun"]
 
@@ -85,7 +85,7 @@ def train(
     elif hostfile is not None or ray_address is not None:
         raise ConfigError("--hostfile needs --on mpi, and --ray-address needs --on ray")
     else:
-        from elasticctr.publish.stream import train as run_job
+        from elasticctr.run import train as run_job
 
         result = run_job(job, resume=resume, quiet=as_json)
     summary: dict[str, Any] = {

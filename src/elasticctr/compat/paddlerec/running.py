@@ -47,7 +47,7 @@ def _train(step: Step, job: Job, resume: bool, quiet: bool) -> StepResult:
             "2.x, save_checkpoint_path of 1.8)"
         )
     if job.cluster is None:
-        from elasticctr.publish.stream import train
+        from elasticctr.run import train
 
         result: Any = train(job, resume=resume, quiet=quiet)
     else:

@@ -19,17 +19,17 @@ import pyarrow as pa
 from elasticctr import _native
 from elasticctr.data.batch import Batch
 from elasticctr.data.cache.cache import Cache
-from elasticctr.data.cache.chunk import CHUNK_ROWS, arrow_schema, encode
 from elasticctr.data.cache.manifest import (
     MANIFEST,
     SAMPLES,
     CacheManifest,
-    ChunkEntry,
+    PartEntry,
     ReadingIdentity,
     SourceIdentity,
 )
+from elasticctr.data.cache.part import PART_ROWS, arrow_schema, encode
 from elasticctr.data.formats.readers import FilePlace, make_reader
-from elasticctr.data.pipeline import BadLineLimit, ParsedPiece, Stats, default_workers, read_pieces
+from elasticctr.data.pipeline import BadLineLimit, Portion, Stats, default_workers, read_portions
 from elasticctr.data.schema import Schema
 from elasticctr.data.settings import ReadOptions
 from elasticctr.errors import (
@@ -43,6 +43,7 @@ from elasticctr.errors import (
     Unauthorized,
 )
 from elasticctr.storage import Source
+from elasticctr.storage.atomic import sync_directory, write_atomic
 
 _OWN = (MANIFEST, SAMPLES)
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
@@ -51,7 +52,7 @@ _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 def ensure_cache(
     root: str | Path, sources: Sequence[Source], schema: Schema, options: ReadOptions, *, require_label: bool = True
 ) -> Cache:
-    """The cache of `sources` below `root`, made anew if files, schema or reading options have changed."""
+    """The cache of `sources` below `root`, rebuilt if files, schema or reading options have changed."""
     reading = ReadingIdentity.of(options, require_label)
     key = json.dumps([[source.path for source in sources], reading.model_dump(mode="json")], sort_keys=True)
     directory = Path(root) / hashlib.sha256(key.encode()).hexdigest()[:16]
@@ -74,7 +75,7 @@ def build_cache(
     require_label: bool = True,
     advance: Callable[[int], None] = lambda samples: None,
 ) -> Cache:
-    """Parses `sources` into `directory`, in place of a cache that may be there. `advance` is told of progress."""
+    """Parses `sources` into `directory`, in place of a cache that may be there. `advance` gets the samples done."""
     directory = Path(directory)
     _refuse_foreign(directory)
     _remove_abandoned(directory)
@@ -87,7 +88,7 @@ def build_cache(
             if (identity.size, identity.stamp) != source.stamp():
                 raise DataError("changed while it was being cached; try again when it is complete", source.path)
         _write_synced(temporary / MANIFEST, manifest.dump())
-        _sync_directory(temporary)
+        sync_directory(temporary)
         # Opened before it gets its name: another build may take its place at any moment after.
         cache = Cache.open(temporary, schema)
         _replace(temporary, directory)
@@ -109,10 +110,9 @@ def _remember_stamps(cache: Cache, sources: Sequence[Source]) -> None:
     known = cache.manifest.sources
     fresh = tuple(k.model_copy(update={"stamp": s.stamp()[1]}) for k, s in zip(known, sources, strict=True))
     if fresh != known:
-        temporary = cache.directory / f".{MANIFEST}.tmp-{os.getpid()}"
-        with contextlib.suppress(OSError):
-            _write_synced(temporary, cache.manifest.model_copy(update={"sources": fresh}).dump())
-            temporary.replace(cache.directory / MANIFEST)
+        data = cache.manifest.model_copy(update={"sources": fresh}).dump()
+        with contextlib.suppress(ElasticCTRError):
+            write_atomic(cache.directory / MANIFEST, data, writer=str(os.getpid()))
 
 
 def _write(
@@ -127,22 +127,22 @@ def _write(
     counter = BadLineLimit(schema, options, Stats(), sources[0].path if sources else "")
     reader = make_reader(schema, options, require_label=require_label)
     workers = default_workers(options) if options.prefetch else 0
-    chunks: list[ChunkEntry] = []
+    parts: list[PartEntry] = []
     path = directory / SAMPLES
     with path.open("w+b") as file:
         with pa.ipc.new_file(file, arrow_schema(schema)) as writer:
             head_size = file.tell()
-            for batch in _regroup(read_pieces(sources, reader, FilePlace(), workers), counter):
+            for batch in _regroup(read_portions(sources, reader, FilePlace(), workers), counter):
                 start = file.tell()
                 writer.write_batch(encode(batch))
-                chunks.append(ChunkEntry(offset=start, size=file.tell() - start, rows=len(batch), crc32c=0))
+                parts.append(PartEntry(offset=start, size=file.tell() - start, rows=len(batch), crc32c=0))
                 advance(len(batch))
         counter.finish()
         file.flush()
         os.fsync(file.fileno())
         size = file.tell()
-        chunks = [c.model_copy(update={"crc32c": _checksum(path, c.offset, c.size)}) for c in chunks]
-    tail = chunks[-1].offset + chunks[-1].size
+        parts = [c.model_copy(update={"crc32c": _checksum(path, c.offset, c.size)}) for c in parts]
+    tail = parts[-1].offset + parts[-1].size
     return CacheManifest(
         fingerprint=schema.fingerprint(),
         slots=schema,
@@ -155,24 +155,24 @@ def _write(
         size=size,
         head_crc32c=_checksum(path, 0, head_size),
         tail_crc32c=_checksum(path, tail, size - tail),
-        chunks=tuple(chunks),
+        chunks=tuple(parts),
     )
 
 
-def _regroup(pieces: Iterator[ParsedPiece], counter: BadLineLimit) -> Iterator[Batch]:
-    """The samples of parsed pieces in chunks of CHUNK_ROWS."""
+def _regroup(portions: Iterator[Portion[Batch]], counter: BadLineLimit) -> Iterator[Batch]:
+    """The samples of portions in parts of PART_ROWS."""
     held: list[Batch] = []
     have = 0
-    for piece in pieces:
-        counter.count(piece.portion())
-        held.append(piece.parsed.batch)
-        have += len(piece.parsed.batch)
-        if have >= CHUNK_ROWS:
+    for portion in portions:
+        counter.count(portion)
+        held.append(portion.rows)
+        have += len(portion.rows)
+        if have >= PART_ROWS:
             whole = Batch.concat(held)
-            for start in range(0, have - have % CHUNK_ROWS, CHUNK_ROWS):
-                yield whole.slice(start, start + CHUNK_ROWS)
-            held = [whole.slice(have - have % CHUNK_ROWS, have)]
-            have %= CHUNK_ROWS
+            for start in range(0, have - have % PART_ROWS, PART_ROWS):
+                yield whole.slice(start, start + PART_ROWS)
+            held = [whole.slice(have - have % PART_ROWS, have)]
+            have %= PART_ROWS
     if have:
         yield Batch.concat(held)
 
@@ -213,7 +213,7 @@ def _owner() -> str:
 
 
 def _replace(temporary: Path, directory: Path) -> None:
-    """Puts `temporary` in the place of `directory`. Whoever has the old one open keeps it."""
+    """Puts `temporary` in the place of `directory`. Readers that have the old one open keep it."""
     old = directory.with_name(f".{directory.name}.old-{secrets.token_hex(4)}-{_owner()}")
     while True:
         try:
@@ -225,7 +225,7 @@ def _replace(temporary: Path, directory: Path) -> None:
         with contextlib.suppress(FileNotFoundError):
             directory.rename(old)
         shutil.rmtree(old, ignore_errors=True)
-    _sync_directory(directory.parent)
+    sync_directory(directory.parent)
 
 
 def _write_synced(path: Path, data: bytes) -> None:
@@ -233,14 +233,6 @@ def _write_synced(path: Path, data: bytes) -> None:
         file.write(data)
         file.flush()
         os.fsync(file.fileno())
-
-
-def _sync_directory(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _explain(error: OSError, directory: Path) -> ElasticCTRError:

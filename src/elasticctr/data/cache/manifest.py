@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from pydantic import ValidationError
+from pydantic import Field, ValidationError
 
 from elasticctr import _native
 from elasticctr.config import Settings
@@ -60,7 +60,7 @@ class ReadingIdentity(Settings):
         )
 
 
-class ChunkEntry(Settings):
+class PartEntry(Settings):
     """One record batch of the sample file."""
 
     offset: int
@@ -70,6 +70,8 @@ class ChunkEntry(Settings):
 
 
 class CacheManifest(Settings):
+    model_config = Settings.model_config | {"populate_by_name": True}
+
     format: str = FORMAT
     version: int = VERSION
     fingerprint: str
@@ -81,12 +83,12 @@ class CacheManifest(Settings):
     bad: int
     examples: tuple[str, ...]
     size: int  # of the sample file
-    head_crc32c: int  # of the bytes before the first chunk
-    tail_crc32c: int  # of the bytes after the last chunk
-    chunks: tuple[ChunkEntry, ...]
+    head_crc32c: int  # of the bytes before the first part
+    tail_crc32c: int  # of the bytes after the last part
+    parts: tuple[PartEntry, ...] = Field(alias="chunks")
 
     def dump(self) -> bytes:
-        body = self.model_dump(mode="json")
+        body = self.model_dump(mode="json", by_alias=True)
         return json.dumps({**body, "crc32c": _checksum(body)}, indent=1).encode() + b"\n"
 
     @classmethod

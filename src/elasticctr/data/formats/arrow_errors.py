@@ -1,4 +1,4 @@
-"""What Arrow raises while it reads a file, as errors of the tree. A full memory is no fault of the file's."""
+"""What Arrow raises while it reads a file, as errors of the tree. Full memory is not the file's fault."""
 
 from __future__ import annotations
 

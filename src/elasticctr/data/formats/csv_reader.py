@@ -29,7 +29,7 @@ _SHOWN_BAD = 100
 
 
 @dataclass(frozen=True, slots=True)
-class _CsvPiece:
+class _CsvBlock:
     block: Block
     names: list[str]  # of all columns of the file
 
@@ -49,18 +49,18 @@ class CsvReader:
         self._require_label = require_label
         self._needed = needed_columns(schema)
 
-    def pieces(self, source: Source, offset: int, line: int) -> Iterator[tuple[int, int, Any]]:
+    def blocks(self, source: Source, offset: int, line: int) -> Iterator[tuple[int, int, Any]]:
         names, header_bytes = self._read_names(source)
         if names and offset == 0 and header_bytes:
             offset, line = header_bytes, 2
         for block in self._blocks(source, offset, line):
-            yield block.offset, block.line, _CsvPiece(block, names)
+            yield block.offset, block.line, _CsvBlock(block, names)
 
-    def parse(self, piece: _CsvPiece) -> Parsed:
-        block = piece.block
+    def parse(self, named: _CsvBlock) -> Parsed:
+        block = named.block
         bad = list(block.bad)
         rows: list[_CsvRows] = []
-        blank = self._read(bytes(block.data), block.line, piece.names, rows, bad)
+        blank = self._read(bytes(block.data), block.line, named.names, rows, bad)
         keep = self._kept_lines(block)
         batches = [self._to_batch(part, block.line, keep, bad) for part in rows]
         bad.sort(key=lambda entry: entry.line)

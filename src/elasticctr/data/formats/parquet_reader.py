@@ -26,7 +26,7 @@ _SHOWN_BAD = 100
 
 
 @dataclass(frozen=True, slots=True)
-class _ParquetPiece:
+class _ParquetBlock:
     rows: pa.RecordBatch
     first_row: int
 
@@ -56,14 +56,14 @@ class ParquetReader:
         self._require_label = require_label
         self._needed = needed_columns(schema)
 
-    def pieces(self, source: Source, offset: int, line: int) -> Iterator[tuple[int, int, Any]]:
-        """An offset is the number of rows before a piece."""
-        return self.group_pieces(source, 0, None, offset)
+    def blocks(self, source: Source, offset: int, line: int) -> Iterator[tuple[int, int, Any]]:
+        """An offset is the number of rows before a block."""
+        return self.group_blocks(source, 0, None, offset)
 
-    def group_pieces(
+    def group_blocks(
         self, source: Source, start: int, end: int | None, offset: int = 0
     ) -> Iterator[tuple[int, int, Any]]:
-        """As `pieces`, of the row groups [start, end) alone."""
+        """As `blocks`, of the row groups [start, end) alone."""
         with source.open_seekable() as file:
             try:
                 parquet = pq.ParquetFile(file, pre_buffer=False, page_checksum_verification=True)
@@ -82,11 +82,11 @@ class ParquetReader:
         for batch in batches:
             if first + batch.num_rows > offset:
                 skip = max(offset - first, 0)
-                yield first + skip, first + skip + 1, _ParquetPiece(batch.slice(skip), first + skip + 1)
+                yield first + skip, first + skip + 1, _ParquetBlock(batch.slice(skip), first + skip + 1)
             first += batch.num_rows
 
-    def parse(self, piece: _ParquetPiece) -> Parsed:
-        rows = piece.rows
+    def parse(self, block: _ParquetBlock) -> Parsed:
+        rows = block.rows
         columns = {name: flatten(rows.column(name)) for name in self._needed}
         batch, wrong = to_batch(self._schema, columns, rows.num_rows, is_text=False, require_label=self._require_label)
         keep = np.ones(rows.num_rows, np.bool_)
@@ -95,6 +95,6 @@ class ParquetReader:
             hashes = _native.hash_rows(batch.labels, batch.dense, batch.weights, batch.values, batch.offsets, seed)
             keep = keep_hashes(hashes, self._options.fraction)
         keep[list(wrong)] = False
-        bad = [BadLine(piece.first_row + row, reason) for row, reason in sorted(wrong.items())]
+        bad = [BadLine(block.first_row + row, reason) for row, reason in sorted(wrong.items())]
         kept = batch if keep.all() else batch.take(np.flatnonzero(keep))
-        return Parsed(kept, rows.num_rows, piece.first_row + rows.num_rows, bad[:_SHOWN_BAD], len(bad))
+        return Parsed(kept, rows.num_rows, block.first_row + rows.num_rows, bad[:_SHOWN_BAD], len(bad))

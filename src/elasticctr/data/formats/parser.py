@@ -78,7 +78,7 @@ class Parser:
 
 
 def make_spec(schema: Schema, require_label: bool) -> _native.ParserSpec:
-    """What the native parser needs of a schema. ConfigError for one of no text format."""
+    """What the native parser needs of a schema. ConfigError if its format is not text."""
     if schema.format not in _FORMATS:
         raise ConfigError(f"format {schema.format.value} is not read line by line; text formats: {_format_names()}")
     return make_sample_spec(schema, schema.format, require_label)

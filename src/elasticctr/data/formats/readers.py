@@ -1,6 +1,6 @@
-"""One reader per family of formats: a source → pieces that can be parsed by themselves → parsed samples.
+"""One reader per family of formats: a source → blocks that can be parsed by themselves → parsed samples.
 
-Pieces are cut in one thread and parsed in several. A piece's place is enough to get it and all after it again.
+Blocks are cut in one thread and parsed in several. A block's place is enough to get it and all after it again.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from elasticctr.storage import Source
 
 @dataclass(frozen=True, slots=True)
 class FilePlace:
-    """Where a piece starts: a file by its number in reading order, and what the reader needs to go there."""
+    """Where a block starts: a file by its number in reading order, and what the reader needs to go there."""
 
     file: int = 0
     offset: int = 0
@@ -27,12 +27,12 @@ class FilePlace:
 
 
 class Reader(Protocol):
-    def pieces(self, source: Source, offset: int, line: int) -> Iterator[tuple[int, int, Any]]:
-        """(offset, line, piece) for every piece of the source from one's offset and line on."""
+    def blocks(self, source: Source, offset: int, line: int) -> Iterator[tuple[int, int, Any]]:
+        """(offset, line, block) for every block of the source from one's offset and line on."""
         ...
 
-    def parse(self, piece: Any) -> Parsed:
-        """The samples of a piece. Called from several threads at once."""
+    def parse(self, block: Any) -> Parsed:
+        """The samples of a block. Called from several threads at once."""
         ...
 
 
@@ -46,7 +46,7 @@ class TextReader:
             schema, keep=options.fraction, split_seed=options.split_seed, threads=1, require_label=require_label
         )
 
-    def pieces(self, source: Source, offset: int, line: int) -> Iterator[tuple[int, int, Any]]:
+    def blocks(self, source: Source, offset: int, line: int) -> Iterator[tuple[int, int, Any]]:
         with source.open(offset) as stream:
             blocks = iter_blocks(
                 stream,
@@ -60,15 +60,15 @@ class TextReader:
                     raise DataError("is a Parquet file; set format: parquet in the schema", source.path)
                 yield block.offset, block.line, block
 
-    def parse(self, piece: Block) -> Parsed:
-        parsed = self._parser.parse(piece.data, piece.line)
-        if not piece.bad:
+    def parse(self, block: Block) -> Parsed:
+        parsed = self._parser.parse(block.data, block.line)
+        if not block.bad:
             return parsed
         return replace(
             parsed,
-            lines=parsed.lines + len(piece.bad),
-            bad=[*piece.bad, *parsed.bad],
-            bad_count=parsed.bad_count + len(piece.bad),
+            lines=parsed.lines + len(block.bad),
+            bad=[*block.bad, *parsed.bad],
+            bad_count=parsed.bad_count + len(block.bad),
         )
 
 

@@ -91,7 +91,7 @@ def _format_of_line(line: str) -> Format:
 
 @dataclass(slots=True)
 class _Name:
-    """What is seen of one slot name."""
+    """The observations of one slot name."""
 
     lines: int = 0
     most: int = 0

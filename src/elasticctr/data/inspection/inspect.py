@@ -9,14 +9,14 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 import pyarrow.parquet
 
+from elasticctr.data.batch import Batch
 from elasticctr.data.cache import Cache, is_cache
 from elasticctr.data.formats.arrow_errors import explain_arrow
-from elasticctr.data.formats.parser import Parsed
 from elasticctr.data.formats.readers import FilePlace, make_reader
 from elasticctr.data.guessing.columns import guess_parquet
 from elasticctr.data.guessing.guess import HEAD_BYTES, Guess, guess_text
 from elasticctr.data.inspection.summary import DenseSummary, LabelSummary, LogSummary, SparseSummary
-from elasticctr.data.pipeline import ParsedPiece, default_workers, read_pieces
+from elasticctr.data.pipeline import Portion, default_workers, read_portions
 from elasticctr.data.schema import Format, Schema
 from elasticctr.data.settings import ReadOptions
 from elasticctr.errors import DataError
@@ -38,17 +38,16 @@ class Log:
     def with_schema(self, schema: Schema) -> Log:
         return replace(self, schema=schema)
 
-    def pieces(self, options: ReadOptions) -> Generator[ParsedPiece, None, None]:
-        """Parsed samples in reading order, some thousands at a time."""
+    def portions(self, options: ReadOptions) -> Generator[Portion[Batch], None, None]:
+        """Samples in reading order, some thousands at a time."""
         if self.cache is not None:
-            for i in range(self.cache.chunk_count):
-                chunk = self.cache.chunk(i)
-                parsed = Parsed(chunk.slice(0, len(chunk)), len(chunk), 0, [], 0)
-                yield ParsedPiece(FilePlace(i), str(self.cache.directory), parsed)
+            for i in range(self.cache.part_count):
+                part = self.cache.part(i)
+                yield Portion(FilePlace(i), part.slice(0, len(part)), len(part), str(self.cache.directory))
             return
         reader = make_reader(self.schema, options)
-        with closing(read_pieces(list(self.sources), reader, FilePlace(), default_workers(options))) as pieces:
-            yield from pieces
+        with closing(read_portions(list(self.sources), reader, FilePlace(), default_workers(options))) as portions:
+            yield from portions
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,17 +107,16 @@ def inspect_log(
     lines = bad = 0
     bad_lines: list[str] = []
     is_complete = True
-    with closing(log.pieces(options)) as pieces:
-        for piece in pieces:
-            parsed = piece.parsed
-            batch = parsed.batch
+    with closing(log.portions(options)) as portions:
+        for portion in portions:
+            batch = portion.rows
             if rows is not None and summary.rows + len(batch) > rows:
                 batch = batch.slice(0, rows - summary.rows)
                 is_complete = False
-            lines += parsed.lines
-            bad += parsed.bad_count
+            lines += portion.lines
+            bad += portion.bad_count
             room = BAD_LINES_KEPT - len(bad_lines)
-            bad_lines += [f"{piece.path}:{b.line}: {b.reason}" for b in parsed.bad[:room]]
+            bad_lines += [f"{portion.path}:{b.line}: {b.reason}" for b in portion.bad[:room]]
             summary.add(batch)
             advance(len(batch))
             if not is_complete:

@@ -1,4 +1,4 @@
-"""Writes a made-up log as files, with `schema.yaml` to read it and `truth.json` that says what can be attained."""
+"""Writes a synthetic log as files, with `schema.yaml` to read it and `truth.json`, the figures a model can attain."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows of a made-up log in chunks. Row i is a function of (spec, i) alone, however many rows and files there are."""
+"""Rows of a synthetic log in strides. Row i is a function of (spec, i) alone, however many rows and files there are."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from elasticctr.data.synth.hidden import Floats, HiddenModel, Ranks, sigmoid
 from elasticctr.data.synth.spec import SynthSpec
 from elasticctr.errors import ConfigError
 
-CHUNK = 1 << 13
-# Chunks of this number and above are never written: the hidden model is calibrated on them.
-_CALIBRATION_CHUNKS = range(1 << 60, (1 << 60) + 8)
+STRIDE = 1 << 13
+# Strides of this number and above are never written: the hidden model is calibrated on them.
+_CALIBRATION_STRIDES = range(1 << 60, (1 << 60) + 8)
 _LEAST_ROWS = 200  # that a label is calibrated on
 
 
@@ -46,53 +46,53 @@ class Generator:
         self._code_salts = draw.integers(0, 1 << 32, slots, dtype=np.uint64)
         for sequence, target in spec.histories:
             self._code_salts[sequence] = self._code_salts[target]
-        self._calibrate([self._draw(chunk) for chunk in _CALIBRATION_CHUNKS])
+        self._calibrate([self._draw(stride) for stride in _CALIBRATION_STRIDES])
 
-    def _calibrate(self, chunks: list[_Drawn]) -> None:
-        happened = np.ones(len(chunks) * CHUNK, dtype=np.bool_)
+    def _calibrate(self, strides: list[_Drawn]) -> None:
+        happened = np.ones(len(strides) * STRIDE, dtype=np.bool_)
         for k, model in enumerate(self.models):
             if happened.sum() < _LEAST_ROWS:
                 raise ConfigError(
                     f"label {self.spec.schema_.label[k]!r} would happen too rarely to be planned; raise the share of "
                     "clicks (--ctr) or of the labels after it (--conversion)"
                 )
-            parts = np.concatenate([chunk.parts[k] for chunk in chunks], axis=1)
+            parts = np.concatenate([stride.parts[k] for stride in strides], axis=1)
             shares = model.shares if k == 0 else np.concatenate([model.shares, self.models[0].shares])
             # In the layout it is drawn in: sums, and so the rows of a seed, depend on it in their last bit.
             model.calibrate(np.ascontiguousarray(parts[:, happened]), shares)
-            luck = np.concatenate([chunk.luck[k] for chunk in chunks])
+            luck = np.concatenate([stride.luck[k] for stride in strides])
             happened &= luck < sigmoid(model.logits(parts))
 
     def rows(self, count: int, first: int = 0) -> Iterator[SynthSamples]:
-        """Rows [first, first + count), at most CHUNK at a time."""
+        """Rows [first, first + count), at most STRIDE at a time."""
         row = first
         while row < first + count:
-            chunk, start = divmod(row, CHUNK)
-            stop = min(CHUNK, first + count - chunk * CHUNK)
-            yield self._finish(self._draw(chunk).slice(start, stop))
-            row = chunk * CHUNK + stop
+            stride, start = divmod(row, STRIDE)
+            stop = min(STRIDE, first + count - stride * STRIDE)
+            yield self._finish(self._draw(stride).slice(start, stop))
+            row = stride * STRIDE + stop
 
-    def _draw(self, chunk: int) -> _Drawn:
-        draw = np.random.Generator(np.random.SFC64([self.spec.seed, chunk & 0xFFFFFFFF, chunk >> 32]))
+    def _draw(self, stride: int) -> _Drawn:
+        draw = np.random.Generator(np.random.SFC64([self.spec.seed, stride & 0xFFFFFFFF, stride >> 32]))
         ranks, counts = [], []
         for s, cardinality in enumerate(self.spec.cardinalities):
-            present = draw.random(CHUNK, dtype=np.float32) >= self._missing[s]
+            present = draw.random(STRIDE, dtype=np.float32) >= self._missing[s]
             slot_counts = present.astype(np.int32)
             if self.spec.multi[s]:
-                slot_counts *= 1 + draw.poisson(self.spec.values_mean - 1, CHUNK).astype(np.int32)
+                slot_counts *= 1 + draw.poisson(self.spec.values_mean - 1, STRIDE).astype(np.int32)
             counts.append(slot_counts)
             ranks.append(_zipf(draw.random(int(slot_counts.sum())), cardinality, self.spec.zipf))
         dense, signal = self._draw_dense(draw)
         parts = [model.parts(ranks, counts, signal) for model in self.models]
         parts = [parts[0], *(np.concatenate([own, parts[0]]) for own in parts[1:])]
-        return _Drawn(ranks, counts, dense, parts, draw.random((len(parts), CHUNK)))
+        return _Drawn(ranks, counts, dense, parts, draw.random((len(parts), STRIDE)))
 
     def _draw_dense(self, draw: np.random.Generator) -> tuple[NDArray[np.float32], Floats]:
         """Raw values, of the kind each transform is made for, and their standardised form."""
         dims = self.spec.schema_.dense_dim
-        z = draw.standard_normal((CHUNK, dims))
-        missing = draw.random((CHUNK, dims), dtype=np.float32) < self._dense_missing
-        raw, signal = np.empty((CHUNK, dims), dtype=np.float32), np.empty((CHUNK, dims))
+        z = draw.standard_normal((STRIDE, dims))
+        missing = draw.random((STRIDE, dims), dtype=np.float32) < self._dense_missing
+        raw, signal = np.empty((STRIDE, dims), dtype=np.float32), np.empty((STRIDE, dims))
         first = 0
         for slot in self.spec.schema_.dense:
             d = slice(first, first + slot.dim)
@@ -148,7 +148,7 @@ class _Drawn:
     counts: list[NDArray[np.int32]]
     dense: NDArray[np.float32]
     parts: list[Floats]  # of each label
-    luck: Floats  # [labels, CHUNK]
+    luck: Floats  # [labels, STRIDE]
 
     def slice(self, start: int, stop: int) -> _Drawn:
         if start == 0 and stop == self.luck.shape[1]:

@@ -1,4 +1,4 @@
-"""What a made-up log looks like: its schema, how many different values each slot has, and how strong its signal is."""
+"""What a synthetic log looks like: its schema, the number of values per slot, and the strength of its signal."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _CONVERSION_CARDINALITIES = (1000, 500, 200, 100, 50, 24, 12, 7)
 
 
 class SynthSpec(Settings):
-    """Everything that decides a made-up log but its length and its files."""
+    """Everything that determines a synthetic log except its length and its files."""
 
     schema_: Schema
     cardinalities: tuple[int, ...] = Field(description="different values of each sparse slot")

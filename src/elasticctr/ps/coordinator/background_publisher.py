@@ -2,7 +2,7 @@
 
 One at a time. A checkpoint that is due while another is being published waits, and is replaced by a newer one that is
 due; the last of a run that finished is always published. A publisher that is killed, or finds its repository busy or
-out of reach, is started again; any other failure is said and stops nothing.
+out of reach, is started again; any other failure is logged and stops nothing.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ class BackgroundPublisher:
         return self._next is None and not self._is_busy
 
     def is_owed(self, step: int) -> bool:
-        """Whether neither this coordinator nor one before it saw to the version of this step. One that died over it
-        may have published it all the same; a version twice is better than none."""
+        """Whether no coordinator has published this step. One that died while it did may have finished all the same; a
+        version twice is better than none."""
         if self._settings is None or step in self._asked:
             return False
         try:
@@ -90,7 +90,7 @@ class BackgroundPublisher:
                 self.run()
 
     def _give_up(self) -> None:
-        """A child that is ended leaves nothing that anybody would take for a version."""
+        """A child that is ended leaves nothing that could be taken for a version."""
         self._stop.set()
         with self._at.lock:
             if self._child is not None:
@@ -123,7 +123,7 @@ class BackgroundPublisher:
                 self._at.note("publish", {"of_step": step, "to": command[command.index("--repo") + 1]})
 
     def _await_child(self, command: list[str]) -> tuple[str, bool]:
-        """Why it failed, empty if it did not; and whether that may go otherwise next time."""
+        """Why it failed, empty if it did not; and whether another try may succeed."""
         try:
             with self._at.lock:
                 if self._stop.is_set():

@@ -1,7 +1,7 @@
 """One coordinator per run: a claim in the run directory, renewed while it lives.
 
 Each claim has an incarnation, one above the last. A second coordinator watches the first one's claim: if it is renewed
-the second is refused; if it stays as it is, or its process is gone from this machine, it is taken over. A coordinator
+the second is refused; if it does not change, or its process is gone from this machine, it is taken over. A coordinator
 that was stopped and wakes up after that finds a higher incarnation and ends. pservers obey the highest they know.
 """
 
@@ -80,7 +80,7 @@ class Claim:
                 continue
             newest = _read(self._path)
             if newest is not None and int(newest.get("incarnation", 0)) > number:
-                raise _refuse(self._path, newest)  # this one was thought dead meanwhile
+                raise _refuse(self._path, newest)  # this one was taken for dead
             for old in range(max(number - 8, 0), number - 1):
                 (self._directory / f".incarnation-{old}").unlink(missing_ok=True)
             return number
@@ -98,7 +98,7 @@ class Claim:
             except FailedPrecondition:
                 return
             except ElasticCTRError:
-                continue  # a full disk: whoever waits for silence looks at the process too
+                continue  # a full disk: one that waits for silence also looks at the process
 
 
 def _await_silence(path: Path, before: dict[str, Any], silent_s: float) -> None:

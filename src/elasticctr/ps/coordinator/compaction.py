@@ -1,15 +1,30 @@
-"""What of a journal is still of use: a run of many days has millions of leases, and many members that are gone."""
+"""Shortens a journal to what is still needed: in many days a run has millions of leases, and many members leave."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 
+from elasticctr.errors import Unavailable
+from elasticctr.ps.coordinator.claim import Claim
+from elasticctr.ps.coordinator.coordinator import Coordinator
 from elasticctr.ps.coordinator.journal import Line
+from elasticctr.storage.atomic import DiskFull
+
+_LONG = 8 << 20  # bytes
 
 _OF_CHUNKS = ("lease", "done", "lost")
 _OF_A_MEMBER = ("gone", "back", "promote", "appoint")
 # The newest of each counts.
 _OF_THE_RUN = ("begin", "checkpoint", "epoch", "course", "start", "rollback", "best", "end")
+
+
+def shorten(at: Coordinator, claim: Claim) -> None:
+    """Called when a whole state was kept, which makes what happened to chunks before superfluous."""
+    claim.check()
+    with at.lock, suppress(Unavailable, DiskFull):
+        if at.journal.size > _LONG:
+            at.journal.shorten(compact)
 
 
 def compact(lines: Sequence[Line]) -> list[Line]:

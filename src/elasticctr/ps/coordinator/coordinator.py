@@ -1,8 +1,7 @@
 """The coordinator's answers: membership, leases and reports (docs/formats/coordinator-api.md).
 
-Every change is in the journal before it is answered. What has to be waited for (pservers, checkpoints, evaluation) is
-the director's, which shares this object and its lock; nothing here waits for another process, and what people are
-shown of it is put together in status.py.
+Every change is in the journal before it is answered. Nothing here waits for another process: the director, which shares
+this object and its lock, waits for pservers, checkpoints and evaluations. status.py describes it to users.
 """
 
 from __future__ import annotations
@@ -14,16 +13,16 @@ from typing import Any, Literal
 
 from elasticctr.errors import DataError, ElasticCTRError, FailedPrecondition
 from elasticctr.obs import console
-from elasticctr.ps.coordinator.course import Course
+from elasticctr.ps.coordinator.course import LedgerCourse
 from elasticctr.ps.coordinator.evaluation import Evaluation
 from elasticctr.ps.coordinator.journal import LedgerJournal
 from elasticctr.ps.coordinator.ledger import Ledger, LedgerEntry, Report
 from elasticctr.ps.coordinator.membership import Member, Membership
-from elasticctr.ps.coordinator.window import LogWindow
 from elasticctr.ps.coordinator_client import unpack_metrics
 from elasticctr.ps.identity import build, describe_difference, job_identity
 from elasticctr.train.cluster_settings import ClusterSettings
 from elasticctr.train.job import Job
+from elasticctr.train.log_window import LogWindow
 
 Body = Mapping[str, Any]
 GROUPED = ("sync", "hybrid")  # strategies whose pservers wait for a group
@@ -44,12 +43,12 @@ class Coordinator:
         self.rollbacks = 0
         self.phase = "starting"
         self.members = Membership(cluster.pservers, standby=cluster.standby)
-        self.course = Course(job)
+        self.course = LedgerCourse(job)
         self.evaluating: Evaluation | None = None
         self.is_leasing = False
         self.is_cut = False  # train.steps is reached: chunks under way are dropped
-        self.is_stopping = False  # trainers are told to end
-        self.is_over = False  # everybody is told to end
+        self.is_stopping = False  # trainers are ordered to end
+        self.is_over = False  # all roles are ordered to end
         self.wants_stop = threading.Event()
         self.wants_checkpoint = threading.Event()
         self.failure: ElasticCTRError | None = None
@@ -93,7 +92,7 @@ class Coordinator:
                 "shards": self.members.shards,
                 "role": "primary" if is_primary else "standby",
                 "load": None,
-                "hold": True,  # it is told what to load, and serves from then on
+                "hold": True,  # it serves once it has loaded what the director orders
                 "primary": primary.address if primary is not None else None,
             }
 
@@ -105,7 +104,7 @@ class Coordinator:
             )
         identity = str(body.get("identity"))
         if identity not in (self._identity.text, self._identity.digest):
-            # The digest of the identity is the pservers' gate: whoever is not of this job learns nothing of it.
+            # The digest of the identity is the pservers' gate: a role of another job must not learn it.
             difference = describe_difference(self._identity.text, identity)
             console.warn(f"turned away {str(body.get('name'))[:100]!r}, which is of another job: {difference}")
             raise FailedPrecondition(
@@ -148,9 +147,9 @@ class Coordinator:
             assert member.shard is not None
             taken = self.members.primary if member.role == "pserver" else self.members.standby
             if taken(member.shard) is not None:
-                return  # it is told to end
+                return  # it is ordered to end
         if member.role == "standby":
-            member.era = -1  # its primary may have given it up; it is asked anew
+            member.era = -1  # its primary may have given it up; it must follow again
         member.phase = "ready" if member.role == "pserver" and member.era == self.era else "joined"
         if member.role != "trainer":
             self.generation += 1
@@ -236,11 +235,11 @@ class Coordinator:
             return {**kind, "chunk": entry.chunk.as_dict(), "lease": entry.lease, **more}
 
     def _is_counted(self, member: Member) -> bool:
-        # The director counts members in, and tells the pservers first. No group steps while evaluating.
+        # The director counts members in, after it informed the pservers. No group steps while evaluating.
         return member.is_counted or self.evaluating is not None
 
     def _wait(self, member: Member, order: str = "go") -> dict[str, Any]:
-        # One that is counted in without having work must know: the others wait for its empty pushes.
+        # A member counted in without work must know: the others wait for its empty pushes.
         more = {"in_group": member.is_counted, "rate_scale": self.course.rate_scale}
         return {"kind": "wait", "retry_after_s": _WAIT_S, "order": order, **more}
 

@@ -1,9 +1,8 @@
-"""The course of a run with pservers, from the first that joins to the last report: one thread that waits and decides.
+"""A run with pservers from start to end: one thread that waits for pservers, runs the loop, and dismisses the roles.
 
-Everything it waits for passes through `_tick`, which keeps the house meanwhile: members that fell silent, standbys to
-promote, the group, checkpoints that are due. A pserver lost without a standby ends whatever was going on; the run goes
-on from the newest good checkpoint once the shard is served again. It answers no calls, and how a split is evaluated, a
-checkpoint is written or a member given up is told by the modules it calls.
+Whenever it waits (waiting.py), it also supervises the fleet. A pserver lost without a standby ends the loop; once its
+shard is served again, the run goes back to the newest good checkpoint and the loop begins again. How an epoch is
+trained, a split evaluated or a checkpoint written is in executor.py and saving.py. It answers no calls.
 """
 
 from __future__ import annotations
@@ -15,7 +14,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from elasticctr.data.pipeline import BadLineLimit, Stats
 from elasticctr.errors import (
     ConfigError,
     Corruption,
@@ -28,39 +26,28 @@ from elasticctr.errors import (
     Unavailable,
 )
 from elasticctr.ps.coordinator.claim import Claim
-from elasticctr.ps.coordinator.compaction import compact
+from elasticctr.ps.coordinator.compaction import shorten
 from elasticctr.ps.coordinator.coordinator import Coordinator
-from elasticctr.ps.coordinator.course import Course
+from elasticctr.ps.coordinator.course import LedgerCourse
 from elasticctr.ps.coordinator.dense_start import convert, has_parts
-from elasticctr.ps.coordinator.evaluator import Evaluator
+from elasticctr.ps.coordinator.executor import FleetExecutor
 from elasticctr.ps.coordinator.fleet import PServerFleet
 from elasticctr.ps.coordinator.fleet_supervisor import FleetSupervisor, ServerLost
 from elasticctr.ps.coordinator.job_checkpoint import find_good
 from elasticctr.ps.coordinator.job_record import LEDGER_DIRECTORY, JobRecord
-from elasticctr.ps.coordinator.ledger import Ledger
 from elasticctr.ps.coordinator.membership import Member
 from elasticctr.ps.coordinator.saving import Saving
-from elasticctr.storage.atomic import DiskFull
-from elasticctr.train.checkpoint import note_best
-from elasticctr.train.chunk_plan import Plan, digest_of
+from elasticctr.ps.coordinator.waiting import TICK_S, MemoryShortage, StopRequested, Waiting
+from elasticctr.train.chunk_plan import Plan
+from elasticctr.train.loop import RunLoop
 from elasticctr.train.run_directory import RunDirectory
 
-_TICK_S = 0.05
 _LEAVING_S = 10.0
 _GONE_S = 3.0  # roles beat every second or so
 _MOST_ATTEMPTS = 20
-_LONG_JOURNAL = 8 << 20  # bytes
-# What a pserver that cannot load says: the files are bad; this job cannot have them; anything else is its own trouble.
+# Why a pserver cannot load: the files are damaged, or are not for this job; any other error is its own trouble.
 _DAMAGED = (Corruption, NotFound, DataError)
 _FATAL = (ConfigError, FailedPrecondition, Unauthorized)
-
-
-class _Stop(Exception):
-    """Somebody asked for an orderly end."""
-
-
-class _Short(Exception):
-    """A pserver is about to run out of memory."""
 
 
 class Director:
@@ -85,10 +72,10 @@ class Director:
         self._supervisor = FleetSupervisor(coordinator, fleet)
         self._record = JobRecord(coordinator, run, is_resumed=is_resumed)
         self._saving = Saving(coordinator, fleet, run, identity, self._record)
-        self._evaluator = Evaluator(coordinator, fleet, plan, run, self._record)
+        self._waiting = Waiting(coordinator, self._supervisor, self._record, claim)
+        self._executor = FleetExecutor(coordinator, fleet, plan, run, claim, self._record, self._saving, self._waiting)
         self._refused: set[Path] = set()
         self._began_s = time.monotonic()
-        self._is_stop_heard = True
         self._is_finished = False
         self._warnings: list[str] = []
         self._was_served = False  # by this coordinator's doing
@@ -101,8 +88,8 @@ class Director:
             while True:
                 try:
                     self._bring_up()
-                    self._go_through()
-                    self._finish("early stopping" if self._at.course.schedule.should_stop else "finished")
+                    self._train()
+                    self._finish(self._at.course.end_reason(is_finished=True))
                     self._is_finished = True
                     return True
                 except ServerLost as e:
@@ -110,14 +97,14 @@ class Director:
                         self._at.evaluating = None
                         self._at.is_leasing = False
                         self._at.note("server_lost", {"shard": e.shard, "reason": str(e)})
-                except _Stop:
+                except StopRequested:
                     return self._stop()
-                except _Short:
+                except MemoryShortage:
                     with suppress(ServerLost, ElasticCTRError):
                         self._stop()
                     raise FailedPrecondition(
                         f"a pserver is nearly out of memory. {self._at.shortage}. The run was stopped before it dies; "
-                        "go on from its newest checkpoint by --resume with more pservers (--pservers) or a higher "
+                        "resume it from its newest checkpoint (--resume) with more pservers (--pservers) or a higher "
                         "limit; sparse.admission keeps rare feasigns from getting rows"
                     ) from None
         finally:
@@ -132,14 +119,14 @@ class Director:
         at = self._at
         attempts = 0
         while True:
-            self._phase("waiting for pservers")
+            self._waiting.phase("waiting for pservers")
             self._await_servers()
             with at.lock:
                 primaries = at.members.primaries()
                 if all(member.era == at.era for member in primaries):
                     self._was_served = True
                     return  # all have what they had: a coordinator or a slow pserver is back
-            self._phase("loading")
+            self._waiting.phase("loading")
             self._saving.settle()
             target = self._go_back()
             failed = self._fleet.load(primaries, target, at.era)
@@ -151,11 +138,11 @@ class Director:
                         at.drop(member, str(failed[member.id]), "lost")
                 at.generation += 1
             about = {"era": at.era, "ids": [m.id for m in primaries if m.id not in failed]}
-            self._write_with_retries(partial(at.journal.append, "loaded", about), is_serving=False)
+            self._write_with_retries(partial(at.journal.append, "loaded", about))
             fatal = next((e for e in failed.values() if isinstance(e, _FATAL)), None)
             bad = next((e for e in failed.values() if isinstance(e, _DAMAGED)), None)
             if not failed:
-                self._evaluator.is_best_loaded = False
+                self._executor.is_best_loaded = False
                 for text in self._warnings:
                     self._record.event("warning", {"text": text})
                 self._warnings = []
@@ -166,7 +153,7 @@ class Director:
                 raise fatal or bad or next(iter(failed.values()))
             if bad is not None:
                 self._refused.add(Path(str(target)))
-                self._tell(f"{Path(str(target)).name} cannot be loaded, the one before is tried: {bad}")
+                self._tell(f"{Path(str(target)).name} cannot be loaded; trying the one before: {bad}")
                 with at.lock:
                     for member in primaries:
                         member.era = -1
@@ -175,7 +162,7 @@ class Director:
         at = self._at
         began_s = time.monotonic()
         wait_s = self._cluster.coordinator_wait_s
-        # One that was only slow is back by then, or one that died was started again; at the start all are on their way.
+        # By then a slow one is back, or a dead one was started again; at the start all are on their way.
         is_start = not self._was_served and self._is_resumed
         grace_s = wait_s / 2 if is_start else self._cluster.pserver_wait_s
         while True:
@@ -191,7 +178,7 @@ class Director:
                 )
             if waited_s > grace_s:
                 self._supervisor.fill(missing)
-            self._tick(is_serving=False)
+            self._waiting.tick(is_serving=False)
 
     def _go_back(self) -> str | None:
         """The state of the newest good checkpoint, or of the start, becomes the run's; returns what to load."""
@@ -203,9 +190,9 @@ class Director:
 
         def turn_back() -> None:
             if found is None:
-                at.course = Course(self._job)
+                at.course = LedgerCourse(self._job)
             else:
-                at.course.restore(found.checkpoint.trainer, found.ledger, found.metrics)
+                at.course.take_up(found.checkpoint.trainer, found.ledger, found.metrics)
             about = {"era": at.era + 1, "path": path, "state": self._record.keep_state()}
             at.journal.append("start" if is_start else "rollback", about)
             at.era += 1
@@ -213,14 +200,14 @@ class Director:
                 # Trainers that joined this coordinator before have nothing to reload.
                 if member.role == "trainer" and member.id > self._last_id and not self._was_served:
                     member.era = at.era
-                # Who was in the group goes on pushing, empty as its pushes may be; pservers that are new are told.
+                # Members of the group keep pushing, if only empty pushes; new pservers are informed.
                 member.is_asking |= member.is_counted
                 member.is_counted = False
                 if member.role == "standby" and member.is_alive:
                     member.phase = "joined"
 
-        self._write_with_retries(turn_back, is_serving=False)
-        self._shorten_journal()
+        self._write_with_retries(turn_back)
+        shorten(at, self._claim)
         if before or found is not None:
             lost = max(before - at.course.samples, 0)
             at.rollbacks += not is_start
@@ -234,171 +221,52 @@ class Director:
         convert(self._job, found.path, target)
         return str(target)
 
-    # The course
-
-    def _go_through(self) -> None:
-        course = self._at.course
+    def _train(self) -> None:
         self._await_trainers()
-        while not course.is_trained:
-            self._train_epoch()
-            self._end_epoch()
-        if self._job.data.valid is not None and "valid" not in course.evaluations:
-            self._evaluate_valid()
-        self._saving.save_with_retries(self._tick)
-        self._saving.publish_owed()
-        self._saving.publish_best()
-        if self._job.data.test is not None:
-            self._evaluator.run_test(self._wait)
-        # Before the journal says that the run is over: the next coordinator sees to it if this one dies meanwhile.
+        RunLoop(self._job, self._executor).run()
+        # Before the journal says that the run is over: if this coordinator dies before, the next one publishes.
         if not self._saving.is_published():
-            self._phase("publishing")
-            self._wait(self._saving.is_published)
+            self._waiting.phase("publishing")
+            self._waiting.until(self._saving.is_published)
 
     def _await_trainers(self) -> None:
         wanted = self._cluster.min_trainers or self._cluster.trainers
-        self._phase("waiting for trainers")
+        self._waiting.phase("waiting for trainers")
         if self._at.course.samples == 0:
-            self._wait(lambda: len(self._at.members.trainers()) >= wanted)
+            self._waiting.until(lambda: len(self._at.members.trainers()) >= wanted)
         with self._at.lock:
             self._supervisor.count_all_in()
 
-    def _train_epoch(self) -> None:
-        at, course = self._at, self._at.course
-        if course.ledger is None:
-
-            def begin() -> None:
-                chunks = self._plan.epoch(course.epoch)
-                at.journal.append("epoch", {"epoch": course.epoch, "chunks": len(chunks), "plan": digest_of(chunks)})
-                course.begin_epoch(Ledger(chunks))
-
-            self._write_with_retries(begin)
-        self._phase("training")
-        ledger = course.ledger
-        assert ledger is not None
-        with at.lock:
-            at.is_leasing, at.is_cut = True, False
-        every = self._job.train.eval_every
-        evaluated = course.step // every if every else 0
-        while not ledger.is_done and not course.is_over:
-            self._tick()
-            self._judge()
-            self._saving.save_if_due()
-            if every and course.step // every > evaluated and self._job.data.valid is not None:
-                self._pause()
-                self._evaluate_valid()
-                evaluated = course.step // every
-                self._phase("training")
-                with at.lock:
-                    at.is_leasing = True
-        with at.lock:
-            at.is_leasing = False
-            at.is_cut = not ledger.is_done
-        self._judge()
-        if ledger.is_done and ledger.totals().samples == 0:
-            raise DataError("no sample was trained on; check data.train and its format")
-
-    def _evaluate_valid(self) -> None:
-        if self._evaluator.run_valid(self._wait):
-            note_best(self._run.checkpoints, self._saving.save_with_retries(self._tick))
-
-    def _pause(self) -> None:
-        """Waits until no chunk is under way."""
-        with self._at.lock:
-            self._at.is_leasing = False
-        self._wait(lambda: self._at.course.ledger is None or not self._at.course.ledger.holders())
-
-    def _end_epoch(self) -> None:
-        at, course = self._at, self._at.course
-        known = self._plan.prepare()
-        stats = course.stats(known.known)
-        self._record.note_data("train", known.files, stats)
-        is_best = False
-        if self._job.data.valid is not None and not self._job.train.eval_every:
-            is_best = self._evaluator.run_valid(self._wait)
-        with at.lock:
-            if course.ledger is not None and course.ledger.is_done:
-                course.end_epoch()
-        self._write_with_retries(lambda: at.journal.append("course", {"state": self._record.keep_state()}))
-        self._shorten_journal()
-        path = self._saving.save_with_retries(self._tick)
-        if is_best:
-            note_best(self._run.checkpoints, path)
-        self._fleet.order(at.members.primaries(), {"op": "forget", "below": course.epoch << 32})
-        self._saving.publish()
-
-    def _shorten_journal(self) -> None:
-        """A state was kept whole: what happened to chunks before is of no more use."""
-        at = self._at
-        self._claim.check()
-        with at.lock, suppress(Unavailable, DiskFull):
-            if at.journal.size > _LONG_JOURNAL:
-                at.journal.shorten(compact)
-
-    def _judge(self) -> None:
-        """Raises DataError when too many of the lines read so far are bad."""
-        at = self._at
-        with at.lock:
-            stats = at.course.stats(self._plan.prepare().known)
-            stats = Stats(stats.lines, stats.samples, stats.bad, tuple(at.examples))
-        BadLineLimit(self._job.samples, self._job.data.train, stats).check()
-
-    # Waiting
-
-    def _phase(self, phase: str) -> None:
-        with self._at.lock:
-            self._at.phase = phase
-
     def _tell(self, text: str) -> None:
-        """Said once pservers are up: going back cuts off the log."""
+        """Logged once pservers are up: going back cuts off the log."""
         if text not in self._warnings:
             self._warnings.append(text)
 
-    def _wait(self, is_so: Callable[[], bool]) -> None:
-        while True:
-            with self._at.lock:
-                if is_so():
-                    return
-            self._tick()
-
-    def _write_with_retries(self, write: Callable[[], None], *, is_serving: bool = True) -> None:
-        self._saving.write_with_retries(write, lambda: self._tick(is_serving=is_serving))
-
-    def _tick(self, *, is_serving: bool = True) -> None:
-        at = self._at
-        self._claim.check()
-        if at.failure is not None:
-            raise at.failure
-        if at.wants_stop.is_set() and self._is_stop_heard:
-            raise _Stop
-        if at.shortage is not None and self._is_stop_heard:
-            raise _Short
-        with suppress(Unavailable):  # the journal, while the disk is full: what it could not note is done again
-            self._supervisor.run(is_serving=is_serving)
-        self._record.run()
-        time.sleep(_TICK_S)
+    def _write_with_retries(self, write: Callable[[], None]) -> None:
+        self._saving.write_with_retries(write, partial(self._waiting.tick, is_serving=False))
 
     # The end
 
     def _stop(self) -> bool:
-        self._phase("stopping")
-        self._is_stop_heard = False
+        self._waiting.phase("stopping")
+        self._waiting.is_stopping = True
         at = self._at
         with at.lock:
             at.is_leasing, at.is_stopping, at.evaluating = False, True, None
         deadline = time.monotonic() + min(self._cluster.lease_s, _LEAVING_S)
         while at.members.trainers() and time.monotonic() < deadline:
-            self._tick(is_serving=False)
+            self._waiting.tick(is_serving=False)
         with at.lock:
             is_served = all(member.era == at.era for member in at.members.primaries())
             is_served = is_served and len(at.members.primaries()) == at.members.shards
-        if is_served and at.course.samples and not self._evaluator.is_best_loaded:
-            self._saving.save_with_retries(self._tick)
+        if is_served and at.course.samples and not self._executor.is_best_loaded:
+            self._saving.save_with_retries(self._waiting.tick)
         self._finish("interrupted")
         return False
 
     def _finish(self, reason: str) -> None:
         at = self._at
-        self._phase("ended")
+        self._waiting.phase("ended")
         with at.lock:
             at.is_leasing, at.is_stopping = False, True
         self._record.finish(reason, time.monotonic() - self._began_s)
@@ -406,7 +274,7 @@ class Director:
             raise InternalError("no sample was trained on; check data.train")
 
     def _dismiss(self) -> None:
-        """Trainers end first, pservers when nobody needs them. Whoever cannot be heard of is not waited for."""
+        """Trainers end first, then pservers. Silent ones are not waited for."""
         at = self._at
         with at.lock:
             at.is_leasing, at.is_stopping = False, True
@@ -421,10 +289,10 @@ class Director:
             with self._at.lock:
                 if not left():
                     return
-            # A group that waits for one who left is told, so that the others can leave too.
+            # A group that waits for a member that left gets the new membership, so that the others can leave too.
             with suppress(ServerLost, ElasticCTRError):
                 self._supervisor.run(is_serving=not self._at.is_over)
-            time.sleep(_TICK_S)
+            time.sleep(TICK_S)
 
 
 def _is_heard(member: Member) -> bool:

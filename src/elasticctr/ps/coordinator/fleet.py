@@ -1,4 +1,4 @@
-"""Orders to all pservers at once. Each either did it, or the caller is told which did not and why."""
+"""Orders to all pservers at once. The caller learns which failed, and why."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class PServerFleet:
         self._pool = ThreadPoolExecutor(32, thread_name_prefix="elasticctr-fleet")
 
     def load(self, members: Sequence[Member], directory: str | None, era: int) -> dict[int, ElasticCTRError]:
-        """Everyone takes up a checkpoint, or nothing, and refuses work of earlier eras; who failed, by member id."""
+        """All load a checkpoint, or nothing, and refuse work of earlier eras. Returns errors by member id."""
         order = {"op": "load", "directory": directory, "era": era}
         return _failed(self._all(members, lambda m: self._client.control(m.address, order, FILES_TIMEOUT_S)))
 
@@ -32,8 +32,8 @@ class PServerFleet:
         return self._all(members, lambda m: self._client.control(m.address, order, FILES_TIMEOUT_S))
 
     def set_group(self, members: Sequence[Member], group: Sequence[int]) -> dict[int, ElasticCTRError]:
-        """One after the other, until one cannot be told. While some know of a newcomer and others do not, those may be
-        a step ahead of it; told in one order, they always are the same ones, and no two members wait crosswise."""
+        """One after the other, until one cannot be reached. While only some know of a newcomer, the others may be a
+        step ahead of it; always in the same order, these are always the same, and no two members wait crosswise."""
         for member in members:
             try:
                 self._client.set_group(member.address, group, ORDER_TIMEOUT_S)

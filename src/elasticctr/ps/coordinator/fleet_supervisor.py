@@ -19,7 +19,7 @@ _ASK_S = 1.0
 
 
 class ServerLost(Exception):
-    """A shard is served by nobody, and no standby can take over."""
+    """No pserver serves a shard, and no standby can take over."""
 
     def __init__(self, shard: int, reason: str) -> None:
         self.shard = shard
@@ -107,7 +107,7 @@ class FleetSupervisor:
             if primary is not None:
                 raise ServerLost(shard, f"{primary.name} was started again and holds nothing")
             if standby is None or not self._promote(standby):
-                raise ServerLost(shard, f"nobody serves shard {shard}")
+                raise ServerLost(shard, f"no pserver serves shard {shard}")
 
     def _promote(self, standby: Member) -> bool:
         """The standby takes over, if it has everything its primary acknowledged."""
@@ -155,7 +155,7 @@ class FleetSupervisor:
             return found
 
     def _follow(self) -> None:
-        """Standbys are told whom to follow, again after every load, and are good for promotion once they caught up."""
+        """Orders standbys to follow their primaries, after every load. Once caught up they may be promoted."""
         at = self._at
         now = time.monotonic()
         if now < self._follow_again_s:
@@ -206,7 +206,7 @@ class FleetSupervisor:
 
     def _check_group(self) -> None:
         """A group whose members wait for each other goes back to the checkpoint; one waits for a member that is there
-        but sends nothing, and in the end goes on without it."""
+        but sends nothing, and in the end drops it."""
         at = self._at
         if at.cluster.strategy not in GROUPED:
             return

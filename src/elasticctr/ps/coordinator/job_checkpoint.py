@@ -72,7 +72,7 @@ def write_job_checkpoint(
 
 @dataclass(frozen=True, slots=True)
 class ResumePoint:
-    """A checkpoint to go on from."""
+    """A checkpoint to resume from."""
 
     checkpoint: Checkpoint
     ledger: Ledger | None
@@ -93,7 +93,7 @@ def find_good(
         try:
             return _open(path, plan, batch_size)
         except (Corruption, NotFound) as e:
-            tell(f"{path.name} cannot be used, the one before is tried: {e}")
+            tell(f"{path.name} cannot be used; trying the one before: {e}")
     return None
 
 
@@ -105,8 +105,9 @@ def _open(path: Path, plan: Plan, batch_size: int) -> ResumePoint:
         return ResumePoint(checkpoint, None, saved)
     if not (path / LEDGER).exists():
         raise FailedPrecondition(
-            f"{path}: was written by one process in the middle of epoch {checkpoint.trainer.get('epoch')}, and its "
-            "position cannot be taken up by several; finish the epoch with `elasticctr train … --resume`, without --on"
+            f"{path}: was written by one process in the middle of epoch {checkpoint.trainer.get('epoch')}, and "
+            "several processes cannot resume from its position; finish the epoch with `elasticctr train … --resume`, "
+            "without --on"
         )
     state = read_json(path / LEDGER)
     chunks = plan.epoch(int(state.get("epoch", -1)))

@@ -1,4 +1,4 @@
-"""What a run with pservers writes for people and for its own restart: events.jsonl, metrics.json, the kept state."""
+"""What a run with pservers writes for its readers and for its own restart: events.jsonl, metrics.json, the state."""
 
 from __future__ import annotations
 
@@ -134,18 +134,18 @@ class JobRecord:
 
 
 def take_up_state(coordinator: Coordinator, run: RunDirectory, plan: Plan, name: str) -> None:
-    """The course as `keep_state` wrote it."""
+    """Restores the course that `keep_state` wrote."""
     path = run.path / LEDGER_DIRECTORY / name
     state = read_json(path)
     kept = state.get("ledger")
     ledger = None
     if kept is not None:
         ledger = Ledger.restore(plan.epoch(int(kept["epoch"])), kept)
-    coordinator.course.restore(state["course"], ledger, None)
+    coordinator.course.take_up(state["course"], ledger, None)
 
 
 def take_up_metrics(coordinator: Coordinator, run: RunDirectory) -> None:
-    """Progressive metrics as last kept; a few seconds of them may be missing."""
+    """Restores progressive metrics as last written; a few seconds of them may be missing."""
     try:
         coordinator.course.metrics.restore((run.path / LEDGER_DIRECTORY / METRICS).read_bytes())
     except (OSError, Corruption, FailedPrecondition, NotFound, json.JSONDecodeError):

@@ -1,7 +1,7 @@
 """The journal of a run's ledger: what happened to chunks and members, one JSON line each, synced before it is answered.
 
 Each line carries a CRC-32C of the line before it, so that a damaged or missing one is noticed. A coordinator that takes
-over writes the journal anew under its name: whatever its predecessor still appends goes to a file nobody reads, and
+over writes a new journal under the same name: whatever its predecessor still appends goes to a file nobody reads, and
 the predecessor notices at its next line.
 """
 
@@ -56,7 +56,7 @@ class LedgerJournal:
         except OSError as e:
             self._cut_off()
             if is_disk_full(e):
-                raise Unavailable(f"{self.path}: the disk is full; free some space, work goes on then", 2.0) from None
+                raise Unavailable(f"{self.path}: the disk is full; free some space, and work continues", 2.0) from None
             raise InternalError(f"{self.path}: cannot be written: {e.strerror or e}") from None
         self._n += 1
         self._size += len(data)
@@ -117,7 +117,7 @@ def read_journal(path: Path) -> tuple[list[Line], bytes]:
             break
         if line is None or line["c"] != crc or line["n"] != len(lines) + 1:
             raise Corruption(
-                f"{path}:{len(lines) + 1}: damaged; remove the ledger directory to go on from the newest checkpoint"
+                f"{path}:{len(lines) + 1}: damaged; remove the ledger directory to resume from the newest checkpoint"
             )
         lines.append(line)
         crc = _native.crc32c(text)

@@ -89,7 +89,7 @@ class Ledger:
         return self._entries[number]
 
     def take(self, chunk_id: int, holder: int, lease: int) -> None:
-        """Notes a lease that was given, when a journal is read. REQUIRES: the chunk is not done."""
+        """Notes a lease when a journal is read. REQUIRES: the chunk is not done."""
         entry = self.find(chunk_id)
         assert entry is not None and entry.state != "done"
         if entry.holder is not None:
@@ -173,7 +173,7 @@ class Ledger:
         return Totals(*counts, self._batches, self._samples, self._lines, self._bad)
 
     def state(self) -> dict[str, Any]:
-        """For a checkpoint: what is done, and how far the rest is as far as reported. Leases are nobody's later."""
+        """For a checkpoint: what is done, and how far the rest is as far as reported. Leases are not kept."""
         done = [[e.chunk.number, e.batches, e.samples, e.lines, e.bad] for e in self._entries if e.state == "done"]
         begun = [[e.chunk.number, e.batches, e.samples] for e in self._entries if e.state != "done" and e.batches]
         return {"epoch": self.epoch, "chunks": len(self._entries), "done": done, "begun": begun}

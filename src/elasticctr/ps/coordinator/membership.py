@@ -84,7 +84,7 @@ class Membership:
             places = [before.shard, *places]
         for shard in places:
             there = [m for m in self.pservers() if m.shard == shard and m is not before]
-            # Whoever finds a standby that has everything leaves the shard to it and becomes the next standby.
+            # A pserver that finds a standby with everything leaves it the shard and becomes the next standby.
             is_served = any(m.role == "pserver" or m.phase == "ready" for m in there)
             # A standby that comes back to a shard where there is only another, which has nothing yet, has its place.
             is_left = wished is not None and any(m.phase != "ready" for m in there)
@@ -97,7 +97,7 @@ class Membership:
         served = "a standby each" if member.role == "standby" else "served already"
         where = "every shard has" if wished is None else f"shard {wished} has"
         raise FailedPrecondition(
-            f"{member.name}: there is no place for this {member.role}: the job has {self.shards} pservers"
+            f"{member.name}: no place for another {member.role}: the job has {self.shards} pservers"
             f"{' with standbys' if self.wants_standby else ''}, and {where} been taken ({served}); "
             "raise cluster.pservers, or start fewer"
         )
@@ -105,7 +105,7 @@ class Membership:
     def get(self, member_id: object) -> Member:
         found = self._members.get(_number(member_id))
         if found is None:
-            raise NotFound(f"nobody with the id {member_id!r} is known here; join again")
+            raise NotFound(f"no member has the id {member_id!r}; join again")
         return found
 
     def has(self, member_id: object) -> bool:

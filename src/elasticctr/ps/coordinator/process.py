@@ -43,8 +43,8 @@ def run_coordinator(
 ) -> bool:
     """Runs a job's coordinator to the job's end. Returns whether the job is finished; False: stopped, to be resumed.
 
-    Where a coordinator of the run died, it goes on with what that one did, resume or not. `is_restarted`: this process
-    takes the place of one that died; if that one had just finished the run, nothing is left to do.
+    After a coordinator of the run died, this one continues its work, with `resume` or without. `is_restarted`: this
+    process replaces one that died; if that one had just finished the run, nothing is left to do.
     """
     cluster = job.cluster
     if cluster is None or cluster.strategy == "collective":
@@ -57,7 +57,7 @@ def run_coordinator(
     if is_restarted and is_finished(lines):
         return True
     if lines and not is_under_way(lines) and not resume:
-        raise AlreadyExists(f"{run.path}: holds a run already; go on with it by --resume, or give another directory")
+        raise AlreadyExists(f"{run.path}: holds a run already; continue it with --resume, or name another directory")
     run.begin(job, resume=resume or is_under_way(lines))
     claim = Claim(directory)
     try:

@@ -1,4 +1,4 @@
-"""A coordinator's state from the journal its predecessor left: the run goes on as if there had been a pause."""
+"""A coordinator's state from the journal its predecessor left: the run continues as if it had paused."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def replay(coordinator: Coordinator, lines: Sequence[Line], run: RunDirectory, p
         if line["event"] == "begin" and line.get("identity") != digest:
             raise FailedPrecondition(
                 f"{run.path}: was begun with another job (schema, model, tables, optimizer, strategy, seed or batch "
-                "size differ); go on with that one, or give another run directory"
+                "size differ); continue with that job, or name another run directory"
             )
     # Before the newest state that was kept whole only members matter.
     kept = max((i for i, line in enumerate(lines) if line.get("state")), default=-1)
@@ -37,12 +37,12 @@ def replay(coordinator: Coordinator, lines: Sequence[Line], run: RunDirectory, p
     except (KeyError, TypeError, ValueError, AssertionError, DataError, NotFound) as e:
         raise Corruption(
             f"{run.path}/ledger: the journal contradicts itself ({type(e).__name__}: {e}); "
-            "remove the ledger directory to go on from the newest checkpoint"
+            "remove the ledger directory to resume from the newest checkpoint"
         ) from None
     take_up_metrics(coordinator, run)
     for member in coordinator.members.everyone():
         member.seen_s = time.monotonic()
-        # Whoever was at work still is; pservers are told the group again, with the new incarnation.
+        # Trainers at work still are; pservers get the group again, with the new incarnation.
         member.is_asking = member.role == "trainer" and member.is_alive
 
 
@@ -94,13 +94,13 @@ def _apply_work(at: Coordinator, line: Line, plan: Plan) -> None:
     event, ledger = line["event"], at.course.ledger
     if event == "epoch":
         at.course.epoch = line["epoch"]
-        at.course.begin_epoch(Ledger(plan.epoch(line["epoch"])))
+        at.course.open_ledger(Ledger(plan.epoch(line["epoch"])))
     elif event == "gone" and ledger is not None:
         ledger.lose(line["id"])
     elif event in ("lease", "done", "lost") and ledger is not None:
         chunk_id = int(line["chunk"])
         entry = ledger.find(chunk_id)
-        if entry is None:  # of an evaluation, which begins anew
+        if entry is None:  # of an evaluation, which starts over
             return
         if event == "lease":
             ledger.take(chunk_id, line["id"], line["lease"])

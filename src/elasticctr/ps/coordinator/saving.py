@@ -1,4 +1,4 @@
-"""When a run with pservers is saved, and what happens if that fails: training goes on, it is said, and tried again."""
+"""When a run with pservers is saved. A failed checkpoint is logged and tried again; training continues."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from elasticctr.train.run_directory import RunDirectory
 T = TypeVar("T")
 
 _AGAIN_S = 10.0
-_SOON_S = 1.0  # where nothing else can be done meanwhile
+_SOON_S = 1.0  # where nothing else can be done until then
 
 
 class Saving:
@@ -63,10 +63,10 @@ class Saving:
             return
         self._publisher.run()
         at, now = self._at, time.monotonic()
-        every, every_s = at.job.train.checkpoint_every, at.cluster.checkpoint_s
+        every_s = at.cluster.checkpoint_s
         step = at.course.step
         is_due = at.wants_checkpoint.is_set()
-        is_due |= every is not None and step // every > self._saved_step // every
+        is_due |= at.course.passed(at.job.train.checkpoint_every, self._saved_step)
         is_due |= every_s is not None and now - self._saved_s >= every_s
         is_due |= self._publisher.is_due(step)
         if is_due and now >= self._again_s:
@@ -75,7 +75,7 @@ class Saving:
                 self._begin()
 
     def save_with_retries(self, tick: Callable[[], None]) -> Path:
-        """A checkpoint of now. Tries for as long as a coordinator may be away; `tick` is called meanwhile."""
+        """A checkpoint of now. Tries for as long as a coordinator may be away, calling `tick` while it waits."""
         deadline = time.monotonic() + self._at.cluster.coordinator_wait_s
         while True:
             while self._future is not None:
@@ -95,9 +95,9 @@ class Saving:
                 tick()
 
     def write_with_retries(self, write: Callable[[], T], tick: Callable[[], None]) -> T:
-        """What `write` returns, called under the lock: lines and files without which the run must not go on.
+        """What `write` returns, called under the lock: lines and files without which the run must not continue.
 
-        While the disk is full it is said and tried again, for as long as a coordinator may be away.
+        While the disk is full this is reported and tried again, for as long as a coordinator may be away.
         """
         deadline = time.monotonic() + self._at.cluster.coordinator_wait_s
         while True:

@@ -1,7 +1,7 @@
-"""Whether a group of sync or hybrid still steps, told from what its pservers say of themselves. Decides nothing.
+"""Whether a group of sync or hybrid still steps, judging by what its pservers report. Decides nothing.
 
 A pserver waits until each member has a push with it. A member that one pserver misses while its push waits at another
-cannot send the next one before that is answered: where every missing member waits somewhere, nobody ever will. A member
+cannot send the next one before that is answered: where every missing member waits somewhere, none ever will. A member
 that all pservers miss may only be slow.
 """
 
@@ -30,7 +30,7 @@ class Stall:
 
 
 class GroupWatch:
-    """Told again and again what pservers say; remembers since when nothing changed."""
+    """Given what pservers report, again and again; remembers since when nothing changed."""
 
     def __init__(self) -> None:
         self._seen: tuple[object, ...] = ()

@@ -1,4 +1,4 @@
-"""What GET /v1/status says of a run: where it is, its figures, and every role (docs/formats/coordinator-api.md).
+"""What GET /v1/status shows of a run: where it is, its figures, and every role (docs/formats/coordinator-api.md).
 
 Only reads the coordinator, under its lock; decides nothing, and knows nothing of HTTP.
 """

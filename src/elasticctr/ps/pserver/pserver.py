@@ -1,7 +1,7 @@
 """A pserver: one shard of a job's tables and dense vector behind the wire (docs/formats/ps-wire.md), thin over the
 native one.
 
-`run` is what `elasticctr pserver` does. With a coordinator it joins, loads what it is told, says each second how it is,
+`run` is what `elasticctr pserver` does. With a coordinator it joins, loads what it is ordered to, reports each second,
 and ends when told; by itself it serves until SIGTERM. Imports no torch.
 """
 
@@ -351,7 +351,7 @@ def _beat_until_over(
         if order == "stop":
             return
         if order == "rejoin":
-            # What it holds is of no more use. Its engine starts it again, and it follows whoever serves.
+            # What it holds is useless now. Its engine starts it again, and it follows the pserver that serves.
             raise Unavailable(f"another process serves shard {server.shard} now; started again, this one follows it")
     membership.leave("told to stop")
 
@@ -375,7 +375,7 @@ def _scratch(job: Job) -> str:
 
 
 def _find_port(host: str) -> int:
-    """A port that is free now: the coordinator is told it before the pserver can listen."""
+    """A port that is free now: the coordinator must know it before the pserver can listen."""
     with socket.socket() as probe:
         probe.bind((host, 0))
         return int(probe.getsockname()[1])

@@ -173,7 +173,7 @@ class PsClient:
         self._native.drop()
 
     def set_era(self, era: int) -> None:
-        """What is asked and pushed from now on is of this era: the coordinator's count of rollbacks. After `drop`."""
+        """Requests and pushes from now on are of this era, the coordinator's count of rollbacks. Call after `drop`."""
         self._native.set_era(era)
 
     def set_address(self, shard: int, address: str, incarnation: int) -> None:

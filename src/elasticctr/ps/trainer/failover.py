@@ -15,11 +15,11 @@ T = TypeVar("T")
 
 _PAUSES_S = (0.05, 0.1, 0.2, 0.5)
 _ASK_S = 0.5  # between questions for addresses, in case the news of new ones was missed
-_ENDING_S = 10.0  # patience of a trainer that is told to stop
+_ENDING_S = 10.0  # patience of a trainer that has to stop
 
 
 class Interrupted(Exception):
-    """What is under way is of no more use: pservers went back to a checkpoint."""
+    """Work under way is void: pservers went back to a checkpoint."""
 
 
 class CoordinatedFailover:

@@ -1,4 +1,4 @@
-"""The work of a trainer as one stream: chunks leased one ahead, their batches with lookups made on a thread.
+"""The work of a trainer as one stream: chunks leased one ahead, batches with lookups prepared on a thread.
 
 A chunk starts at the smallest cursor of the pservers; what lies before it is applied everywhere. The thread leases the
 next chunk as soon as it has read the last one, so that computing never waits for a lease.
@@ -6,12 +6,12 @@ next chunk as soon as it has read the last one, so that computing never waits fo
 
 from __future__ import annotations
 
-import queue
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from elasticctr.data.ahead import Ahead
 from elasticctr.data.batch import Batch
 from elasticctr.data.chunks import Chunk, read_chunk
 from elasticctr.data.pipeline import Stats
@@ -26,10 +26,7 @@ from elasticctr.errors import (
 )
 from elasticctr.table import Lookup
 from elasticctr.train.job import Job
-from elasticctr.train.reading import PreparedBatch
-
-_DEPTH = 3  # hand-overs waiting
-_HANDED_OVER = 4096  # samples at a time: each hand-over has two threads wait for the interpreter lock
+from elasticctr.train.reading import DEPTH, GROUP_SAMPLES, PreparedBatch
 
 
 class Unreadable(Exception):
@@ -48,9 +45,9 @@ class ChunkLease:
     chunk: Chunk
     split: str  # of an evaluation: valid, test
     cursors: Sequence[int] = ()  # by pserver
-    is_lost: bool = False  # set by whoever learns of it; what is left of it is skipped
-    is_done: bool = False  # every batch is applied; the coordinator has to be told
-    is_over: bool = False  # and it was told
+    is_lost: bool = False  # the rest of it is skipped
+    is_done: bool = False  # every batch is applied; to be reported
+    is_over: bool = False  # and reported
 
     @property
     def id(self) -> int:
@@ -70,7 +67,7 @@ class ChunkLease:
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
+class LeasedBatch:
     """One batch of a lease."""
 
     lease: ChunkLease
@@ -89,28 +86,70 @@ class ChunkEnd:
 
 @dataclass(frozen=True, slots=True)
 class NoWork:
-    """There is none now. Stands until something else follows it."""
+    """There is none now, until another event follows."""
 
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """There is none any more."""
+    """There will be none."""
 
 
-Event = Work | ChunkEnd | NoWork | End
+Event = LeasedBatch | ChunkEnd | NoWork | End
 
 
 @dataclass(slots=True)
 class WorkSource:
-    """Where work comes from. All of it is called on the stream's thread."""
+    """Where work comes from. Everything is called on the stream's thread."""
 
     job: Job
     lease: Callable[[list[str]], dict[str, Any]]  # names of the chunks held -> the coordinator's answer
     cursors: Callable[[int], list[int]]  # of a chunk, by pserver; noted for pushes
     look_up: Callable[[Batch], tuple[Lookup, ...]]
-    held: list[ChunkLease] = field(default_factory=list)  # taken up again before others
+    held: list[ChunkLease] = field(default_factory=list)  # continued before others
+    leases: list[ChunkLease] = field(default_factory=list)  # read from this source, and not over
+    closed: threading.Event = field(default_factory=threading.Event)
 
-    def data(self, lease: ChunkLease) -> tuple[DataSettings, int]:
+    def events(self) -> Generator[Event, None, None]:
+        for lease in self.held:
+            self.leases.append(lease)
+            yield from self._read(lease)
+        while not self.closed.is_set():
+            self.leases = [lease for lease in self.leases if not (lease.is_lost or lease.is_over)]
+            answer = self.lease([lease.name for lease in self.leases])
+            kind = answer.get("kind")
+            if kind == "end":
+                yield End()
+                return
+            if kind in ("train", "evaluate"):
+                lease = ChunkLease(kind, Chunk.from_dict(answer["chunk"]), str(answer.get("split") or ""))
+                self.leases.append(lease)
+                yield from self._read(lease)
+            elif kind == "wait":
+                yield NoWork()
+                self.closed.wait(min(max(float(answer.get("retry_after_s", 0.1)), 0.01), 5.0))
+            else:
+                raise DataError(f"the coordinator answered a lease with {kind!r}; is it of another version?")
+
+    def _read(self, lease: ChunkLease) -> Generator[Event, None, None]:
+        if lease.kind == "train":
+            lease.cursors = self.cursors(lease.id)
+        try:
+            yield from self._read_batches(lease)
+        except (DataError, NotFound, Corruption, FailedPrecondition) as e:
+            raise Unreadable(e) from e
+
+    def _read_batches(self, lease: ChunkLease) -> Generator[Event, None, None]:
+        settings, batch_size = self._data_of(lease)
+        batch = lease.first
+        with read_chunk(lease.chunk, self.job.samples, settings, batch_size, first_batch=batch) as batches:
+            for samples in batches:
+                if self.closed.is_set() or lease.is_lost:
+                    break
+                yield LeasedBatch(lease, batch, PreparedBatch(samples, self.look_up(samples), {}))
+                batch += 1
+            yield ChunkEnd(lease, batch, batches.stats)
+
+    def _data_of(self, lease: ChunkLease) -> tuple[DataSettings, int]:
         data, train = self.job.data, self.job.train
         if lease.kind == "train":
             return data.train, train.batch_size
@@ -127,33 +166,23 @@ class WorkStream:
 
     def __init__(self, source: WorkSource) -> None:
         self._source = source
-        self._events: queue.Queue[list[Event] | BaseException] = queue.Queue(maxsize=_DEPTH)
-        self._waiting: list[Event] = []
-        self._closed = threading.Event()
-        self._leases: list[ChunkLease] = []
-        self._thread = threading.Thread(target=self._run, name="elasticctr-leases", daemon=True)
-        self._thread.start()
+        # Nothing may be leased once the stream is closed, so closing waits for a lease that is asked for.
+        self._events = Ahead(
+            source.events(), DEPTH, weigh=_weigh, group=GROUP_SAMPLES, waits_for_end=True, name="elasticctr-leases"
+        )
 
     def get(self, timeout_s: float) -> Event | None:
         """The next event, or None if there is none in time. Raises what reading ended with."""
-        if not self._waiting:
-            try:
-                received = self._events.get(timeout=timeout_s) if timeout_s > 0 else self._events.get_nowait()
-            except queue.Empty:
-                return None
-            if isinstance(received, BaseException):
-                raise received
-            self._waiting = received[::-1]
-        return self._waiting.pop()
+        return self._events.poll(timeout_s)
 
     @property
     def unfinished(self) -> list[ChunkLease]:
         """Leases with batches that are not known to be applied."""
-        return [lease for lease in list(self._leases) if not (lease.is_lost or lease.is_done)]
+        return [lease for lease in list(self._source.leases) if not (lease.is_lost or lease.is_done)]
 
     def close(self) -> None:
-        self._closed.set()
-        self._thread.join()
+        self._source.closed.set()
+        self._events.close()
 
     def __enter__(self) -> WorkStream:
         return self
@@ -161,65 +190,7 @@ class WorkStream:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _run(self) -> None:
-        try:
-            gathered: list[Event] = []
-            samples = 0
-            for event in self._events_in_order():
-                gathered.append(event)
-                samples += len(event.item.batch) if isinstance(event, Work) else _HANDED_OVER
-                if samples >= _HANDED_OVER:
-                    if not self._put(gathered):
-                        return
-                    gathered, samples = [], 0
-        except BaseException as e:
-            self._put(e)
 
-    def _put(self, events: list[Event] | BaseException) -> bool:
-        while not self._closed.is_set():
-            try:
-                self._events.put(events, timeout=0.1)
-                return True
-            except queue.Full:
-                continue
-        return False
-
-    def _events_in_order(self) -> Iterator[Event]:
-        for lease in self._source.held:
-            self._leases.append(lease)
-            yield from self._read(lease)
-        while not self._closed.is_set():
-            self._leases = [lease for lease in self._leases if not (lease.is_lost or lease.is_over)]
-            answer = self._source.lease([lease.name for lease in self._leases])
-            kind = answer.get("kind")
-            if kind == "end":
-                yield End()
-                return
-            if kind in ("train", "evaluate"):
-                lease = ChunkLease(kind, Chunk.from_dict(answer["chunk"]), str(answer.get("split") or ""))
-                self._leases.append(lease)
-                yield from self._read(lease)
-            elif kind == "wait":
-                yield NoWork()
-                self._closed.wait(min(max(float(answer.get("retry_after_s", 0.1)), 0.01), 5.0))
-            else:
-                raise DataError(f"the coordinator answered a lease with {kind!r}; is it of another version?")
-
-    def _read(self, lease: ChunkLease) -> Iterator[Event]:
-        if lease.kind == "train":
-            lease.cursors = self._source.cursors(lease.id)
-        try:
-            yield from self._read_batches(lease)
-        except (DataError, NotFound, Corruption, FailedPrecondition) as e:
-            raise Unreadable(e) from e
-
-    def _read_batches(self, lease: ChunkLease) -> Iterator[Event]:
-        settings, batch_size = self._source.data(lease)
-        batch = lease.first
-        with read_chunk(lease.chunk, self._source.job.samples, settings, batch_size, first_batch=batch) as batches:
-            for samples in batches:
-                if self._closed.is_set() or lease.is_lost:
-                    break
-                yield Work(lease, batch, PreparedBatch(samples, self._source.look_up(samples), {}))
-                batch += 1
-            yield ChunkEnd(lease, batch, batches.stats)
+def _weigh(event: Event) -> int:
+    """In samples. Other events than batches are handed over at once."""
+    return len(event.item.batch) if isinstance(event, LeasedBatch) else GROUP_SAMPLES

@@ -32,7 +32,7 @@ _POLL_S = 0.05  # a lost pserver is noticed by then; looking whether one is cost
 
 
 class Failover(Protocol):
-    """What to do about pservers that do not answer. Both raise when there is no use in waiting any longer."""
+    """What to do about pservers that do not answer. Both raise when waiting is useless."""
 
     def retry(self, call: Callable[[], T]) -> T:
         """The result of a call, repeated while pservers cannot be reached."""
@@ -80,7 +80,7 @@ class Gradients:
 
     @property
     def is_finite(self) -> bool:
-        """As far as the loss tells. Whoever sums or sends them looks at all of it."""
+        """By the loss alone. All of them are checked where they are summed or sent."""
         return math.isfinite(self.loss)
 
 
@@ -138,7 +138,7 @@ class Remote:
         return self.failover.retry(arrive)
 
     def _await(self, fetch: Fetch) -> None:
-        """Until the rows are there, or are known not to come. A pserver that is lost is seen to meanwhile."""
+        """Until the rows are there, or are known not to come. Handles a lost pserver while it waits."""
         began_s = time.monotonic()
         while not fetch.wait(round(1000 * _POLL_S)):
             self.failover.poll(time.monotonic() - began_s)

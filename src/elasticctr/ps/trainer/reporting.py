@@ -1,7 +1,7 @@
-"""What a trainer tells the coordinator, in order and off its critical path, and what it is told to do.
+"""What a trainer reports to the coordinator, in order and off its critical path, and the orders it gets back.
 
-One thread sends beats and reports. While the coordinator does not answer, reports wait and are repeated; training goes
-on. After `wait_s` without an answer the trainer is to give up.
+One thread sends beats and reports. While the coordinator does not answer, reports wait and are repeated, and
+training continues. After `wait_s` without an answer the trainer gives up.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Reporter:
         self.is_reload = False  # pservers went back to a checkpoint: all leases and all that is not applied is void
         self.is_stop = False
         self.on_beat: Callable[[], None] = lambda: None
-        self.failure: ElasticCTRError | None = None  # why this trainer cannot go on
+        self.failure: ElasticCTRError | None = None  # why this trainer must end
         self._thread = threading.Thread(target=self._run, name="elasticctr-reports", daemon=True)
         self._thread.start()
 
@@ -164,7 +164,7 @@ class Reporter:
             if report.path != "/v1/progress":
                 lease.is_over = True
         with self._lock:
-            if self._reports and self._reports[0] is report:  # a reload may have dropped it meanwhile
+            if self._reports and self._reports[0] is report:  # a reload may have dropped it
                 self._reports.popleft()
 
     def _fail(self, error: ElasticCTRError) -> None:

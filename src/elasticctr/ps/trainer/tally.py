@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from elasticctr.ps.trainer.leases import ChunkEnd, ChunkLease, Work
+from elasticctr.ps.trainer.leases import ChunkEnd, ChunkLease, LeasedBatch
 from elasticctr.ps.trainer.reporting import Reporter
 from elasticctr.ps.trainer.strategies.strategy import Outcome
 from elasticctr.train.learner import Learner
@@ -29,7 +29,7 @@ class TrainerTally:
         self._loss_sum = 0.0
         self._learner.clear_metrics()
 
-    def add(self, work: Work, outcome: Outcome) -> None:
+    def add(self, work: LeasedBatch, outcome: Outcome) -> None:
         batch = work.item.batch
         self._count(work)
         self._loss_sum += outcome.loss_sum
@@ -37,13 +37,13 @@ class TrainerTally:
         self.all_samples += len(batch)
         self.all_batches += 1
 
-    def add_scores(self, work: Work, logits: NDArray[np.float32], groups: NDArray[np.uint64] | None) -> None:
+    def add_scores(self, work: LeasedBatch, logits: NDArray[np.float32], groups: NDArray[np.uint64] | None) -> None:
         batch = work.item.batch
         self._count(work)
         self._learner.metrics.update(logits, batch.labels, batch.weights, groups)
 
     def report_if_due(self, reporter: Reporter, lease: ChunkLease, lease_s: float) -> None:
-        # An evaluation is reported once, whole: half of it, counted by whoever takes it over too, would be in it twice.
+        # An evaluation is reported once, whole: a part of it would count twice if another trainer takes it over.
         if time.monotonic() - self._reported >= min(_REPORT_S, lease_s / 4):
             if lease.kind == "train":
                 self.report(reporter, lease)
@@ -62,7 +62,7 @@ class TrainerTally:
         self._lease, self._batches, self._samples = None, 0, 0
 
     def forget(self) -> None:
-        """What was not reported is void."""
+        """Drops what was not reported."""
         self._take_metrics()
         self._lease, self._batches, self._samples = None, 0, 0
 
@@ -76,7 +76,7 @@ class TrainerTally:
             "samples_per_s": round(self.all_samples / max(seconds, 1e-9), 1),
         }
 
-    def _count(self, work: Work) -> None:
+    def _count(self, work: LeasedBatch) -> None:
         if work.lease is not self._lease:
             # Batches before its first one were applied by someone else; only a chunk's last is not full.
             self._lease, self._samples = work.lease, work.batch * self._batch_size

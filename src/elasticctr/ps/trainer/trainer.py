@@ -1,6 +1,7 @@
 """The trainer role: leases work, learns from it by the job's strategy, reports, and survives what happens to others.
 
-All it owns is its leases. It may be killed at any moment: whoever takes over its chunk goes on at the cursors.
+All it owns is its leases. It may be killed at any moment: the trainer that takes over its chunk continues at the
+cursors.
 """
 
 from __future__ import annotations
@@ -19,7 +20,16 @@ from elasticctr.ps.coordinator_client import CoordinatorClient, patiently
 from elasticctr.ps.identity import build, job_identity
 from elasticctr.ps.trainer.client import CursorError, EraError, PsClient
 from elasticctr.ps.trainer.failover import CoordinatedFailover, Interrupted
-from elasticctr.ps.trainer.leases import ChunkEnd, ChunkLease, End, NoWork, Unreadable, Work, WorkSource, WorkStream
+from elasticctr.ps.trainer.leases import (
+    ChunkEnd,
+    ChunkLease,
+    End,
+    LeasedBatch,
+    NoWork,
+    Unreadable,
+    WorkSource,
+    WorkStream,
+)
 from elasticctr.ps.trainer.remote import Pulling, Remote
 from elasticctr.ps.trainer.reporting import Reporter
 from elasticctr.ps.trainer.strategies.choice import make_strategy
@@ -76,7 +86,7 @@ class TrainerRole:
         self._identity = job_identity(job)
 
     def run(self) -> TrainerSummary:
-        """Until there is no more work, or the trainer is told or made to stop."""
+        """Until there is no more work, or the trainer has to stop."""
         began = time.monotonic()
         wait_s = self._settings.coordinator_wait_s
         joined = patiently(self._join, wait_s, self._is_interrupted)
@@ -130,7 +140,7 @@ class TrainerRole:
         )
 
     def _undisturbed(self, call: Callable[[], T]) -> T:
-        """Of a call before the first lease: there is nothing yet that a reload could make void."""
+        """The result of a call before the first lease, when there is nothing yet that a reload could make void."""
         while True:
             try:
                 return call()
@@ -177,7 +187,7 @@ class TrainerRole:
         return find_nearest(address, self._identity.number)
 
     def _offer_dense(self) -> None:
-        """Initial parameters, the same of every trainer, become those of pservers without any; theirs are taken up."""
+        """Initial parameters, the same of every trainer, become those of pservers without any; then takes theirs."""
         assert self._client is not None
         client = self._client
         self._failover.retry(lambda: client.set_dense(self._initial))
@@ -227,7 +237,7 @@ class TrainerRole:
     def _enter_era(self, reason: Interrupted | EraError) -> None:
         """Pservers went back: reports of the time before are void, and what follows is of the newest era heard of."""
         self._reporter.forget()
-        self._is_member = False  # until pservers are told of the group again, and the coordinator says so
+        self._is_member = False  # until pservers know the group again, and the coordinator says so
         era = max(self._coordinator.era, reason.era if isinstance(reason, EraError) else 0)
         if self._client is not None:
             self._client.set_era(era)
@@ -259,7 +269,7 @@ class TrainerRole:
                 self._end_early(stream, ahead)
                 return "told to stop" if self._reporter.is_stop else "interrupted"
             event = stream.get(0.0 if ahead is not None else _IDLE_S)
-            if isinstance(event, Work):
+            if isinstance(event, LeasedBatch):
                 is_idle = False
                 self._is_member = self._is_member or event.lease.kind == "train"
                 prepared = None if event.lease.is_lost else self._prepare(event)
@@ -279,7 +289,7 @@ class TrainerRole:
             if is_idle and self._is_member:
                 self._failover.retry(lambda: self._strategy.idle(_IDLE_S))
 
-    def _prepare(self, work: Work) -> Prepared:
+    def _prepare(self, work: LeasedBatch) -> Prepared:
         if work.lease.kind == "train":
             return self._strategy.prepare(work)
         return Prepared(work, self._remote.start(work.item, insert=False))
@@ -297,7 +307,7 @@ class TrainerRole:
             self._evaluate(work, prepared.begun)
         self._tally.report_if_due(self._reporter, work.lease, self._settings.lease_s)
 
-    def _evaluate(self, work: Work, pulling: Pulling) -> None:
+    def _evaluate(self, work: LeasedBatch, pulling: Pulling) -> None:
         batch = work.item.batch
         logits = self._remote.score(pulling)
         slot = self._job.train.gauc_slot

@@ -44,8 +44,8 @@ class Contributions:
 def contribute(learner: Learner, evidence: Evidence, samples: int, max_steps: int = MAX_STEPS) -> Contributions:
     """Contributions to the logits of the first `samples` samples. REQUIRES: samples >= 1."""
     found = [
-        _contribute_chunk(learner, evidence, start, min(start + evidence.chunk, samples), max_steps)
-        for start in range(0, min(samples, len(evidence)), evidence.chunk)
+        _contribute(learner, evidence, start, min(start + evidence.at_once, samples), max_steps)
+        for start in range(0, min(samples, len(evidence)), evidence.at_once)
     ]
     return Contributions(
         [part.slot for part in evidence.parts],
@@ -59,8 +59,8 @@ def contribute(learner: Learner, evidence: Evidence, samples: int, max_steps: in
 def gradient_importance(learner: Learner, evidence: Evidence) -> NDArray[np.float64]:
     """The weighted mean over samples of |gradient × input| of each slot, inputs counted from their baseline."""
     sums = np.zeros(len(evidence.parts))
-    for start in range(0, len(evidence), evidence.chunk):
-        stop = min(start + evidence.chunk, len(evidence))
+    for start in range(0, len(evidence), evidence.at_once):
+        stop = min(start + evidence.at_once, len(evidence))
         inputs = rows_of(evidence.inputs, start, stop)
         products = _by_slot(evidence, _products(learner, evidence, inputs, torch.ones(stop - start)))
         sums += evidence.weights[start:stop].astype(np.float64) @ np.abs(products)
@@ -68,7 +68,7 @@ def gradient_importance(learner: Learner, evidence: Evidence) -> NDArray[np.floa
     return sums / total if total > 0 else sums
 
 
-def _contribute_chunk(learner: Learner, evidence: Evidence, start: int, stop: int, max_steps: int) -> Contributions:
+def _contribute(learner: Learner, evidence: Evidence, start: int, stop: int, max_steps: int) -> Contributions:
     stop = min(stop, len(evidence))
     inputs = rows_of(evidence.inputs, start, stop)
     logits = _logits(learner, evidence, inputs)
@@ -88,7 +88,7 @@ def _contribute_chunk(learner: Learner, evidence: Evidence, start: int, stop: in
 def _integrate(learner: Learner, evidence: Evidence, inputs: Inputs, steps: int) -> NDArray[np.float64]:
     """The mean of gradient × distance over the midpoints of equal steps: kinks of a model cost O(1 / steps)."""
     samples = len(inputs.flat)
-    at_once = max(evidence.chunk // samples, 1)
+    at_once = max(evidence.at_once // samples, 1)
     places = (np.arange(steps) + 0.5) / steps
     sums = np.zeros((samples, len(evidence.parts)))
     for first in range(0, steps, at_once):

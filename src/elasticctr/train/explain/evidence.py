@@ -37,14 +37,14 @@ class SlotInput:
 class Evidence:
     """Samples with their inputs, labels and weights."""
 
-    def __init__(self, parts: list[SlotInput], inputs: Inputs, batch: Batch, label: int, chunk: int) -> None:
+    def __init__(self, parts: list[SlotInput], inputs: Inputs, batch: Batch, label: int, at_once: int) -> None:
         self.parts = parts
         self.inputs = inputs
         self.batch = batch
         self.label = label
         self.labels = np.ascontiguousarray(batch.labels[:, label])
         self.weights = batch.weights
-        self.chunk = chunk  # samples computed at once
+        self.at_once = at_once  # samples computed at once
         # [width] of a sample without values and with mean dense floats
         self.baseline = torch.zeros(inputs.flat.shape[1])
         first = inputs.spec.pooled_width
@@ -83,7 +83,7 @@ class Evidence:
     def score(self, learner: Learner, inputs: Inputs) -> NDArray[np.float32]:
         """Logits of the chosen label."""
         logits = [
-            learner.score(rows_of(inputs, start, start + self.chunk)) for start in range(0, len(self), self.chunk)
+            learner.score(rows_of(inputs, start, start + self.at_once)) for start in range(0, len(self), self.at_once)
         ]
         all_logits = np.concatenate(logits)
         return np.ascontiguousarray(all_logits if all_logits.ndim == 1 else all_logits[:, self.label])

@@ -16,6 +16,7 @@ from string import Template
 from typing import Any
 
 from elasticctr.errors import DataError, NotFound
+from elasticctr.storage.atomic import write_atomic
 from elasticctr.train.events import Event, read_events
 from elasticctr.train.metrics.label_metrics import LABELS, split_labels
 from elasticctr.train.report.explain_section import describe_slots
@@ -46,7 +47,7 @@ HEADLINES = {
 
 @dataclass(frozen=True, slots=True)
 class RunFiles:
-    """What a run directory holds, as far as it is there."""
+    """The files of a run directory; missing ones are empty."""
 
     path: Path
     config: str | None
@@ -78,7 +79,7 @@ class RunFiles:
 
 
 def write_report(run_dir: str | Path) -> Path:
-    """Draws the plots and writes `report.html` anew. Returns its path."""
+    """Draws the plots and writes `report.html`. Returns its path."""
     from elasticctr.train.report.explain_plot import plot_importance
     from elasticctr.train.report.plots import save_plot, write_plots
 
@@ -86,9 +87,7 @@ def write_report(run_dir: str | Path) -> Path:
     plots = write_plots(_events_by_label(run.events), split_labels(run.metrics), run.path / "plots")
     plots += save_plot(plot_importance(run.explained), run.path / "plots" / "importance.png")
     path = run.path / "report.html"
-    part = path.with_name(path.name + ".part")
-    part.write_text(render_report(run, plots), encoding="utf-8")
-    part.replace(path)
+    write_atomic(path, render_report(run, plots).encode())
     return path
 
 
@@ -96,9 +95,9 @@ def render_report(run: RunFiles, plots: Sequence[Path]) -> str:
     end = (run.of_kind("end") or [{}])[-1]
     sections = [
         ("Warnings", _warnings(run)),
-        ("Metrics", _metricsmake_table(run.metrics)),
+        ("Metrics", _metrics_table(run.metrics)),
         ("Curves", "".join(_figure(plot) for plot in plots)),
-        ("Calibration", _calibrationmake_table(run.metrics)),
+        ("Calibration", _calibration_table(run.metrics)),
         ("Confidence", describe_confidence(run.metrics)),
         ("Worst segments", describe_segments(run.metrics)),
         ("Slots", describe_slots(run.explained)),
@@ -157,7 +156,7 @@ def _cards(values: Values) -> str:
     )
 
 
-def _metricsmake_table(metrics: Mapping[str, Values]) -> str:
+def _metrics_table(metrics: Mapping[str, Values]) -> str:
     metrics = split_labels(metrics)
     names = dict.fromkeys(k for values in metrics.values() for k, v in values.items() if not isinstance(v, dict | list))
     return make_table(
@@ -165,7 +164,7 @@ def _metricsmake_table(metrics: Mapping[str, Values]) -> str:
     )
 
 
-def _calibrationmake_table(metrics: Mapping[str, Values]) -> str:
+def _calibration_table(metrics: Mapping[str, Values]) -> str:
     split = main_split(metrics)
     if split is None:
         return ""

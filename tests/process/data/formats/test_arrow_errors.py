@@ -29,7 +29,7 @@ schema = Schema.model_validate({"slots": [{"kind": "sparse", "name": "feasign"}]
 used = int(next(line for line in open("/proc/self/status") if line.startswith("VmSize")).split()[1]) << 10
 resource.setrlimit(resource.RLIMIT_AS, (used + (24 << 20),) * 2)
 for read in (
-    lambda: list(ParquetReader(schema, ReadOptions(), False).pieces(file, 0, 1)),
+    lambda: list(ParquetReader(schema, ReadOptions(), False).blocks(file, 0, 1)),
     lambda: list(ColumnarRows([file]).blocks()),
 ):
     try:

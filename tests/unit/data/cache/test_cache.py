@@ -12,7 +12,7 @@ import pytest
 
 from elasticctr.data.batch import Batch
 from elasticctr.data.cache import Cache, build_cache, ensure_cache, is_cache
-from elasticctr.data.cache.chunk import CHUNK_ROWS
+from elasticctr.data.cache.part import PART_ROWS
 from elasticctr.data.dataset import Dataset
 from elasticctr.data.schema import Schema
 from elasticctr.data.settings import ReadOptions
@@ -58,15 +58,15 @@ def log(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("elasticctr.data.cache.build.CHUNK_ROWS", 500)
+def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("elasticctr.data.cache.build.PART_ROWS", 500)
 
 
-@pytest.mark.usefixtures("small_chunks")
+@pytest.mark.usefixtures("small_parts")
 @pytest.mark.parametrize("batch_size", [100, 333, 500, 1200, 5000])
 def test_the_same_batches_as_from_the_log(log: Path, tmp_path: Path, batch_size: int) -> None:
     cache = make(log, tmp_path / "cache", block_bytes=1024 * 16)
-    assert cache.chunk_count == 6
+    assert cache.part_count == 6
     assert len(cache) == 3000
     from_log = list(Dataset(str(log), SCHEMA).iterate(batch_size))
     from_cache = list(Dataset(str(tmp_path / "cache"), SCHEMA).iterate(batch_size))
@@ -75,7 +75,7 @@ def test_the_same_batches_as_from_the_log(log: Path, tmp_path: Path, batch_size:
 
 
 def test_every_sample_once_when_shuffled(log: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("elasticctr.data.cache.build.CHUNK_ROWS", 100)
+    monkeypatch.setattr("elasticctr.data.cache.build.PART_ROWS", 100)
     make(log, tmp_path / "cache")
     data = Dataset(str(tmp_path / "cache"), SCHEMA, ReadOptions(shuffle_rows=450), seed=9)
     first = [u for b in data.iterate(64) for u in b.slot(0)[0].tolist()]
@@ -87,7 +87,7 @@ def test_every_sample_once_when_shuffled(log: Path, tmp_path: Path, monkeypatch:
     assert abs(np.mean(np.diff(first[:1000]))) < 20
 
 
-@pytest.mark.usefixtures("small_chunks")
+@pytest.mark.usefixtures("small_parts")
 @pytest.mark.parametrize("shuffle_rows", [0, 700])
 def test_a_resumed_stream_is_the_uninterrupted_one(log: Path, tmp_path: Path, shuffle_rows: int) -> None:
     make(log, tmp_path / "cache")
@@ -285,10 +285,10 @@ def test_several_builds_at_once(log: Path, tmp_path: Path) -> None:
     assert sorted(p.name for p in tmp_path.iterdir()) == ["cache", "log"]
 
 
-def test_chunks_are_as_large_as_documented(tmp_path: Path) -> None:
-    log = write_log(tmp_path / "log", CHUNK_ROWS + 10)
+def test_parts_are_as_large_as_documented(tmp_path: Path) -> None:
+    log = write_log(tmp_path / "log", PART_ROWS + 10)
     cache = make(log, tmp_path / "cache")
-    assert [c.rows for c in cache.manifest.chunks] == [65536, 10]
+    assert [c.rows for c in cache.manifest.parts] == [65536, 10]
 
 
 def test_a_schema_without_dense_or_sparse_slots(tmp_path: Path) -> None:

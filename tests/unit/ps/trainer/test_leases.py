@@ -12,7 +12,7 @@ import pytest
 
 from elasticctr.data.chunks import Chunk
 from elasticctr.errors import ConfigError, DataError
-from elasticctr.ps.trainer.leases import ChunkEnd, End, Event, NoWork, Work, WorkSource, WorkStream
+from elasticctr.ps.trainer.leases import ChunkEnd, End, Event, LeasedBatch, NoWork, WorkSource, WorkStream
 from elasticctr.train.job import Job
 
 LINES = 100
@@ -73,7 +73,7 @@ def test_batches_come_in_order_and_every_chunk_ends(log: Path) -> None:
     script = Script(make_answer(log, 0), make_answer(log, 1))
     with WorkStream(make_source(make_job(log), script)) as stream:
         events = read_all(stream)
-    works = [e for e in events if isinstance(e, Work)]
+    works = [e for e in events if isinstance(e, LeasedBatch)]
     assert [(w.lease.id, w.batch) for w in works] == [(c, b) for c in (0, 1) for b in range(7)]
     assert [len(w.item.batch) for w in works] == [16] * 6 + [4] + [16] * 6 + [4]
     ends = [e for e in events if isinstance(e, ChunkEnd)]
@@ -85,7 +85,7 @@ def test_batches_come_in_order_and_every_chunk_ends(log: Path) -> None:
 def test_a_chunk_starts_at_the_smallest_cursor(log: Path) -> None:
     with WorkStream(make_source(make_job(log), Script(make_answer(log, 3)), lambda chunk: [5, 2, 9])) as stream:
         events = read_all(stream)
-    works = [e for e in events if isinstance(e, Work)]
+    works = [e for e in events if isinstance(e, LeasedBatch)]
     assert [w.batch for w in works] == [2, 3, 4, 5, 6]
     lease = works[0].lease
     assert [b for b in range(10) if lease.is_boundary(b)] == [2, 5, 9]
@@ -103,7 +103,7 @@ def test_a_lost_lease_is_left_and_not_claimed_again(log: Path) -> None:
 
     with WorkStream(make_source(make_job(log), script, cursors)) as stream:
         first = stream.get(10)
-        assert isinstance(first, Work)
+        assert isinstance(first, LeasedBatch)
         first.lease.is_lost = True
         lost.set()
         assert stream.unfinished == [] or stream.unfinished[0].id == 1
@@ -114,12 +114,12 @@ def test_a_lost_lease_is_left_and_not_claimed_again(log: Path) -> None:
 def test_leases_taken_over_come_first_with_fresh_cursors(log: Path) -> None:
     with WorkStream(make_source(make_job(log), Script(make_answer(log, 0)))) as stream:
         work = stream.get(10)
-        assert isinstance(work, Work)
+        assert isinstance(work, LeasedBatch)
     source = make_source(make_job(log), Script(), lambda chunk: [6, 6])
     source.held = [work.lease]
     with WorkStream(source) as stream:
         again = stream.get(10)
-        assert isinstance(again, Work)
+        assert isinstance(again, LeasedBatch)
         assert (again.lease, again.batch) == (work.lease, 6)
 
 
@@ -127,7 +127,7 @@ def test_waiting_is_said_and_ended_by_work(log: Path) -> None:
     script = Script({"kind": "wait", "retry_after_s": 0.01}, make_answer(log, 0))
     with WorkStream(make_source(make_job(log), script)) as stream:
         kinds = [type(e) for e in read_all(stream)]
-    assert kinds[:2] == [NoWork, Work]
+    assert kinds[:2] == [NoWork, LeasedBatch]
     assert kinds[-2:] == [ChunkEnd, End]
 
 
@@ -135,7 +135,7 @@ def test_evaluations_read_their_split_in_larger_batches(log: Path) -> None:
     script = Script(make_answer(log, 0, "evaluate", "valid"))
     source = make_source(make_job(log, valid=str(log)), script, lambda chunk: pytest.fail("no cursors"))
     with WorkStream(source) as stream:
-        works = [e for e in read_all(stream) if isinstance(e, Work)]
+        works = [e for e in read_all(stream) if isinstance(e, LeasedBatch)]
     assert [len(w.item.batch) for w in works] == [60, 40]
     with (
         WorkStream(make_source(make_job(log), Script(make_answer(log, 0, "evaluate", "test")))) as stream,

@@ -8,7 +8,7 @@ With `staleness: 0` every push is waited for and nothing is fetched ahead, so th
 
 from __future__ import annotations
 
-from elasticctr.ps.trainer.leases import Work
+from elasticctr.ps.trainer.leases import LeasedBatch
 from elasticctr.ps.trainer.strategies.strategy import Outcome, Prepared, Strategy
 
 _STALENESS = 2
@@ -21,7 +21,7 @@ class Async(Strategy):
     def _staleness(self) -> int:
         return _STALENESS if self.settings.staleness is None else self.settings.staleness
 
-    def prepare(self, work: Work) -> Prepared:
+    def prepare(self, work: LeasedBatch) -> Prepared:
         if self.settings.prefetch and self._staleness > 0:
             wants_dense = self._batches % self._staleness == 0
             self._batches += 1

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from elasticctr._native import SummedGradients
 from elasticctr.ps.trainer.client import PushKind, RowGradients
-from elasticctr.ps.trainer.leases import Work
+from elasticctr.ps.trainer.leases import LeasedBatch
 from elasticctr.ps.trainer.remote import Gradients, Pulling, Remote, make_head
 from elasticctr.ps.trainer.strategies.strategy import Outcome, Prepared, Strategy
 from elasticctr.table import Lookup, SegmentSettings, SgdSettings, Table, TableSettings, ZerosSettings
@@ -42,12 +42,12 @@ class Geo(Strategy):
         self._tables = remote.learner.sparse.tables
         self._fetched = [Table(_weights_only(table.settings)) for table in self._tables]  # rows as they came
         self._dense = np.empty(0, dtype=np.float32)  # the parameters a period began with
-        self._is_dropped = False  # the model's parameters are steps of nobody's
+        self._is_dropped = False  # the model's parameters match no pserver's
         self._period = 0
-        self._works: list[Work] = []  # batches of this period
+        self._works: list[LeasedBatch] = []  # batches of this period
         self._sums: list[list[SummedGradients]] = []
 
-    def prepare(self, work: Work) -> Prepared:
+    def prepare(self, work: LeasedBatch) -> Prepared:
         return Prepared(work, self._fetch(work) if self.settings.prefetch else None)
 
     def step(self, prepared: Prepared) -> Outcome:
@@ -86,7 +86,7 @@ class Geo(Strategy):
         self._is_dropped = True
         self._begin_period()
 
-    def _fetch(self, work: Work) -> _Missing:
+    def _fetch(self, work: LeasedBatch) -> _Missing:
         lookups, feasigns = [], []
         for fetched, lookup in zip(self._fetched, work.item.lookups, strict=True):
             every = lookup.feasigns
@@ -97,7 +97,7 @@ class Geo(Strategy):
         pulling = self.remote.start_rows(work.item, lookups, insert=True) if is_any else None
         return _Missing(self._period, feasigns, pulling)
 
-    def _take_rows(self, work: Work, begun: object) -> None:
+    def _take_rows(self, work: LeasedBatch, begun: object) -> None:
         """Makes sure that every row of the batch is here, as fetched in this period and stepped since."""
         missing = begun if isinstance(begun, _Missing) and begun.period == self._period else self._fetch(work)
         if missing.pulling is None:

@@ -13,7 +13,7 @@ from elasticctr.ps.trainer.client import GroupMode, PushKind
 from elasticctr.ps.trainer.remote import make_head
 from elasticctr.ps.trainer.strategies.strategy import Outcome, Prepared, Strategy
 
-_PAUSE_S = 0.001  # between empty pushes: with nobody at work they would follow each other at once
+_PAUSE_S = 0.001  # between empty pushes: in an idle group they would follow each other at once
 
 
 class Grouped(Strategy):

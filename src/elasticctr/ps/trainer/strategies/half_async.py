@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from elasticctr.ps.trainer.client import PushKind
-from elasticctr.ps.trainer.leases import Work
+from elasticctr.ps.trainer.leases import LeasedBatch
 from elasticctr.ps.trainer.remote import Remote, make_head
 from elasticctr.ps.trainer.strategies.strategy import Outcome, Prepared, Strategy
 from elasticctr.train.cluster_settings import ClusterSettings
@@ -20,10 +20,10 @@ class HalfAsync(Strategy):
     def __init__(self, remote: Remote, settings: ClusterSettings, rate_scale: Callable[[], float]) -> None:
         super().__init__(remote, settings, rate_scale)
         self._merger = remote.client.merger(is_mean=True)
-        self._works: list[Work] = []  # merged and not sent
+        self._works: list[LeasedBatch] = []  # merged and not sent
         self._outstanding = max(settings.queue // settings.merge - 1, 0)
 
-    def prepare(self, work: Work) -> Prepared:
+    def prepare(self, work: LeasedBatch) -> Prepared:
         if self.settings.prefetch:
             return Prepared(work, self.remote.start(work.item, insert=True))
         return Prepared(work)

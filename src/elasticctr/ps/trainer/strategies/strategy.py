@@ -1,4 +1,4 @@
-"""What a strategy is to the trainer role: batches in, everything about pservers, groups and staleness inside.
+"""The interface of a strategy: batches go in; pservers, groups and staleness stay inside.
 
 A batch is prepared while the one before it computes, then stepped. Batches of a chunk come in order and without gaps,
 from the smallest cursor of the pservers on.
@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 from torch import Tensor
 
 from elasticctr.ps.trainer.client import GroupMode, PushHead
-from elasticctr.ps.trainer.leases import Work
+from elasticctr.ps.trainer.leases import LeasedBatch
 from elasticctr.ps.trainer.remote import Pulling, Remote, make_head
 from elasticctr.train.cluster_settings import ClusterSettings
 
@@ -24,7 +24,7 @@ from elasticctr.train.cluster_settings import ClusterSettings
 class Prepared:
     """A batch before its turn, with what its strategy has begun for it."""
 
-    work: Work
+    work: LeasedBatch
     begun: Any = None
 
 
@@ -49,7 +49,7 @@ class Strategy(ABC):
         self.settings = settings
         self.rate_scale = rate_scale  # of the next push
 
-    def prepare(self, work: Work) -> Prepared:
+    def prepare(self, work: LeasedBatch) -> Prepared:
         """Begins what can be begun before the batch's turn."""
         return Prepared(work)
 
@@ -62,7 +62,7 @@ class Strategy(ABC):
         self.remote.wait()
 
     def drop(self) -> None:
-        """Forgets all that is not applied: pservers went back, or the chunk goes on elsewhere."""
+        """Forgets all that is not applied: pservers went back, or another trainer has the chunk."""
         self.remote.drop()
 
     def idle(self, wait_s: float) -> None:  # noqa: B027
@@ -76,7 +76,7 @@ class Strategy(ABC):
         begun = prepared.begun
         return begun if isinstance(begun, Pulling) else self.remote.start(prepared.work.item, insert=True)
 
-    def head(self, work: Work, group: GroupMode = GroupMode.none) -> PushHead:
+    def head(self, work: LeasedBatch, group: GroupMode = GroupMode.none) -> PushHead:
         """Of a push of one batch."""
         chunk, batch = work.lease.id, work.batch
         return make_head(chunk, batch, batch + 1, len(work.item.batch), rate_scale=self.rate_scale(), group=group)

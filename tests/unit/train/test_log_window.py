@@ -2,12 +2,12 @@ from __future__ import annotations
 
 import pytest
 
-from elasticctr.ps.coordinator.window import LogWindow
+from elasticctr.train.log_window import LogWindow
 
 
 def test_figures_are_of_the_window_that_was_turned_last(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [100.0]
-    monkeypatch.setattr("elasticctr.ps.coordinator.window.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("elasticctr.train.log_window.time.monotonic", lambda: now[0])
     window = LogWindow()
     assert not window.turn() and (window.last_loss, window.rate) == (None, None)
     window.add(30, 15.0)

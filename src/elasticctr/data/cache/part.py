@@ -10,7 +10,7 @@ from elasticctr import _native
 from elasticctr.data.batch import Batch
 from elasticctr.data.schema import Schema
 
-CHUNK_ROWS = 1 << 16
+PART_ROWS = 1 << 16
 
 
 def arrow_schema(schema: Schema) -> pa.Schema:
@@ -43,7 +43,7 @@ def _matrix(rows: NDArray[np.float32]) -> pa.Array:
     return pa.FixedSizeListArray.from_arrays(pa.array(np.ascontiguousarray(rows).ravel()), rows.shape[1])
 
 
-class CachedChunk:
+class CachedPart:
     """Samples in a memory-mapped record batch. Batches are copies: they outlive the mapping and may be written to."""
 
     def __init__(self, schema: Schema, batch: pa.RecordBatch) -> None:
