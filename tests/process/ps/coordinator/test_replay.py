@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from tests.unit.ps.conftest import LINES, make_job
-from tests.unit.ps.coordinator.test_coordinator import done_chunks
+from tests.unit.ps.run_record import done_chunks
 
 from elasticctr.errors import FailedPrecondition
 from elasticctr.ps.coordinator.coordinator import Coordinator

@@ -1,0 +1,22 @@
+"""Fake cube servers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from tests.unit.cube.clients import MakeServer
+from tests.unit.cube.fake_server import FakeServer
+
+
+@pytest.fixture
+def make() -> Iterator[MakeServer]:
+    servers: list[FakeServer] = []
+
+    def make_one(*args: object, **settings: object) -> FakeServer:
+        servers.append(FakeServer(*args, **settings))  # type: ignore[arg-type]
+        return servers[-1]
+
+    yield make_one
+    for server in servers:
+        server.stop()
