@@ -13,23 +13,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 ADDRESSES = tuple(f"127.0.0.{66 + number}" for number in range(8))
-
-
 HTTP = ("serve", "cube", "agent", "transfer", "coordinator")
-
-
 FRAMES = ("cube", "pserver")
-
-
 EVERY_PORT = (*HTTP, "grpc", "pserver")
-
-
 AT_ONCE = 400  # connections of an attack at a rate, at most; more are not begun
-
-
 Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
-
-
 JSON_PATHS = {
     "serve": "/v1/models/ctr:predict",
     "cube": "/DictService/seek",

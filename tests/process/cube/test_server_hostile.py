@@ -30,8 +30,6 @@ from tests.process.cube.serving import (
 )
 
 FEASIGNS = feasigns_of(50_000)
-
-
 MOST, MOST_HTTP = 16_384, 4096  # feasigns of a lookup by the wire and by HTTP
 
 

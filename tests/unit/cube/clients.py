@@ -12,11 +12,7 @@ from elasticctr.cube.lookup import Lookup
 from elasticctr.cube.settings import CubeSettings
 
 KEYS = np.arange(1, 301, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
-
-
 TABLE = "ctr/embedding"
-
-
 MakeServer = Callable[..., FakeServer]
 
 

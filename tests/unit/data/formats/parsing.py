@@ -11,11 +11,7 @@ from elasticctr.data.formats.parser import Parsed, Parser
 from elasticctr.data.schema import DenseSlot, Schema, SparseSlot
 
 A, B = SparseSlot(name="a"), SparseSlot(name="b")
-
-
 D2 = DenseSlot(name="d", dim=2)
-
-
 BIG = 2**64 - 1
 
 

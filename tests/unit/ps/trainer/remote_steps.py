@@ -22,8 +22,6 @@ from elasticctr.table import (
 )
 
 SAMPLES, SLOTS, DIM = 60, 3, 4
-
-
 TABLES = (
     TableSettings(
         name="main",
