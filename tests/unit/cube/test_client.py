@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import threading
 
 import numpy as np
@@ -129,24 +128,6 @@ def test_a_hundred_lookups_at_once_from_asyncio(make: MakeServer) -> None:
             assert ticks > 0  # the loop went on
 
     asyncio.run(ask())
-
-
-def test_a_forked_child_opens_connections_of_its_own(make: MakeServer) -> None:
-    server = make()
-    client = connect([server])
-    check(client.get(TABLE, KEYS))
-    before = server.connections
-    child = os.fork()
-    if child == 0:
-        try:
-            check(client.get(TABLE, KEYS))
-            os._exit(0)
-        except BaseException:
-            os._exit(1)
-    check(client.get(TABLE, KEYS))
-    assert os.waitpid(child, 0)[1] == 0
-    check(client.get(TABLE, KEYS))
-    assert server.connections == before + 1
 
 
 def test_a_closed_client_says_so(make: MakeServer) -> None:
