@@ -36,6 +36,7 @@ NAMED_OTHERWISE = {
     "unit/test_hash.py": NATIVE_CODE,
     "unit/test_tree.py": REPOSITORY,
     "unit/train/test_device.py": "`train.device`, through all of a training",
+    "process/test_benchmarks.py": REPOSITORY,
     "process/test_layers.py": "imports of many packages",
     "process/test_second_try.py": REPOSITORY,
 }

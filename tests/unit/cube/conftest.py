@@ -1,7 +1,8 @@
-"""Fake cube servers."""
+"""Fake cube servers, and files that nobody waits for."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 
 import pytest
@@ -20,3 +21,9 @@ def make() -> Iterator[MakeServer]:
     yield make_one
     for server in servers:
         server.stop()
+
+
+@pytest.fixture(autouse=True)
+def no_sync(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody pulls the plug in these tests, and on a busy disk most of their time would be waiting for it."""
+    monkeypatch.setattr(os, "fsync", lambda _: None)
