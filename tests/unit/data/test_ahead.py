@@ -1,3 +1,5 @@
+"""Reading ahead keeps order, bounds memory, and ends its thread."""
+
 from __future__ import annotations
 
 import gc

@@ -1,3 +1,5 @@
+"""Models are found by name or file; a wrong name or setting gets the nearest."""
+
 from __future__ import annotations
 
 import textwrap

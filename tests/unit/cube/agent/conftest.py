@@ -1,3 +1,5 @@
+"""An agent with a fake server and a host to fetch from."""
+
 from __future__ import annotations
 
 from collections.abc import Iterator

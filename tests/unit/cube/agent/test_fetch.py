@@ -1,3 +1,5 @@
+"""Downloads resume after cuts, replace damaged parts, and keep their rate and deadline."""
+
 from __future__ import annotations
 
 import hashlib

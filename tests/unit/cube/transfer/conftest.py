@@ -1,3 +1,5 @@
+"""A transfer over real agents and fake servers, driven turn by turn."""
+
 from __future__ import annotations
 
 import hashlib

@@ -1,3 +1,5 @@
+"""One coordinator per run: a second is refused, a silent one superseded."""
+
 from __future__ import annotations
 
 import os
