@@ -26,16 +26,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 import measure
+from chaos_checks import count_wrong_rows, find_lost_versions
 from chaos_training import ROWS, Flow, command_of
-from elasticctr.cube.client import CubeClient
-from elasticctr.cube.settings import CubeSettings
 from elasticctr.errors import ElasticCTRError
 from elasticctr.versions.repository import Repository
-from elasticctr.versions.sparse import get_rows
-from elasticctr.versions.verification import verify_version
 from stack import Process, Stack, make_log, wait_until
 
 HERE = Path(__file__).resolve().parent
@@ -44,7 +39,6 @@ RESTART_S = 0.3  # a supervisor's pause
 FIRST_S = 900.0  # until something is published: many processes import torch at once
 BOUND_S = 240.0  # without any movement for so long, something is stuck
 PATIENT = {"queue_ms": 20_000, "timeout_ms": 30_000}  # two cores run some twenty processes
-MOST_VERIFIED = 60
 
 
 @dataclass(frozen=True)
@@ -153,45 +147,20 @@ class Chaos:
             self._check_replica(model, newest, replica)
 
     def _check_replica(self, model: str, version: int, replica: int) -> None:
-        """Every row of the live version, from one replica of each shard."""
-        chain = self.repository.chain(model, version)
-        table = next(iter(chain[-1].tables))
-        batch = np.unique(np.concatenate([np.arange(50, dtype=np.uint64), *self._feasigns(chain, table)]))
-        expected, found = get_rows(self.repository, chain, table, batch)
-        shards = [[one[replica].url.removeprefix("http://")] for one in self.stack.cube]
         try:
-            with CubeClient(
-                CubeSettings(shards=shards, timeout_ms=30_000, connect_ms=5000), self.stack.token
-            ) as client:
-                answer = client.get(f"{model}/{table}", batch, version=version)
+            bad, asked = count_wrong_rows(self.stack, self.repository, model, version, replica)
         except ElasticCTRError as e:
             self._stuck(f"replica {replica} does not answer from {model} version {version}: {e}")
             return
-        bad = int(((answer.found != found) | (answer.rows != expected).any(axis=1)).sum())
         self.result.wrong += bad
         if bad:
-            self.result.notes.append(f"replica {replica}: {bad} of {len(batch)} rows of {model} {version} are wrong")
-
-    def _feasigns(self, chain: list[Any], table: str) -> list[Any]:
-        from elasticctr.versions.sparse import read_part
-
-        return [
-            feasigns
-            for manifest in chain
-            for file in manifest.parts(table)
-            for feasigns, _ in read_part(self.repository, manifest, file)
-        ]
+            self.result.notes.append(f"replica {replica}: {bad} of {asked} rows of {model} {version} are wrong")
 
     def _verify(self) -> None:
-        """Versions that were announced are there and whole."""
         for model in FLOWS:
-            versions = sorted({event.version for event in self.repository.events(model) if event.kind == "publish"})
-            for version in self._draw.sample(versions, min(MOST_VERIFIED, len(versions))):
-                try:
-                    verify_version(self.repository, model, version)
-                except ElasticCTRError as e:
-                    self.result.lost += 1
-                    self.result.notes.append(f"{model} version {version} is lost: {e}")
+            lost = find_lost_versions(self.repository, model, self._draw)
+            self.result.lost += len(lost)
+            self.result.notes += lost
 
     # Blows
 

@@ -24,6 +24,7 @@ import yaml
 
 import measure
 import quality
+import quality_sets
 from contenders import environments
 from quality_peers_report import Run, report
 
@@ -39,7 +40,7 @@ class TrainingFailedError(Exception):
     """A run ended badly; the message has the end of its output."""
 
 
-def main() -> None:
+def read_options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="one seed, three models, three epochs")
     parser.add_argument("--models", help="comma-separated; default: all that a peer has")
@@ -54,12 +55,18 @@ def main() -> None:
     parser.add_argument("--save", type=Path, help="append every run to this file, for quality_peers_report.py")
     parser.add_argument("--again", action="store_true", help="forget runs that are kept")
     parser.add_argument("--kept", action="store_true", help="report what is kept and run nothing")
-    options = parser.parse_args()
+    return parser.parse_args()
+
+
+def main() -> None:
+    options = read_options()
     if options.again:
         shutil.rmtree(WORK / "results", ignore_errors=True)
-    made = quality.make_frappe(options.data)
+    made = quality_sets.make_frappe(options.data)
     if not made:
-        raise SystemExit(f"{' and '.join(quality.FRAPPE)} are not in {options.data}; name their folder with --data")
+        raise SystemExit(
+            f"{' and '.join(quality_sets.FRAPPE)} are not in {options.data}; name their folder with --data"
+        )
     models = options.models.split(",") if options.models else QUICK if options.quick else MODELS["ours"]
     for name in models:
         if name not in MODELS["ours"]:
@@ -106,9 +113,9 @@ def main() -> None:
 
 
 def make_job(model: str, seed: int, settings: dict[str, Any], epochs: int | None, device: str) -> dict[str, Any]:
-    job: dict[str, Any] = yaml.safe_load((quality.ZOO / f"{model}.yaml").read_text())
+    job: dict[str, Any] = yaml.safe_load((quality_sets.ZOO / f"{model}.yaml").read_text())
     if isinstance(job["schema"], str):
-        job["schema"] = yaml.safe_load((quality.ZOO / job["schema"]).read_text())
+        job["schema"] = yaml.safe_load((quality_sets.ZOO / job["schema"]).read_text())
     job["data"]["train"]["path"] = settings["data.train.path"]
     job["data"]["valid"]["path"] = settings["data.valid.path"]
     job["train"] |= {"seed": seed, "threads": 1, "device": device} | ({} if epochs is None else {"epochs": epochs})

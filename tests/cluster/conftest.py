@@ -1,3 +1,5 @@
+"""The log that training stories share."""
+
 from __future__ import annotations
 
 import pytest

@@ -34,7 +34,7 @@ from tests.cluster.certificate import Authority, flags_of
 T = TypeVar("T")
 TOKEN = "a secret of the test cluster"
 # Nine processes that start at once on a busy machine take their time.
-START_S = 90.0
+START_S = 180.0
 
 
 # Ports of this test process alone, below those the system gives to anyone: one that was free a moment ago stays free.
@@ -51,7 +51,7 @@ def free_port() -> int:
             return port
 
 
-def wait_until(check: Callable[..., T], what: str, timeout_s: float = 60.0, every_s: float = 0.05) -> T:
+def wait_until(check: Callable[..., T], what: str, timeout_s: float = 120.0, every_s: float = 0.05) -> T:
     """The first true answer of `check`; errors of the tree count as not yet."""
     deadline = time.monotonic() + timeout_s
     last: object = None
@@ -310,7 +310,7 @@ class Cluster:
         unknown = {"name": self.model, "live": None}  # until transfer has looked at the repository
         return next((one for one in found if one["name"] == self.model), unknown)
 
-    def wait_live(self, version: int, timeout_s: float = 60.0, *, everywhere: bool = True) -> None:
+    def wait_live(self, version: int, timeout_s: float = 120.0, *, everywhere: bool = True) -> None:
         """Until transfer says so and, with `everywhere`, every server answers from it."""
         wait_until(lambda: self.status()["live"] == version, f"version {version} live", timeout_s)
         if everywhere:

@@ -89,7 +89,7 @@ class Load:
     def stop(self) -> Report:
         if self._process.poll() is None:
             self._tell({"stop": True}, answer=False)
-            out, _ = self._process.communicate(timeout=30)
+            out, _ = self._process.communicate(timeout=120)
             self.report = Report(**json.loads(out.splitlines()[-1]))
         return self.report
 
@@ -143,7 +143,7 @@ class _Generator:
         self._is_over.set()
         for thread in self._threads:
             if thread.is_alive():
-                thread.join(10)
+                thread.join(60)
         for phase, seconds in self._latencies.items():
             ms = np.array(seconds) * 1000
             self._report.latency_ms[phase] = {

@@ -27,6 +27,26 @@ _NUMBER = varint_field(4, 127)  # the number of a call
 TOGETHER = 24  # requests written at once on a connection
 PREDICT, INFER, PADDLE = "/v1/models/ctr:predict", "/v2/models/ctr/infer", "/ctr/prediction"
 BRPC_SERVICE = b"baidu.paddle_serving.predictor.general_model.GeneralModelService"
+# JSON requests for predictions that are refused with 400, by what is wrong with them.
+BAD_JSON: dict[str, bytes] = {
+    "empty": b"",
+    "not JSON": b"\xff\xfe\x00junk" * 20,
+    "bomb": b"[" * 2000,
+    "object bomb": b'{"samples":' * 500,
+    "no samples": b"{}",
+    "empty list": b'{"samples": []}',
+    "unknown slot": b'{"samples": [{"nobody": 1}]}',
+    "wrong type": b'{"samples": [{"user": {"a": 1}}]}',
+    "not a number": b'{"samples": [{"x": ["a", "b"]}]}',
+    "too few floats": b'{"samples": [{"x": [1]}]}',
+    "no feasign": b'{"samples": [{"ads": ["12x"]}]}',
+    "2 to the 64th": b'{"samples": [{"ads": [18446744073709551616]}]}',
+    "second sample bad": b'{"samples": [{"user": 1}, {"user": -1}]}',
+    "huge number": b'{"samples": [{"x": [1e999, 0]}]}',
+    "bad line": b'{"lines": ["user:1 x:nan x:0"], "format": "slot"}',
+    "bad format": b'{"lines": ["user:1"], "format": "none"}',
+    "not UTF-8": b'{"samples": [{"user": "\xff"}]}',
+}
 Judge = Callable[[int, bytes], None]
 Answer = tuple[int | None, int, bytes]  # number of the call if it has one, HTTP's status, body
 
@@ -133,26 +153,7 @@ class Mixed:
             return check
 
         bad = refused(400)
-        for name, body in {
-            "half": good[: len(good) // 2],
-            "empty": b"",
-            "not JSON": b"\xff\xfe\x00junk" * 20,
-            "bomb": b"[" * 2000,
-            "object bomb": b'{"samples":' * 500,
-            "no samples": b"{}",
-            "empty list": b'{"samples": []}',
-            "unknown slot": b'{"samples": [{"nobody": 1}]}',
-            "wrong type": b'{"samples": [{"user": {"a": 1}}]}',
-            "not a number": b'{"samples": [{"x": ["a", "b"]}]}',
-            "too few floats": b'{"samples": [{"x": [1]}]}',
-            "no feasign": b'{"samples": [{"ads": ["12x"]}]}',
-            "2 to the 64th": b'{"samples": [{"ads": [18446744073709551616]}]}',
-            "second sample bad": b'{"samples": [{"user": 1}, {"user": -1}]}',
-            "huge number": b'{"samples": [{"x": [1e999, 0]}]}',
-            "bad line": b'{"lines": ["user:1 x:nan x:0"], "format": "slot"}',
-            "bad format": b'{"lines": ["user:1"], "format": "none"}',
-            "not UTF-8": b'{"samples": [{"user": "\xff"}]}',
-        }.items():
+        for name, body in {"half": good[: len(good) // 2], **BAD_JSON}.items():
             self._http.append(Exchange(f"bad json: {name}", _post(PREDICT, body), bad))
         for name, body in {
             "half": infer[: len(infer) // 2],

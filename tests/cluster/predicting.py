@@ -235,7 +235,7 @@ class Predictor:
     def command(self, verb: str, body: dict[str, Any] | None = None, model: str = "ctr") -> dict[str, Any]:
         return self.post(f"/v1/models/{model}:{verb}", body)
 
-    def wait_live(self, version: int, model: str = "ctr", timeout_s: float = 60) -> None:
+    def wait_live(self, version: int, model: str = "ctr", timeout_s: float = 120) -> None:
         assert self.process is not None
         process = self.process
 

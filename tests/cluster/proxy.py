@@ -52,7 +52,7 @@ class Proxy:
                 _reset(client)
                 continue
             try:
-                server = socket.create_connection(("127.0.0.1", self._target), timeout=5)
+                server = socket.create_connection(("127.0.0.1", self._target), timeout=60)
                 server.settimeout(None)
             except OSError:
                 _reset(client)

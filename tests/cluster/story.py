@@ -66,10 +66,10 @@ class Story:
             self.load.define(version, parent)
         return version
 
-    def wait_live(self, version: int, timeout_s: float = 60, *, everywhere: bool = True) -> None:
+    def wait_live(self, version: int, timeout_s: float = 120, *, everywhere: bool = True) -> None:
         self.cluster.wait_live(version, timeout_s, everywhere=everywhere)
 
-    def catch(self, state: str, version: int, timeout_s: float = 20) -> None:
+    def catch(self, state: str, version: int, timeout_s: float = 60) -> None:
         """Returns while transfer is in this state of rolling `version` out, or once that is over."""
         deadline = time.monotonic() + timeout_s
         path = self.cluster.state / "models" / MODEL / "journal.json"

@@ -48,7 +48,7 @@ def test_everybody_is_killed_at_once_and_the_job_resumed(training_log: Log, tmp_
         training.random_moment(0.4, 0.6)
         assert training.process is not None
         training.process.kill()  # its roles end with it
-        training.process.wait(20)
+        training.process.wait(60)
         training.start("--resume")
         training.finish()
         training.check()

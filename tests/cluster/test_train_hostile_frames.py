@@ -50,7 +50,7 @@ def test_hostile_peers_harm_nothing(training_log: Log, tmp_path: Path) -> None:
         assert len(places) == 3, places
         silent = []
         for place in places:
-            silent.append(socket.create_connection(place, timeout=5))  # says nothing until the end
+            silent.append(socket.create_connection(place, timeout=60))  # says nothing until the end
             for data in garbage(training):
                 with contextlib.suppress(OSError), socket.create_connection(place, timeout=5) as peer:
                     peer.sendall(data)

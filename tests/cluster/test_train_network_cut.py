@@ -58,7 +58,7 @@ class Roles:
         for process in self.processes.values():
             if process.poll() is None:
                 process.kill()
-                process.wait(10)
+                process.wait(60)
 
 
 @pytest.mark.slow

@@ -122,7 +122,7 @@ def test_a_trainer_sleeps_through_a_rollback(strategy: str, training_log: Log, t
         training.start()
         training.random_moment(0.2, 0.4)
         asleep = training.pause("trainer-0")
-        wait_until(lambda: _is_gone(training, "trainer-0"), "a trainer given up", START_S)
+        wait_until(lambda: training.is_gone("trainer-0"), "a trainer given up", START_S)
         training.kill("pserver-1")
         wait_until(lambda: training.rollbacks and training.status()["phase"] == "training", "a rollback", START_S)
         training.go_on(asleep)
@@ -132,10 +132,6 @@ def test_a_trainer_sleeps_through_a_rollback(strategy: str, training_log: Log, t
         training.finish()
         training.check()
         assert training.rollbacks == 1 and training.restarts("trainer-0") == 0
-
-
-def _is_gone(training: Training, name: str) -> bool:
-    return any(event["name"] == name for event in training.events("gone"))
 
 
 def of_pserver(training: Training, name: str) -> dict[str, Any]:

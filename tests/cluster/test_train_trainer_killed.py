@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 
 import pytest
 
-from tests.cluster.training import Log, Training
+from tests.cluster.harness import wait_until
+from tests.cluster.training import START_S, Log, Training
 
 pytestmark = pytest.mark.timeout(900)
 
@@ -43,7 +43,7 @@ def test_a_trainer_that_hung_wakes_up_after_its_lease_ran_out(training_log: Log,
         training.start()
         training.random_moment(0.1, 0.3)
         hung = training.pause("trainer-0")
-        time.sleep(4)
+        wait_until(lambda: training.is_gone("trainer-0"), "a trainer given up", START_S)
         training.go_on(hung)
         training.finish()
         training.check()

@@ -1,4 +1,4 @@
-"""kill -9 of transfer at every step of a rollout: servers do not notice, and its successor goes on with that step."""
+"""kill -9 of transfer at every step of a rollout: servers do not notice, and its successor continues with that step."""
 
 from __future__ import annotations
 

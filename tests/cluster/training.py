@@ -48,7 +48,7 @@ _NOISE = 0.02  # of an AUC on 4,000 samples after so little training, in an orde
 
 @dataclass(frozen=True, slots=True)
 class Log:
-    """A made-up click log with its schema; `valid` is not part of what is trained on."""
+    """A synthetic click log with its schema; `valid` is not part of what is trained on."""
 
     path: Path
     rows: int
@@ -254,6 +254,10 @@ class Training:
         """How often all pservers went back to a checkpoint."""
         return len(self.journal("rollback"))
 
+    def is_gone(self, name: str) -> bool:
+        """Whether the coordinator has given this role up."""
+        return any(event["name"] == name for event in self.events("gone"))
+
     def events(self, event: str) -> list[dict[str, Any]]:
         lines = (self.run_dir / "events.jsonl").read_text().splitlines()
         return [entry for entry in map(json.loads, lines) if entry["event"] == event]
@@ -304,7 +308,7 @@ class Training:
         self.roles()
         if self.process is not None and self.process.poll() is None:
             self.process.kill()
-            self.process.wait(10)
+            self.process.wait(60)
         for pid in {*self.seen, *processes_of(self.run_dir)}:
             if str(self.run_dir) in command_of(pid):
                 os.kill(pid, signal.SIGKILL)

@@ -20,7 +20,7 @@ from elasticctr.train.job import Job, load_job
 
 
 def make_log(out: Path, rows: int, files: int = 2, **changes: Any) -> int:
-    """A made-up log; returns its bytes."""
+    """A synthetic log; returns its bytes."""
     spec = criteo_spec(Format.SLOT, slots=6, dense=3, cardinalities=(40, 300))
     spec = spec.model_copy(update={"multi": (False,) * 4 + (True,) * 2, **changes})
     return write_log(spec, out, rows, files=files).bytes

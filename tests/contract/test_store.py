@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.s3 import serving_s3
 
 from elasticctr.errors import ConfigError, InternalError, NotFound
 from elasticctr.storage import Store, open_store
@@ -18,23 +19,8 @@ from elasticctr.storage import Store, open_store
 
 @pytest.fixture(scope="module")
 def bucket() -> Iterator[str]:
-    import boto3
-    from moto.server import ThreadedMotoServer
-
-    server = ThreadedMotoServer("127.0.0.1", 0, verbose=False)
-    server.start()
-    url = "http://{}:{}".format(*server.get_host_and_port())
-    with pytest.MonkeyPatch.context() as patch:
-        for name, value in {
-            "AWS_ENDPOINT_URL": url,
-            "AWS_ACCESS_KEY_ID": "key",
-            "AWS_SECRET_ACCESS_KEY": "secret",
-            "AWS_DEFAULT_REGION": "us-east-1",
-        }.items():
-            patch.setenv(name, value)
-        boto3.client("s3", endpoint_url=url).create_bucket(Bucket="models")
+    with serving_s3("models"):
         yield "s3://models"
-    server.stop()
 
 
 @pytest.fixture(params=["local", "file", "memory", "s3"])

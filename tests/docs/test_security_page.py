@@ -1,3 +1,5 @@
+"""Every listener and every trusted input is on the security page."""
+
 from __future__ import annotations
 
 from pathlib import Path

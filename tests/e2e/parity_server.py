@@ -46,7 +46,7 @@ def serve(folder: Path, repo: str, models: Sequence[str]) -> Iterator[Servers]:
     finally:
         process.terminate()
         try:
-            process.wait(20)
+            process.wait(60)
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
@@ -58,7 +58,7 @@ def _wait(servers: Servers, process: subprocess.Popen[bytes], log: Path) -> None
     ends = time.monotonic() + READY_S
     while True:
         try:
-            urllib.request.urlopen(f"http://{servers.host}:{servers.port}/readyz", timeout=10).close()
+            urllib.request.urlopen(f"http://{servers.host}:{servers.port}/readyz", timeout=60).close()
             return
         except urllib.error.HTTPError as e:
             why = e.read().decode()

@@ -56,12 +56,14 @@ def write_job(folder: Path) -> Path:
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize(("engine", "strategy"), [("local", "sync"), ("local", "async"), ("torchrun", "collective")])
-def test_many_processes_have_the_rows_of_one(elasticctr: Run, tmp_path: Path, engine: str, strategy: str) -> None:
+def test_many_processes_have_the_rows_of_one(
+    elasticctr: Run, invoke: Run, tmp_path: Path, engine: str, strategy: str
+) -> None:
     job = write_job(tmp_path)
     words = [tmp_path / "train.txt", tmp_path / "vocabulary", "--schema", tmp_path / "schema.yaml", "--min-count", "3"]
-    counted = answer(elasticctr("data", "vocabulary", *words, "--json"))["tables"]["main"]
+    counted = answer(invoke("data", "vocabulary", *words, "--json"))["tables"]["main"]
     assert 0 < counted["feasigns"] < counted["distinct"]
-    one = answer(elasticctr("train", job, "--run-dir", tmp_path / "one", "--json"))
+    one = answer(invoke("train", job, "--run-dir", tmp_path / "one", "--json"))
     many = ["--on", engine, "--strategy", strategy, "--trainers", "2", "--set", "cluster.chunk_mib=0.05"]
     many += ["--pservers", "2"] if engine == "local" else []
     result = answer(elasticctr("train", job, *many, "--json", timeout_s=400))
@@ -70,8 +72,6 @@ def test_many_processes_have_the_rows_of_one(elasticctr: Run, tmp_path: Path, en
     # What is published is what was learned: the vocabulary, and a row per slot for everything else.
     rows = []
     for run in (tmp_path / "one", tmp_path / "run"):
-        published = answer(
-            elasticctr("publish", run, "--repo", tmp_path / f"repo-{run.name}", "--model", "m", "--json")
-        )
+        published = answer(invoke("publish", run, "--repo", tmp_path / f"repo-{run.name}", "--model", "m", "--json"))
         rows.append(published["rows"])
     assert rows[0] == rows[1] and counted["feasigns"] < rows[0] <= counted["feasigns"] + 5

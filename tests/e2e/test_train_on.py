@@ -71,7 +71,7 @@ def test_ctrl_c_then_resume(elasticctr: Run, invoke: Run, job: Path, tmp_path: P
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-def test_versions_are_published_while_pservers_train(elasticctr: Run, job: Path, tmp_path: Path) -> None:
+def test_versions_are_published_while_pservers_train(elasticctr: Run, invoke: Run, job: Path, tmp_path: Path) -> None:
     """The last of them is the finished model, whose run is evaluated, scored with and verified like any other."""
     repo, run, scores = tmp_path / "repo", tmp_path / "run", tmp_path / "scores.parquet"
     publish = ["--set", f"publish.to={repo}", "--set", "publish.model=ctr", "--set", "publish.every_steps=40"]
@@ -81,13 +81,13 @@ def test_versions_are_published_while_pservers_train(elasticctr: Run, job: Path,
     steps = [e["of_step"] for e in events if e["event"] == "publish"]
     end = next(e for e in events if e["event"] == "end")
     assert steps == sorted(set(steps)) and steps[-1] == end["step"]
-    found = answer(elasticctr("versions", "list", repo, "--json"))["versions"]
+    found = answer(invoke("versions", "list", repo, "--json"))["versions"]
     assert [(v["version"], v["kind"]) for v in found] == [(n, "base") for n in range(1, len(steps) + 1)]
-    answer(elasticctr("versions", "verify", f"{repo}/ctr", "--json"))
+    answer(invoke("versions", "verify", f"{repo}/ctr", "--json"))
 
-    evaluated = answer(elasticctr("eval", run, "--json"))
+    evaluated = answer(invoke("eval", run, "--json"))
     assert evaluated["auc"] == pytest.approx(trained["metrics"]["valid"]["auc"], abs=1e-6)
-    assert answer(elasticctr("predict", run, "--out", scores, "--json"))["rows"] == evaluated["samples"]
+    assert answer(invoke("predict", run, "--out", scores, "--json"))["rows"] == evaluated["samples"]
     import pyarrow.parquet as pq
     from sklearn.metrics import roc_auc_score
 

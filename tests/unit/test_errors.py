@@ -1,3 +1,5 @@
+"""The error tree: one exit status per class, the same codes natively, messages with their place."""
+
 import re
 from pathlib import Path
 

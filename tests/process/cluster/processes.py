@@ -24,7 +24,7 @@ def is_alive(pid: int) -> bool:
     return state not in "ZX"
 
 
-def until(check: Callable[[], object], timeout_s: float = 60.0) -> None:
+def until(check: Callable[[], object], timeout_s: float = 120.0) -> None:
     deadline = time.monotonic() + timeout_s
     while not check():
         assert time.monotonic() < deadline, "waited too long"

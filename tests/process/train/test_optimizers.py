@@ -1,3 +1,5 @@
+"""Training starts without loading torch's compiler."""
+
 from __future__ import annotations
 
 import subprocess

@@ -1,3 +1,5 @@
+"""`elasticctr token` writes tokens that servers accept."""
+
 from __future__ import annotations
 
 import json

@@ -39,7 +39,7 @@ class Meeting:
     """What ranks that are threads pass each other."""
 
     def __init__(self, size: int) -> None:
-        self.barrier = threading.Barrier(size, timeout=20)
+        self.barrier = threading.Barrier(size, timeout=120)
         self.brought: list[Any] = [None] * size
 
 

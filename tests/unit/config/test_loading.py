@@ -1,3 +1,5 @@
+"""A wrong key, type or value in a settings file is named with its place and the nearest good one."""
+
 from pathlib import Path
 from typing import Annotated, Literal
 

@@ -1,3 +1,5 @@
+"""Index files are shown, looked up and checked without a server."""
+
 from __future__ import annotations
 
 import hashlib

@@ -1,3 +1,5 @@
+"""A cube in this process answers like a dict through deltas, rollbacks and retirements."""
+
 from __future__ import annotations
 
 import os

@@ -1,3 +1,5 @@
+"""Reading ahead keeps order, bounds memory, and ends its thread."""
+
 from __future__ import annotations
 
 import gc
@@ -109,13 +111,12 @@ def test_a_thread_that_hangs_is_left_behind(monkeypatch: pytest.MonkeyPatch) -> 
 
     def hang() -> Generator[int, None, None]:
         yield 1
-        release.wait(30)
+        release.wait(600)
 
     ahead = Ahead(hang(), 1)
     next(ahead)
-    began = time.monotonic()
     ahead.close()
-    assert time.monotonic() - began < 20
+    assert ahead._thread.is_alive()
     release.set()
     ahead._thread.join(60)
     assert not ahead._thread.is_alive()

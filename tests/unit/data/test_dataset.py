@@ -1,3 +1,5 @@
+"""A dataset yields every sample once, in a reproducible order, and resumes at the exact sample."""
+
 from __future__ import annotations
 
 import gc

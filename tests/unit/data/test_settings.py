@@ -1,3 +1,5 @@
+"""Settings of the data section: mistakes, and a default for every documented key."""
+
 from __future__ import annotations
 
 import re

@@ -1,3 +1,5 @@
+"""The behaviour sequence transformer equals explicit loops."""
+
 from __future__ import annotations
 
 from typing import Any

@@ -1,3 +1,5 @@
+"""DCNv2 equals explicit loops, low-rank and mixed too, and learns XOR."""
+
 from __future__ import annotations
 
 from typing import Any

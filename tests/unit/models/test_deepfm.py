@@ -1,3 +1,5 @@
+"""DeepFM is first order plus pairs plus tower, and learns XOR."""
+
 from __future__ import annotations
 
 import numpy as np

@@ -1,3 +1,5 @@
+"""Dense parameters are saved and loaded; tensors that do not fit are named."""
+
 from __future__ import annotations
 
 from pathlib import Path

@@ -1,3 +1,5 @@
+"""DIEN equals explicit loops and has an auxiliary loss in training."""
+
 from __future__ import annotations
 
 from typing import Any

@@ -1,3 +1,5 @@
+"""DIN equals explicit loops and finds a target in a history."""
+
 from __future__ import annotations
 
 from pathlib import Path

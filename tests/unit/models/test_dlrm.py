@@ -1,3 +1,5 @@
+"""DLRM equals explicit loops and learns XOR."""
+
 from __future__ import annotations
 
 import numpy as np

@@ -1,3 +1,5 @@
+"""The plain tower reads every slot, for one label or several."""
+
 from __future__ import annotations
 
 from typing import get_args

@@ -1,3 +1,5 @@
+"""EDCN equals explicit loops."""
+
 from __future__ import annotations
 
 from typing import Any

@@ -1,3 +1,5 @@
+"""ESMM multiplies probabilities exactly, and unclicked samples teach the conversion head."""
+
 from __future__ import annotations
 
 import numpy as np

@@ -1,3 +1,5 @@
+"""FFM equals the sum over all pairs and learns XOR."""
+
 from __future__ import annotations
 
 from typing import Any

@@ -1,3 +1,5 @@
+"""FiBiNET equals explicit loops."""
+
 from __future__ import annotations
 
 import itertools

@@ -1,3 +1,5 @@
+"""FinalMLP equals NumPy, with and without gates."""
+
 from __future__ import annotations
 
 from typing import Any

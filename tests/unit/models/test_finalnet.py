@@ -1,3 +1,5 @@
+"""FinalNet equals NumPy, and its blocks learn from their mean."""
+
 from __future__ import annotations
 
 from typing import Any

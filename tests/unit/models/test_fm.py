@@ -1,3 +1,5 @@
+"""FM equals the sum over all pairs and learns XOR."""
+
 from __future__ import annotations
 
 import numpy as np

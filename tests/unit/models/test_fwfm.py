@@ -1,3 +1,5 @@
+"""FwFM equals the weighted sum over all pairs, and starts as an FM."""
+
 from __future__ import annotations
 
 import itertools

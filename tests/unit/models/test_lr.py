@@ -1,3 +1,5 @@
+"""LR is the sum of its weights, starts at one half, and cannot learn XOR."""
+
 from __future__ import annotations
 
 from collections import defaultdict

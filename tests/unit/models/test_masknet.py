@@ -1,3 +1,5 @@
+"""MaskNet equals NumPy."""
+
 from __future__ import annotations
 
 from typing import Any

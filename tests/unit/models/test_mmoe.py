@@ -1,3 +1,5 @@
+"""MMoE equals its formula in values and gradients."""
+
 from __future__ import annotations
 
 import numpy as np

@@ -1,7 +1,7 @@
+"""Models are found by name or file; a wrong name or setting gets the nearest."""
+
 from __future__ import annotations
 
-import subprocess
-import sys
 import textwrap
 from collections.abc import Callable
 from pathlib import Path
@@ -65,13 +65,11 @@ def line_of(path: str, text: str) -> int:
         return next(number for number, line in enumerate(file, 1) if text in line)
 
 
-def test_the_package_offers_its_names_and_waits_for_torch() -> None:
+def test_the_package_offers_its_names() -> None:
     for name in models.__all__:
         assert getattr(models, name).__name__ == name if name != "MODELS" else models.MODELS
     with pytest.raises(AttributeError, match="no attribute 'Modle'"):
         models.Modle  # noqa: B018
-    code = "import sys, elasticctr.models; sys.exit('torch' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
 def test_every_model_has_a_name_settings_and_descriptions() -> None:

@@ -1,3 +1,5 @@
+"""The shared-bottom model equals its formula; a label without loss moves no other head."""
+
 from __future__ import annotations
 
 import numpy as np

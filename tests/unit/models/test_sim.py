@@ -1,3 +1,5 @@
+"""SIM equals explicit loops, with soft and hard search."""
+
 from __future__ import annotations
 
 from pathlib import Path

@@ -1,3 +1,5 @@
+"""Wide & deep is wide plus deep; slots can be for one part alone."""
+
 from __future__ import annotations
 
 from itertools import pairwise

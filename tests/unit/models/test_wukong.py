@@ -1,3 +1,5 @@
+"""Wukong equals explicit loops."""
+
 from __future__ import annotations
 
 from typing import Any

@@ -1,3 +1,5 @@
+"""xDeepFM equals explicit loops and learns XOR."""
+
 from __future__ import annotations
 
 from typing import Any

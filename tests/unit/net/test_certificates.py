@@ -1,4 +1,4 @@
-"""Certificates change while servers run: new connections get the new one, open ones go on, bad files change nothing."""
+"""Certificates change while servers run: new connections get the new one, open ones stay, bad files change nothing."""
 
 from __future__ import annotations
 

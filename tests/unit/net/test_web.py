@@ -64,7 +64,7 @@ def is_closed(connection: socket.socket) -> bool:
 def test_no_part_of_an_answer_waits_for_the_part_before_it() -> None:
     server = WebServer(make_app([], Tokens()), "127.0.0.1", 0)
     listener = server._socket
-    with listener, socket.create_connection(("127.0.0.1", server.port), timeout=10):
+    with listener, socket.create_connection(("127.0.0.1", server.port), timeout=60):
         accepted, _ = listener.accept()
         with accepted:
             assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY) == 1

@@ -223,7 +223,7 @@ class World:
     def status(self) -> dict[str, Any]:
         return self.client().status()
 
-    def wait_for(self, is_so: Any, timeout_s: float = 60.0) -> None:
+    def wait_for(self, is_so: Any, timeout_s: float = 120.0) -> None:
         deadline = time.monotonic() + timeout_s
         while not is_so():
             assert time.monotonic() < deadline, self.error or "it did not happen in time"
@@ -233,7 +233,7 @@ class World:
         with Peer(self.url) as peer:
             peer.post("/v1/stop", {})
 
-    def result(self, timeout_s: float = 90.0) -> bool:
+    def result(self, timeout_s: float = 180.0) -> bool:
         assert self._thread is not None
         self._thread.join(timeout_s)
         assert not self._thread.is_alive(), "the coordinator did not end"

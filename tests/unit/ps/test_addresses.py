@@ -1,3 +1,5 @@
+"""Where a coordinator is, read from a URL or a run directory."""
+
 from __future__ import annotations
 
 import socket

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -41,8 +39,3 @@ def test_a_child_says_what_the_model_says_and_is_asked_once(tmp_path: Path, monk
 def test_a_model_that_cannot_be_is_a_config_error(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="hiden"):
         shape_of(make_job(tmp_path, hiden=[4]))
-
-
-def test_asking_needs_no_torch() -> None:
-    code = "import sys, elasticctr.ps.shape, elasticctr.ps.identity; sys.exit('torch' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code]).returncode == 0

@@ -96,7 +96,7 @@ class BrpcReply:
 class BrpcPeer:
     """One connection."""
 
-    def __init__(self, port: int, timeout_s: float = 20.0) -> None:
+    def __init__(self, port: int, timeout_s: float = 60.0) -> None:
         self._socket = socket.create_connection(("127.0.0.1", port), timeout=timeout_s)
         self._next_id = 100
 

@@ -29,7 +29,7 @@ def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
         yield live
 
 
-def talk(live: Live, *pieces: bytes, wait_s: float = 5.0) -> bytes:
+def talk(live: Live, *pieces: bytes, wait_s: float = 60.0) -> bytes:
     """What comes back until the server ends the connection, or says nothing for so long."""
     received = b""
     with socket.create_connection(live.address, timeout=wait_s) as peer, suppress(OSError):

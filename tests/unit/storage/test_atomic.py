@@ -1,3 +1,5 @@
+"""A write that fails leaves the old file."""
+
 from __future__ import annotations
 
 import os

@@ -1,3 +1,5 @@
+"""Paths, globs, directories and date trees become files in a fixed order."""
+
 from __future__ import annotations
 
 import os

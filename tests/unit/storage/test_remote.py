@@ -10,6 +10,7 @@ from typing import Any, cast
 
 import hdfs_native
 import pytest
+from tests.s3 import serving_s3
 
 from elasticctr.data.dataset import Dataset
 from elasticctr.data.schema import Schema
@@ -27,33 +28,17 @@ def lines(first: int, count: int) -> bytes:
 
 @pytest.fixture(scope="module")
 def s3() -> Iterator[str]:
-    import boto3
-    from moto.server import ThreadedMotoServer
-
-    server = ThreadedMotoServer("127.0.0.1", 0, verbose=False)
-    server.start()
-    _, port = server.get_host_and_port()
-    url = f"http://127.0.0.1:{port}"
-    patch = pytest.MonkeyPatch()
-    for name, value in {
-        "AWS_ENDPOINT_URL": url,
-        "AWS_ACCESS_KEY_ID": "key",
-        "AWS_SECRET_ACCESS_KEY": "secret",
-        "AWS_DEFAULT_REGION": "us-east-1",
-    }.items():
-        patch.setenv(name, value)
-    client = boto3.client("s3", endpoint_url=url)
-    client.create_bucket(Bucket="logs")
-    for hour in range(3):
-        key = f"clicks/20200401/{hour:02}"
-        client.put_object(Bucket="logs", Key=f"{key}/part-0", Body=lines(hour * 2000, 1000))
-        client.put_object(Bucket="logs", Key=f"{key}/part-1.gz", Body=gzip.compress(lines(hour * 2000 + 1000, 1000)))
-        if hour < 2:
-            client.put_object(Bucket="logs", Key=f"{key}/donefile", Body=b"")
-    client.put_object(Bucket="logs", Key="clicks/_SUCCESS", Body=b"")
-    yield "s3://logs/clicks"
-    patch.undo()
-    server.stop()
+    with serving_s3("logs") as client:
+        for hour in range(3):
+            key = f"clicks/20200401/{hour:02}"
+            client.put_object(Bucket="logs", Key=f"{key}/part-0", Body=lines(hour * 2000, 1000))
+            client.put_object(
+                Bucket="logs", Key=f"{key}/part-1.gz", Body=gzip.compress(lines(hour * 2000 + 1000, 1000))
+            )
+            if hour < 2:
+                client.put_object(Bucket="logs", Key=f"{key}/donefile", Body=b"")
+        client.put_object(Bucket="logs", Key="clicks/_SUCCESS", Body=b"")
+        yield "s3://logs/clicks"
 
 
 def users(location: str | list[str], **options: object) -> list[int]:

@@ -1,3 +1,5 @@
+"""Compressed streams are recognised by content; damage and truncation are errors."""
+
 from __future__ import annotations
 
 import bz2

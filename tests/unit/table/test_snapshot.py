@@ -3,8 +3,6 @@
 import json
 import os
 import struct
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,14 +11,7 @@ import numpy as np
 import pytest
 
 from elasticctr.errors import Corruption, FailedPrecondition, InternalError, NotFound
-from elasticctr.table import (
-    AdagradSettings,
-    AdmissionSettings,
-    SegmentSettings,
-    SlotTarget,
-    Table,
-    TableSettings,
-)
+from elasticctr.table import AdagradSettings, AdmissionSettings, SegmentSettings, SlotTarget, Table, TableSettings
 
 
 def make_table(dim: int = 4, optimizer: Any = None, **changes: Any) -> Table:
@@ -171,32 +162,6 @@ def test_missing_file_and_folder(tmp_path: Path) -> None:
         make_table().save(tmp_path / "nowhere" / "table")
     with pytest.raises(Corruption, match="regular"):
         make_table().load(tmp_path)
-
-
-FULL_DISK = """
-import resource, signal, sys
-sys.path.insert(0, {tests!r})
-from test_snapshot import fill, make_table
-from elasticctr.errors import InternalError
-table = make_table()
-fill(table)
-signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-resource.setrlimit(resource.RLIMIT_FSIZE, (20000, 20000))
-try:
-    table.save({path!r})
-except InternalError as e:
-    print(e)
-"""
-
-
-def test_a_write_that_fails_keeps_the_old_file_and_no_half_one(saved: tuple[Table, Path]) -> None:
-    _, path = saved
-    before = path.read_bytes()
-    script = FULL_DISK.format(tests=os.path.dirname(__file__), path=str(path))  # noqa: PTH120
-    result = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
-    assert "cannot be written" in result.stdout and str(path) in result.stdout
-    assert path.read_bytes() == before
-    assert [p.name for p in path.parent.iterdir()] == ["table"]
 
 
 def test_a_full_disk_says_so(saved: tuple[Table, Path]) -> None:

@@ -1,3 +1,5 @@
+"""Checkpoints: the newest is opened, and every flipped bit or missing file is found."""
+
 import json
 import os
 from pathlib import Path

@@ -1,3 +1,5 @@
+"""Figures are of the last full window."""
+
 from __future__ import annotations
 
 import pytest

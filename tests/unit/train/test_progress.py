@@ -1,3 +1,5 @@
+"""Progress lines name speed, loss, AUC, memory and time left."""
+
 import io
 
 import pytest

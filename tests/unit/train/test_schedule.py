@@ -1,3 +1,5 @@
+"""Warm-up, early stopping and plateaus follow their definitions."""
+
 from elasticctr.train.job import EarlyStopping, Plateau, TrainSettings
 from elasticctr.train.schedule import Schedule
 

@@ -1,3 +1,5 @@
+"""Search settings: the job they name, the space, and mistakes."""
+
 from __future__ import annotations
 
 from pathlib import Path

@@ -1,3 +1,5 @@
+"""A search finds the best trial, drops bad ones, and survives being killed."""
+
 from __future__ import annotations
 
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""A coordinator that is killed, stopped or doubled, as a real process: the run goes on from the journal."""
+"""A coordinator that is killed, stopped or doubled, as a real process: its successor continues from the journal."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from tests.unit.ps.conftest import LINES, make_job
-from tests.unit.ps.coordinator.test_coordinator import done_chunks
+from tests.unit.ps.run_record import done_chunks
 
 from elasticctr.errors import FailedPrecondition
 from elasticctr.ps.coordinator.coordinator import Coordinator

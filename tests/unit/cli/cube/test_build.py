@@ -1,3 +1,5 @@
+"""`elasticctr cube build`, `inspect` and `compact` on text rows, and their mistakes."""
+
 from __future__ import annotations
 
 import json

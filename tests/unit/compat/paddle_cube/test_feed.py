@@ -1,3 +1,5 @@
+"""Donefiles of Paddle's Cube: which version is wanted, and on which chain it stands."""
+
 from __future__ import annotations
 
 import threading

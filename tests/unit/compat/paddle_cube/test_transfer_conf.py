@@ -1,3 +1,5 @@
+"""transfer.conf of Paddle's Cube is read with the same meaning; mistakes name their line."""
+
 from __future__ import annotations
 
 from pathlib import Path

@@ -1,3 +1,5 @@
+"""predictors.prototxt of Paddle Serving: variants, weights, clusters and mistakes."""
+
 from __future__ import annotations
 
 from pathlib import Path

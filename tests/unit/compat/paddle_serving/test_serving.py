@@ -1,3 +1,5 @@
+"""Paddle Serving's configuration files become the settings of serve.yaml."""
+
 from __future__ import annotations
 
 from pathlib import Path

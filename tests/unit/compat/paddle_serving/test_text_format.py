@@ -1,3 +1,5 @@
+"""Protobuf's text format: every way to write a field, and mistakes with their line."""
+
 from __future__ import annotations
 
 import random

@@ -1,6 +1,7 @@
+"""An agent with a fake server and a host to fetch from."""
+
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -55,9 +56,3 @@ def bench(tmp_path: Path) -> Iterator[Bench]:
     made = Bench(tmp_path)
     yield made
     made.stop()
-
-
-@pytest.fixture(autouse=True)
-def no_sync(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody pulls the plug in these tests, and on a busy disk most of their time would be waiting for it."""
-    monkeypatch.setattr(os, "fsync", lambda _: None)

@@ -1,3 +1,5 @@
+"""An agent prepares, activates and retires versions; damage and interruptions leave nothing half done."""
+
 from __future__ import annotations
 
 import json

@@ -1,3 +1,5 @@
+"""The agent's HTTP interface: its routes, its token and the bodies it refuses."""
+
 from __future__ import annotations
 
 import json

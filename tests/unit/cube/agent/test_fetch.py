@@ -1,9 +1,8 @@
+"""Downloads resume after cuts, replace damaged parts, and keep their rate and deadline."""
+
 from __future__ import annotations
 
 import hashlib
-import resource
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -126,24 +125,3 @@ def test_the_rate_is_kept(host: FileHost, tmp_path: Path) -> None:
 def test_a_deadline_ends_a_slow_download(host: FileHost, tmp_path: Path) -> None:
     with pytest.raises(DeadlineExceeded):
         Fetcher(RateLimit(1000)).fetch_file(source(host), listed(), tmp_path, Watch(0.3))
-
-
-def test_a_full_disk_is_an_error_of_the_tree(host: FileHost, tmp_path: Path) -> None:
-    # A limit on file sizes stands for the full disk: the same refusal in the middle of a write.
-    code = f"""
-import resource, signal, sys
-from pathlib import Path
-from elasticctr.errors import InternalError
-from tests.unit.cube.agent.test_fetch import Fetcher, HttpSource, RateLimit, Watch, listed, make_client, TOKEN
-signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))
-try:
-    source = HttpSource({host.url!r}, make_client(TOKEN, timeout_s=60))
-    Fetcher(RateLimit(None)).fetch_file(source, listed(), Path({str(tmp_path)!r}), Watch(60))
-except InternalError as e:
-    sys.exit(0 if "disk is full" in str(e) else 3)
-sys.exit(4)
-"""
-    assert resource.RLIMIT_FSIZE is not None
-    root = Path(__file__).resolve().parents[4]
-    assert subprocess.run([sys.executable, "-c", code], cwd=root, check=False, timeout=60).returncode == 0

@@ -1,3 +1,5 @@
+"""An agent fetches only from the places it was given."""
+
 from __future__ import annotations
 
 from pathlib import Path

@@ -1,3 +1,5 @@
+"""Rows are built into the right shard, whole and once; killed or damaged builds are not used."""
+
 from __future__ import annotations
 
 import hashlib

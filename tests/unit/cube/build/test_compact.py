@@ -1,3 +1,5 @@
+"""A compacted chain answers what the chain answered."""
+
 from __future__ import annotations
 
 from pathlib import Path

@@ -1,3 +1,5 @@
+"""Published versions become cube versions; a manifest or part that does not match builds nothing."""
+
 from __future__ import annotations
 
 import hashlib

@@ -1,3 +1,5 @@
+"""A damaged lease note still fences off older transfers."""
+
 from __future__ import annotations
 
 import json

@@ -1,3 +1,5 @@
+"""A shard's list of files is read back, and refused where it contradicts itself."""
+
 from __future__ import annotations
 
 import json

@@ -1,7 +1,8 @@
+"""A transfer over real agents and fake servers, driven turn by turn."""
+
 from __future__ import annotations
 
 import hashlib
-import os
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -178,9 +179,3 @@ def bed(tmp_path: Path) -> Iterator[Bed]:
     made = Bed(tmp_path)
     yield made
     made.stop()
-
-
-@pytest.fixture(autouse=True)
-def no_sync(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody pulls the plug in these tests, and on a busy disk most of their time would be waiting for it."""
-    monkeypatch.setattr(os, "fsync", lambda _: None)

@@ -1,3 +1,5 @@
+"""Transfer's HTTP interface: status, files with ranges, its token and orders it refuses."""
+
 from __future__ import annotations
 
 import json

@@ -1,3 +1,5 @@
+"""A build is made once, and made again if it is damaged or incomplete."""
+
 from __future__ import annotations
 
 from pathlib import Path

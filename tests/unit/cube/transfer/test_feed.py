@@ -1,3 +1,5 @@
+"""Transfer reads the donefile: the wanted version, its chain, and lines it skips."""
+
 from __future__ import annotations
 
 import json

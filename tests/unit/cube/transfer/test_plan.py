@@ -1,3 +1,5 @@
+"""Which steps of a chain each replica is sent."""
+
 from __future__ import annotations
 
 from collections.abc import Iterable

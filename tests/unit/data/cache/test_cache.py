@@ -1,3 +1,5 @@
+"""A cached log gives the same batches as the log, shuffled and resumed too; damage is found."""
+
 from __future__ import annotations
 
 import json

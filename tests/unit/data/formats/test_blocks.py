@@ -1,3 +1,5 @@
+"""A stream is cut into blocks of whole lines, however long its lines are."""
+
 from __future__ import annotations
 
 import io

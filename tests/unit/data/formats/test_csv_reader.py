@@ -1,3 +1,5 @@
+"""CSV columns become slots; bad rows are reported with their line and skipped."""
+
 from __future__ import annotations
 
 import gzip

@@ -1,3 +1,5 @@
+"""Parquet columns become slots; bad rows are numbered across row groups."""
+
 from __future__ import annotations
 
 import itertools

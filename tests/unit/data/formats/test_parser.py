@@ -1,44 +1,20 @@
-"""The text parsers: every rule of docs/formats/text.md, and each format against a plain Python reading of it."""
+"""The slot format, and what holds for every text format (docs/formats/text.md)."""
 
 from __future__ import annotations
 
-import itertools
 import math
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
 import xxhash
+from tests.unit.data.formats.parsing import BIG, D2, A, B, assert_bad, bags, feature_hash, parse
 
-from elasticctr.data.batch import Batch
-from elasticctr.data.formats.parser import Parsed, Parser
+from elasticctr.data.formats.parser import Parser
 from elasticctr.data.schema import DenseSlot, Format, Pooling, Schema, SparseSlot
 from elasticctr.errors import ConfigError
 
-A, B = SparseSlot(name="a"), SparseSlot(name="b")
-D2 = DenseSlot(name="d", dim=2)
 LONG = "a_slot_name_of_more_than_sixteen_bytes"
-BIG = 2**64 - 1
-
-
-def parse(text: bytes, *slots: SparseSlot | DenseSlot, format: str = "slot", **schema: object) -> Parsed:
-    return Parser(Schema.model_validate({"format": format, "slots": slots, **schema}), threads=1).parse(text)
-
-
-def bags(batch: Batch, slot: int = 0) -> list[list[int]]:
-    values, offsets = batch.slot(slot)
-    return [values[i:j].tolist() for i, j in itertools.pairwise(offsets.tolist())]
-
-
-def feature_hash(slot: str, value: str, seed: int = 0) -> int:
-    return xxhash.xxh64_intdigest(value.encode(), xxhash.xxh64_intdigest(slot.encode(), seed))
-
-
-def assert_bad(parsed: Parsed, *reasons: str) -> None:
-    """One bad line, for a reason with those words in it, and no sample."""
-    assert (len(parsed.batch), parsed.bad_count, parsed.lines) == (0, 1, 1)
-    for words in reasons:
-        assert words in parsed.bad[0].reason
 
 
 def test_slot_line() -> None:
@@ -177,157 +153,6 @@ def test_transforms() -> None:
     divided = parse(text, log.model_copy(update={"diff": (2.0, 1.0, -4.0)}), scale).batch.dense
     assert divided[:, :3].tolist() == (dense[:, :3] / np.array([2, 1, -4], np.float32)).tolist()
     assert divided[:, 3:].tolist() == dense[:, 3:].tolist()
-
-
-def test_log1p_of_every_small_count() -> None:
-    counts = np.arange(10000)
-    text = "".join(f"0\t{c}" + "\t" * 38 + "\n" for c in counts).encode()
-    logs = parse(text, DenseSlot(name="I1", transform="log1p"), format="criteo").batch.dense[:, 0]
-    np.testing.assert_allclose(logs, np.log1p(counts.astype(float)), rtol=1e-7)
-    divided = parse(text, DenseSlot(name="I1", transform="log1p", diff=(10.0,)), format="criteo").batch.dense[:, 0]
-    assert divided.tolist() == (logs / np.float64(10)).astype(np.float32).tolist()
-
-
-def criteo_row(numbers: list[str], strings: list[str], label: str = "0") -> bytes:
-    return "\t".join([label, *numbers, *strings]).encode()
-
-
-def test_criteo_against_python() -> None:
-    rng = np.random.default_rng(4)
-    rows, n = [], 300
-    for _ in range(n):
-        numbers = ["" if rng.random() < 0.3 else str(int(rng.pareto(0.5) * 3) - 2) for _ in range(13)]
-        strings = [
-            "" if rng.random() < 0.2 else f"{rng.integers(2**31):0{rng.choice([8, 8, 8, 3, 12, 40])}x}"
-            for _ in range(26)
-        ]
-        rows.append((numbers, strings, str(rng.integers(2))))
-    text = b"\r\n".join(criteo_row(*row) for row in rows)
-    slots: list[SparseSlot | DenseSlot] = [
-        DenseSlot(name="dense", dim=13),
-        *(SparseSlot(name=f"C{i + 1}") for i in range(26)),
-    ]
-    parsed = parse(text, *slots, format="criteo", hash_seed=3)
-    assert (parsed.bad, len(parsed.batch)) == ([], n)
-    assert parsed.batch.labels[:, 0].tolist() == [float(label) for *_, label in rows]
-    assert parsed.batch.dense.tolist() == [[float(np.float32(x or 0)) for x in numbers] for numbers, *_ in rows]
-    for s in range(26):
-        expected = [[feature_hash(f"C{s + 1}", row[1][s], 3)] if row[1][s] else [] for row in rows]
-        assert bags(parsed.batch, s) == expected
-
-
-def test_criteo_slots_by_name_and_by_order() -> None:
-    line = criteo_row([str(i) for i in range(1, 14)], [str(i) for i in range(1, 27)])
-    by_name = (
-        DenseSlot(name="I13"),
-        DenseSlot(name="I2"),
-        SparseSlot(name="C26", values="id"),
-        SparseSlot(name="C3", values="id"),
-    )
-    batch = parse(line, *by_name, format="criteo").batch
-    assert (batch.dense.tolist(), batch.values.tolist()) == ([[13, 2]], [26, 3])
-    in_order: tuple[SparseSlot | DenseSlot, ...] = (
-        DenseSlot(name="x", dim=6),
-        DenseSlot(name="y", dim=7),
-        *(SparseSlot(name=f"s{i}", values="id") for i in range(26)),
-    )
-    batch = parse(line, *in_order, format="criteo").batch
-    assert (batch.dense.tolist(), batch.values.tolist()) == ([list(range(1, 14))], list(range(1, 27)))
-
-
-@pytest.mark.parametrize(
-    ("line", "reason"),
-    [
-        (b"0\t1\t2", "expected 40 columns separated by TAB, found 3"),
-        (criteo_row([""] * 13, [""] * 27), "found 41"),
-        (criteo_row([""] * 13, [""] * 500), "found over 64"),
-        (criteo_row([""] * 13, [""] * 26, "2"), "label 'click' is '2'"),
-        (criteo_row([""] * 13, [""] * 26, ""), "label 'click' is ''"),
-        (criteo_row(["x"] + [""] * 12, [""] * 26), "has 'x', not a finite number"),
-        (criteo_row(["1 2"] + [""] * 12, [""] * 26), "not a finite number"),
-        (criteo_row(["1e99"] + [""] * 12, [""] * 26), "not a finite number"),
-        (criteo_row([""] * 13, ["y"] + [""] * 25), "slot 'C1' has 'y', not a feasign"),
-        (criteo_row([""] * 13, ["1 "] + [""] * 25), "not a feasign"),
-    ],
-)
-def test_bad_criteo_line(line: bytes, reason: str) -> None:
-    assert_bad(parse(line, DenseSlot(name="I1"), SparseSlot(name="C1", values="id"), format="criteo"), reason)
-
-
-def test_feasign_lines() -> None:
-    text = f"1 0 5:a 7:b 8:a\n3 1 {BIG}:a 9:other 1:b 2:b \n0.5 0.25\n".encode()
-    batch = parse(text, A, B, format="feasign", label="buy").batch
-    assert batch.shows.tolist() == [1, 3, 0.5]
-    assert batch.labels.tolist() == [[0], [1], [0.25]]
-    assert bags(batch, 0) == [[5, 8], [BIG], []]
-    assert bags(batch, 1) == [[7], [1, 2], []]
-
-
-def test_feasign_strings() -> None:
-    slots = (SparseSlot(name="a", values="string"), B)
-    batch = parse(b"1 0 x:y:a 7:a 7:b 18446744073709551616:a\n", *slots, format="feasign").batch
-    assert bags(batch) == [[feature_hash("a", v) for v in ("x:y", "7", "18446744073709551616")]]
-    assert bags(batch, 1) == [[7]]
-
-
-@pytest.mark.parametrize(
-    ("line", "reason"),
-    [
-        (b"1", "no label 'click'"),
-        (b"x 0", "show is 'x'"),
-        (b"-1 0", "show is '-1'"),
-        (b"1 2", "label 'click' is '2'"),
-        (b"1 0x", "label 'click' is '0x'"),
-        (b"1 0 5", "'5' is not of the form feasign:slot"),
-        (b"1 0 :a", "':a' is not of the form feasign:slot"),
-        (b"1 0 x:a", "slot 'a' has 'x:a', not a feasign"),
-        (b"1 0 18446744073709551616:a", "not a feasign"),
-        (b"1 0 -1:a", "not a feasign"),
-        (b"1 0 5.0:a", "not a feasign"),
-    ],
-)
-def test_bad_feasign_line(line: bytes, reason: str) -> None:
-    assert_bad(parse(line, A, format="feasign"), reason)
-
-
-def test_libsvm_lines() -> None:
-    text = b"-1 1:0.5 3:1 7:0.1 9:0\n+1 2:2 18446744073709551615:1 # 4:1\n0\n"
-    batch = parse(text, D2, A, format="libsvm").batch
-    assert batch.labels.tolist() == [[0], [1], [0]]
-    assert batch.dense.tolist() == [[0.5, 0], [0, 2], [0, 0]]
-    assert bags(batch) == [[3, 7], [BIG], []]
-    assert bags(parse(b"1 0:1 1:1 2:0\n", A, format="libsvm").batch) == [[0, 1]]
-
-
-def test_libffm_lines() -> None:
-    batch = parse(b"1 a:5:1 b:7:0.3 a:6:0 q:1:1\n-1 d:0:0.5 b:8:1 d:1:0.25 # c\n", A, B, D2, format="libffm").batch
-    assert batch.labels.tolist() == [[1], [0]]
-    assert bags(batch, 0) == [[5], []]
-    assert bags(batch, 1) == [[7], [8]]
-    assert batch.dense.tolist() == [[0, 0], [0.5, 0.25]]
-
-
-@pytest.mark.parametrize(
-    ("format", "line", "reason"),
-    [
-        ("libsvm", b"2 1:1", "label 'click' is '2'"),
-        ("libsvm", b"1 x:1", "'x:1' is not of the form index:value"),
-        ("libsvm", b"1 5", "'5' is not of the form index:value"),
-        ("libsvm", b"1 5:", "does not end with a colon and a finite number"),
-        ("libsvm", b"1 5:nan", "does not end with a colon and a finite number"),
-        ("libsvm", b"1 0:1", "index 0"),
-        ("libsvm", b"1 1:1e39", "not a finite number"),
-        ("libsvm", b"1 18446744073709551616:1", "is not of the form index:value"),
-        ("libffm", b"1 a:1", "does not end with a colon and a finite number"),
-        ("libffm", b"1 a", "is not of the form field:feature:value"),
-        ("libffm", b"1 d:1", "is not of the form field:feature:value"),
-        ("libffm", b"1 a:x:1", "slot 'a' has 'x:1', not a feasign"),
-        ("libffm", b"1 d:0:1", "dense slot 'd' has 1 values, not 2"),
-        ("libffm", b"1 a:1:1x", "does not end with a colon and a finite number"),
-    ],
-)
-def test_bad_svm_line(format: str, line: bytes, reason: str) -> None:
-    assert_bad(parse(line, D2, A, format=format), reason)
 
 
 def test_split_by_hash_of_the_line() -> None:

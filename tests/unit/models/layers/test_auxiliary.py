@@ -1,3 +1,5 @@
+"""Auxiliary losses equal loops over samples."""
+
 from __future__ import annotations
 
 import math

@@ -1,3 +1,5 @@
+"""Behaviour sequences are paired with their target slots; what does not fit is named."""
+
 from __future__ import annotations
 
 import pytest

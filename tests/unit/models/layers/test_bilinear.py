@@ -1,3 +1,5 @@
+"""Bilinear interactions equal loops over pairs."""
+
 from __future__ import annotations
 
 import itertools

@@ -1,3 +1,5 @@
+"""Every bridge between two streams equals its formula."""
+
 from __future__ import annotations
 
 import torch

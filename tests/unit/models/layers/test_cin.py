@@ -1,3 +1,5 @@
+"""The compressed interaction network equals a calculation by hand."""
+
 from __future__ import annotations
 
 import pytest

@@ -1,3 +1,5 @@
+"""Cross layers equal their recursion, low-rank ones too."""
+
 from __future__ import annotations
 
 from typing import Any

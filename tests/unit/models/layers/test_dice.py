@@ -1,3 +1,5 @@
+"""Dice equals the formula of its paper."""
+
 from __future__ import annotations
 
 import torch

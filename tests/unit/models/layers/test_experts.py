@@ -1,3 +1,5 @@
+"""Experts and gates equal their towers side by side."""
+
 from __future__ import annotations
 
 import numpy as np

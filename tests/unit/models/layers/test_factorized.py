@@ -1,3 +1,5 @@
+"""Factorized interaction layers equal a calculation by hand."""
+
 from __future__ import annotations
 
 from typing import Any

@@ -1,3 +1,5 @@
+"""Features without and with sequences: padding has no part in a mean or a gradient."""
+
 from __future__ import annotations
 
 import pytest

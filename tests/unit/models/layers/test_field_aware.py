@@ -1,3 +1,5 @@
+"""Field-aware pairs and their written gradient equal autograd."""
+
 from __future__ import annotations
 
 import torch

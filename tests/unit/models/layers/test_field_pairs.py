@@ -1,3 +1,5 @@
+"""Pairs of fields are in the documented order, and their written gradient equals autograd."""
+
 from __future__ import annotations
 
 import itertools

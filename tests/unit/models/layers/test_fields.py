@@ -1,3 +1,5 @@
+"""Fields are the slots, then dense floats times their vectors."""
+
 from __future__ import annotations
 
 import torch

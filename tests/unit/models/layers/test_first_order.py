@@ -1,3 +1,5 @@
+"""The first-order part: each term can be left out, and it starts at zero."""
+
 from __future__ import annotations
 
 import torch

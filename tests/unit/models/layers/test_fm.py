@@ -1,3 +1,5 @@
+"""The factorization machine equals a calculation by hand, and its written gradient autograd."""
+
 from __future__ import annotations
 
 import itertools

@@ -1,3 +1,5 @@
+"""Bilinear fusion equals loops."""
+
 from __future__ import annotations
 
 import pytest

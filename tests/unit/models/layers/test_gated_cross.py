@@ -1,3 +1,5 @@
+"""Gated crosses equal a calculation by hand; with open gates they are a cross network."""
+
 from __future__ import annotations
 
 from typing import Any

@@ -1,3 +1,5 @@
+"""Gates read the slots they name, and start at one."""
+
 from __future__ import annotations
 
 import numpy as np

@@ -1,3 +1,5 @@
+"""The attentional GRU equals its formula step by step, and torch's GRU without attention."""
+
 from __future__ import annotations
 
 from typing import Any

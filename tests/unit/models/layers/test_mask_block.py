@@ -1,3 +1,5 @@
+"""Mask blocks equal NumPy."""
+
 from __future__ import annotations
 
 import numpy as np

@@ -1,3 +1,5 @@
+"""Norms equal torch's own, in batches of one or none too."""
+
 from __future__ import annotations
 
 import torch

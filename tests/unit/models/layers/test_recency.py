@@ -1,3 +1,5 @@
+"""Distances count back from a sequence's end."""
+
 from __future__ import annotations
 
 import torch

@@ -1,3 +1,5 @@
+"""Soft and hard search find the right places of a sequence."""
+
 from __future__ import annotations
 
 import torch

@@ -1,3 +1,5 @@
+"""Self-attention equals its formula and ignores the order of fields."""
+
 from __future__ import annotations
 
 import pytest

@@ -1,3 +1,5 @@
+"""Squeeze and excitation equals a calculation by hand."""
+
 from __future__ import annotations
 
 import torch

@@ -1,3 +1,5 @@
+"""Attention to a target equals loops; padding has no part in it."""
+
 from __future__ import annotations
 
 from typing import Any

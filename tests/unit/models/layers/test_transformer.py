@@ -1,3 +1,5 @@
+"""A transformer block equals a loop over tokens and heads."""
+
 from __future__ import annotations
 
 import numpy as np

@@ -1,3 +1,5 @@
+"""A Wukong layer equals loops."""
+
 from __future__ import annotations
 
 import numpy as np

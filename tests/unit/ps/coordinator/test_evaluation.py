@@ -1,3 +1,5 @@
+"""A chunk of an evaluation counts once, however often it was started."""
+
 from __future__ import annotations
 
 import numpy as np

@@ -1,3 +1,5 @@
+"""The journal survives takeovers, torn lines and damage; a superseded writer cannot append."""
+
 from __future__ import annotations
 
 import random

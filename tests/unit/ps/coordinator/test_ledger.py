@@ -1,3 +1,5 @@
+"""Whatever happens to leases, every chunk is done once, in the order of dates."""
+
 from __future__ import annotations
 
 import random

@@ -59,7 +59,7 @@ def make_source(job: Job, script: Script, cursors: Callable[[int], list[int]] = 
 
 def read_all(stream: WorkStream) -> list[Event]:
     events: list[Event] = []
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 120
     while time.monotonic() < deadline:
         event = stream.get(0.1)
         if event is not None:
@@ -98,11 +98,11 @@ def test_a_lost_lease_is_left_and_not_claimed_again(log: Path) -> None:
     lost = threading.Event()
 
     def cursors(chunk: int) -> list[int]:
-        assert chunk == 0 or lost.wait(10)  # the next lease is asked for after this
+        assert chunk == 0 or lost.wait(60)  # the next lease is asked for after this
         return [0, 0]
 
     with WorkStream(make_source(make_job(log), script, cursors)) as stream:
-        first = stream.get(10)
+        first = stream.get(60)
         assert isinstance(first, LeasedBatch)
         first.lease.is_lost = True
         lost.set()
@@ -113,12 +113,12 @@ def test_a_lost_lease_is_left_and_not_claimed_again(log: Path) -> None:
 
 def test_leases_taken_over_come_first_with_fresh_cursors(log: Path) -> None:
     with WorkStream(make_source(make_job(log), Script(make_answer(log, 0)))) as stream:
-        work = stream.get(10)
+        work = stream.get(60)
         assert isinstance(work, LeasedBatch)
     source = make_source(make_job(log), Script(), lambda chunk: [6, 6])
     source.held = [work.lease]
     with WorkStream(source) as stream:
-        again = stream.get(10)
+        again = stream.get(60)
         assert isinstance(again, LeasedBatch)
         assert (again.lease, again.batch) == (work.lease, 6)
 
@@ -153,6 +153,6 @@ def test_nonsense_of_the_coordinator_is_an_error(log: Path, answer: dict[str, An
 def test_closing_ends_the_thread_in_the_middle(log: Path) -> None:
     before = set(threading.enumerate())
     stream = WorkStream(make_source(make_job(log), Script(*(make_answer(log, n) for n in range(100)))))
-    assert stream.get(10) is not None
+    assert stream.get(60) is not None
     stream.close()
     assert not [t for t in threading.enumerate() if t not in before]

@@ -35,7 +35,7 @@ def make_lease(number: int = 0) -> ChunkLease:
 
 
 def wait_until(is_true: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 120
     while not is_true():
         assert time.monotonic() < deadline
         time.sleep(0.01)

@@ -1,3 +1,5 @@
+"""A time stamp file that changes is noticed once, even when clocks go backwards."""
+
 from __future__ import annotations
 
 import os

@@ -1,3 +1,5 @@
+"""Files of lines are sent unchanged; unreadable ones are named."""
+
 from __future__ import annotations
 
 import gzip

@@ -1,3 +1,5 @@
+"""The load generator keeps order, counts latency from the due time, and counts errors."""
+
 from __future__ import annotations
 
 from collections.abc import Iterator

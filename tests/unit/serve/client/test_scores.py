@@ -1,3 +1,5 @@
+"""Scores are written as text, Parquet and several labels."""
+
 from __future__ import annotations
 
 from pathlib import Path

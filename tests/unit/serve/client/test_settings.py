@@ -1,3 +1,5 @@
+"""The client's settings and URLs, and mistakes in them."""
+
 from __future__ import annotations
 
 from typing import Any

@@ -1,3 +1,5 @@
+"""Settings of the request log, and mistakes in them."""
+
 import json
 from pathlib import Path
 from typing import Any

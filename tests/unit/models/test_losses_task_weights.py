@@ -1,3 +1,5 @@
+"""Weights of several losses: fixed, or learned by uncertainty."""
+
 from __future__ import annotations
 
 import math

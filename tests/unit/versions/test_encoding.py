@@ -1,3 +1,5 @@
+"""fp16 and int8 rows: rounding, scales, and values that do not fit."""
+
 from __future__ import annotations
 
 import numpy as np

@@ -10,6 +10,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from tests.s3 import serving_s3
 from tests.unit.versions.synthetic import publish, row_values
 
 from elasticctr.errors import Unavailable
@@ -24,23 +25,8 @@ from elasticctr.versions.writer import VersionWriter, append_event, next_version
 
 @pytest.fixture(scope="module")
 def bucket() -> Iterator[str]:
-    import boto3
-    from moto.server import ThreadedMotoServer
-
-    server = ThreadedMotoServer("127.0.0.1", 0, verbose=False)
-    server.start()
-    url = "http://{}:{}".format(*server.get_host_and_port())
-    with pytest.MonkeyPatch.context() as patch:
-        for name, value in {
-            "AWS_ENDPOINT_URL": url,
-            "AWS_ACCESS_KEY_ID": "key",
-            "AWS_SECRET_ACCESS_KEY": "secret",
-            "AWS_DEFAULT_REGION": "us-east-1",
-        }.items():
-            patch.setenv(name, value)
-        boto3.client("s3", endpoint_url=url).create_bucket(Bucket="models")
+    with serving_s3("models"):
         yield "s3://models/repo"
-    server.stop()
 
 
 def remove(repository: Repository, keep: int | None, later_s: float = 0.0) -> list[int]:
