@@ -30,7 +30,6 @@ app = typer.Typer(
     cls=CommandGroup,
     help="From a click log to live click-through-rate predictions.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode="markdown",
 )

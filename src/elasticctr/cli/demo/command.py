@@ -14,12 +14,19 @@ from elasticctr.cli.demo.training import train_models
 from elasticctr.cli.output import JsonOption, print_json
 from elasticctr.errors import AlreadyExists, ConfigError
 
+_ROWS = 400_000
 _WRITTEN = ("log", "runs", "repo", "cube", "serve")
 
 
 def demo(
     directory: Annotated[Path, typer.Option("--dir", help="Where everything is written.")] = Path("demo"),
-    rows: Annotated[int, typer.Option(min=10_000, help="Samples to make and learn from.")] = 400_000,
+    rows: Annotated[
+        int | None,
+        typer.Option(min=10_000, help="Samples to make and learn from; default: 400,000, with --quick 40,000."),
+    ] = None,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="One small model and one prediction server, in less than a minute.")
+    ] = False,
     overwrite: Annotated[
         bool, typer.Option("--overwrite", help="Remove what an earlier demo left in the directory.")
     ] = False,
@@ -37,11 +44,26 @@ def demo(
     server answers over JSON, KServe and bRPC, takes up another delta under load, and its scores are compared with the
     trainer's. Everything is stopped in the end.
 
+    With `--quick`, one model is trained on a smaller log, published, served, and asked for one prediction.
+
+    Example: `elasticctr demo --quick`
+
     Example: `elasticctr demo --rows 200000 --chaos`
     """
+    if quick and chaos:
+        raise ConfigError("--chaos kills processes that --quick does not start; leave one of them out")
+    import torch  # noqa: F401  # Missing, it is reported before anything is written.
+
     _prepare(directory, overwrite)
     shell = Shell(as_json)
-    trained = train_models(shell, directory, rows)
+    if quick:
+        from elasticctr.cli.demo.quick import ROWS, run_quick
+
+        answer = run_quick(shell, directory, rows or ROWS)
+        if as_json:
+            print_json(answer)
+        return
+    trained = train_models(shell, directory, rows or _ROWS)
     many = train_many(shell, directory, chaos=chaos)
     from elasticctr.cli.demo.serving import serve_model
 
