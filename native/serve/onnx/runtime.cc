@@ -33,7 +33,7 @@ struct Library {
 };
 
 std::unique_ptr<Library> Load(const std::string& path) {
-  const std::string advice = "; install it with: pip install 'elasticctr[serve]'";
+  const std::string advice = "; install it with: pip install onnxruntime";
   void* handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (handle == nullptr) {
     const char* why = dlerror();

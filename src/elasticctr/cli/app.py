@@ -131,7 +131,6 @@ app = typer.Typer(
     cls=_Root,
     help="Train and serve click-through-rate models, from raw click logs to live predictions.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode="markdown",
 )

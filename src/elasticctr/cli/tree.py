@@ -72,10 +72,18 @@ class RootGroup(LazyGroup):
             raise
 
     def invoke(self, ctx: Any) -> Any:
+        error: ElasticCTRError
         try:
             return super().invoke(ctx)
         except ElasticCTRError as e:
             error = e
+        except ModuleNotFoundError as e:
+            from elasticctr.cli.extras import explain_missing
+
+            missing = explain_missing(e, ctx.invoked_subcommand)
+            if missing is None:
+                raise
+            error = missing
         except MemoryError:
             error = InternalError("the machine is out of memory; use smaller batches or fewer threads")
         except _UsageError as e:

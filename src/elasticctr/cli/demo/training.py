@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from elasticctr.cli.output import print_table
 MODELS = ("wide_deep", "deepfm")
 
 
-def train_models(shell: Shell, directory: Path, rows: int) -> dict[str, Any]:
+def train_models(shell: Shell, directory: Path, rows: int, models: Sequence[str] = MODELS) -> dict[str, Any]:
     log = directory / "log"
     synth = shell.show(
         "data", "synth", str(log), "--rows", str(rows), "--files", "10", "--format", "slot", "--max-cardinality", "1000"
@@ -22,16 +23,16 @@ def train_models(shell: Shell, directory: Path, rows: int) -> dict[str, Any]:
     shell.show("data", "inspect", str(log), "--schema", str(log / "schema.yaml"), "--rows", "20000")
     (directory / "job.yaml").write_text(yaml.safe_dump(_job(log), sort_keys=False), encoding="utf-8")
     results = {}
-    for name in MODELS:
+    for name in models:
         run = str(directory / "runs" / name)
         shell.show("train", str(directory / "job.yaml"), "--run-dir", run, "--set", f"model.name={name}")
         results[name] = shell.ask("eval", run)
     attainable = json.loads((log / "truth.json").read_text(encoding="utf-8"))
     summary = {
         "attainable": {"auc": attainable["auc"], "logloss": attainable["logloss"]},
-        **{name: {key: results[name][key] for key in ("auc", "logloss", "ne", "copc")} for name in MODELS},
+        **{name: {key: results[name][key] for key in ("auc", "logloss", "ne", "copc")} for name in models},
     }
-    reports = {name: str(directory / "runs" / name / "report.html") for name in MODELS}
+    reports = {name: str(directory / "runs" / name / "report.html") for name in models}
     if not shell.as_json:
         figures = [
             [name, f"{m['auc']:.4f}", f"{m['logloss']:.4f}", f"{m['auc'] / attainable['auc']:.1%}"]

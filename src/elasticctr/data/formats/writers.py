@@ -19,7 +19,6 @@ import pyarrow.compute as pc
 import pyarrow.csv
 import pyarrow.parquet
 import yaml
-import zstandard
 
 from elasticctr import _native
 from elasticctr.data.batch import Batch
@@ -221,7 +220,8 @@ def _compressed(stream: IO[bytes], path: Path) -> Iterator[IO[bytes]]:
         with gzip.GzipFile("", "wb", compresslevel=4, fileobj=stream, mtime=0) as packed:
             yield cast("IO[bytes]", packed)
     elif path.suffix == ".zst":
-        with zstandard.ZstdCompressor(level=3).stream_writer(stream, closefd=False) as packed:
+        # Arrow closes what it writes to.
+        with os.fdopen(os.dup(stream.fileno()), "wb") as twin, pa.CompressedOutputStream(twin, "zstd") as packed:
             yield cast("IO[bytes]", packed)
     else:
         yield stream

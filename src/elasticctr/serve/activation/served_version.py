@@ -31,7 +31,7 @@ from elasticctr.versions.serving_schema import SCHEMA, PooledSlot, SequenceSlot,
 from elasticctr.versions.verification import GRAPH
 
 ALL_DENSE = "dense_input"  # as Paddle Serving's clients call all dense values together
-INSTALL = "install it with: pip install 'elasticctr[serve]'"
+INSTALL = "install it with: pip install onnxruntime"
 
 
 @dataclass(frozen=True, slots=True)

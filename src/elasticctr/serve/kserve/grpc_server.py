@@ -322,7 +322,7 @@ def _import_grpc() -> Any:
         import grpc
     except ImportError:
         raise ConfigError(
-            "gRPC needs the package grpcio; install it with: pip install 'elasticctr[serve]', or switch gRPC off with "
+            "gRPC needs the package grpcio; install it with: pip install grpcio, or switch gRPC off with "
             "--grpc-port -1 (grpc_port: null)"
         ) from None
     return grpc
