@@ -50,7 +50,14 @@ def plain(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An environment with the wheel and what a plain install brings."""
     folder = tmp_path_factory.mktemp("plain") / "env"
     subprocess.run([sys.executable, "-m", "venv", folder], check=True)
-    install = [folder / "bin" / "pip", "install", "--quiet", "--no-compile", "--constraint", ROOT / "constraints.txt"]
+    install: list[str | Path] = [
+        folder / "bin" / "pip",
+        "install",
+        "--quiet",
+        "--no-compile",
+        "--constraint",
+        ROOT / "constraints.txt",
+    ]
     subprocess.run([*install, wheel], check=True, timeout=900, env=CLEAN)
     return folder
 
@@ -107,7 +114,7 @@ def test_a_plain_install_answers_predictions(
     built = answer(run(plain, "cube", "build", repo / "ctr" / "1", "--out", tmp_path / "builds", "--json"))
     assert built["rows"] > 0
 
-    command = [plain / "bin" / "elasticctr", "serve", "--repo", repo, "--model", "ctr", "--json"]
+    command: list[str | Path] = [plain / "bin" / "elasticctr", "serve", "--repo", repo, "--model", "ctr", "--json"]
     command += ["--port", "0", "--grpc-port", "0", "--index-dir", tmp_path / "serve"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=CLEAN) as server:
         try:

@@ -57,6 +57,7 @@ class LazyGroup(TyperGroup):
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         name, command, rest = super().resolve_command(ctx, args)
+        ctx.invoked_subcommand = name  # known to whoever explains why it cannot be imported
         return name, command.load() if isinstance(command, LazyCommand) else command, rest
 
 

@@ -6,37 +6,37 @@ import tomllib
 from pathlib import Path
 
 import pytest
-import typer
 from packaging.requirements import Requirement
 from typer.testing import CliRunner
 
+from elasticctr.cli.app import app
 from elasticctr.cli.extras import explain_missing
-from elasticctr.cli.output import CommandGroup
+from elasticctr.cli.tree import LazyCommand
 from elasticctr.obs.machine import EXTRAS
 
 PROJECT = tomllib.loads((Path(__file__).parents[3] / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 
 
-def _app(module: str) -> typer.Typer:
-    app = typer.Typer(cls=CommandGroup, pretty_exceptions_enable=False)
-    app.callback()(lambda: None)
+def _lose(monkeypatch: pytest.MonkeyPatch, module: str) -> None:
+    """No command can be imported, because this module is missing."""
 
-    @app.command()
-    def train() -> None:
+    def load(command: LazyCommand) -> None:
         raise ModuleNotFoundError(f"No module named {module!r}", name=module)
 
-    return app
+    monkeypatch.setattr(LazyCommand, "load", load)
 
 
-def test_the_command_ends_with_the_extra_to_install() -> None:
-    done = CliRunner().invoke(_app("torch.nn"), ["train"])
+def test_the_command_ends_with_the_extra_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    _lose(monkeypatch, "torch.nn")
+    done = CliRunner().invoke(app, ["train"])
     assert done.exit_code == 15
     assert done.stderr == ("elasticctr: FailedPrecondition: training needs torch: pip install 'elasticctr[train]'\n")
 
 
-def test_another_missing_module_is_not_explained_away() -> None:
+def test_another_missing_module_is_not_explained_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    _lose(monkeypatch, "elasticctr.nowhere")
     with pytest.raises(ModuleNotFoundError, match=r"elasticctr\.nowhere"):
-        CliRunner().invoke(_app("elasticctr.nowhere"), ["train"], catch_exceptions=False)
+        CliRunner().invoke(app, ["train"], catch_exceptions=False)
 
 
 @pytest.mark.parametrize(

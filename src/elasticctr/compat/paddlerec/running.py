@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from elasticctr.compat.paddlerec.translation import Step, Translation
+from elasticctr.compat.paddlerec.translation import PlannedRun, Translation
 from elasticctr.config import parse_settings
 from elasticctr.errors import AlreadyExists, ConfigError
 from elasticctr.train.events import read_events
@@ -37,7 +37,7 @@ def run_steps(
             return
 
 
-def _train(step: Step, job: Job, resume: bool, quiet: bool) -> StepResult:
+def _train(step: PlannedRun, job: Job, resume: bool, quiet: bool) -> StepResult:
     from elasticctr.train.metrics.label_metrics import values_of
 
     run_dir = Path(job.run_dir)
@@ -60,7 +60,7 @@ def _train(step: Step, job: Job, resume: bool, quiet: bool) -> StepResult:
     return StepResult(step.name, str(run_dir), result.is_finished, metrics, epochs)
 
 
-def _evaluate(step: Step, job: Job) -> StepResult:
+def _evaluate(step: PlannedRun, job: Job) -> StepResult:
     from elasticctr.train.evaluation import evaluate
     from elasticctr.train.loading import load_learner
     from elasticctr.train.metrics.label_metrics import values_of

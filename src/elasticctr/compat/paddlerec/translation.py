@@ -13,7 +13,7 @@ from elasticctr.errors import ConfigError
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class PlannedRun:
     """One run of the file: `train`, or `evaluate` an earlier run's checkpoints of the epochs [first, last)."""
 
     name: str
@@ -24,7 +24,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Translation:
-    steps: tuple[Step, ...]
+    steps: tuple[PlannedRun, ...]
     notes: tuple[Note, ...]
 
 

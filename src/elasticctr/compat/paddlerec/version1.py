@@ -8,7 +8,7 @@ from typing import Any
 
 from elasticctr.compat.paddlerec.models import find_model, finish_parameters, model_settings, optimizer_settings
 from elasticctr.compat.paddlerec.sections import Section
-from elasticctr.compat.paddlerec.translation import Step, read_strategy, slot_schema
+from elasticctr.compat.paddlerec.translation import PlannedRun, read_strategy, slot_schema
 
 _WORKSPACE = "{workspace}"
 _LABELS = ("click", "label")
@@ -32,7 +32,7 @@ _IGNORED = {
 }
 
 
-def translate_version1(file: Section, path: Path, model: str) -> list[Step]:
+def translate_version1(file: Section, path: Path, model: str) -> list[PlannedRun]:
     workspace = file.text("workspace", "./")
     runners, datasets, phases = file.sections("runner"), file.sections("dataset"), file.sections("phase")
     modes = file.names("mode")
@@ -60,7 +60,7 @@ def translate_version1(file: Section, path: Path, model: str) -> list[Step]:
 
 def _read_runner(
     runner: Section, phase: Section, job: dict[str, Any], data: dict[str, Any], batch_size: int, inner_strategy: str
-) -> Step:
+) -> PlannedRun:
     kinds = ("train", "infer", "local_cluster_train", "cluster_train")
     kind = runner.choice("class", kinds, "train")
     runner.ignore(_IGNORED)
@@ -78,7 +78,7 @@ def _read_runner(
     runner.finish()
     phase.finish()
     if kind == "infer":
-        return Step(runner.text("name"), "evaluate", {**job, "run_dir": start or saved, "data": {"train": data}})
+        return PlannedRun(runner.text("name"), "evaluate", {**job, "run_dir": start or saved, "data": {"train": data}})
     if start:
         raise runner.error("init_model_path", "a model saved by Paddle cannot be loaded here; leave it empty")
     train: dict[str, Any] = {"batch_size": batch_size, "epochs": epochs, "log_every": log_every}
@@ -97,7 +97,7 @@ def _read_runner(
             "trainers": max(workers, 1),
             "pservers": max(servers, 1),
         }
-    return Step(runner.text("name"), "train", job)
+    return PlannedRun(runner.text("name"), "train", job)
 
 
 def _one_phase(runner: Section, phases: dict[str, Section]) -> Section:

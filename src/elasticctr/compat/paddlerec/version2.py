@@ -7,7 +7,7 @@ from typing import Any
 
 from elasticctr.compat.paddlerec.models import find_model, finish_parameters, model_settings, optimizer_settings
 from elasticctr.compat.paddlerec.sections import Section
-from elasticctr.compat.paddlerec.translation import Step, read_strategy, slot_schema
+from elasticctr.compat.paddlerec.translation import PlannedRun, read_strategy, slot_schema
 
 # Readers of PaddleRec's own CTR models: all read slot text with these names.
 _READERS = ("criteo_reader", "queuedataset_reader", "")
@@ -31,7 +31,7 @@ _IGNORED = {
 }
 
 
-def translate_version2(file: Section, path: Path, model: str) -> list[Step]:
+def translate_version2(file: Section, path: Path, model: str) -> list[PlannedRun]:
     runner = file.section("runner")
     parameters = file.section("hyper_parameters")
     name = find_model(model, [path.resolve().parent.name, path.name], str(path))
@@ -65,7 +65,7 @@ def translate_version2(file: Section, path: Path, model: str) -> list[Step]:
         raise runner.error("model_init_path", "a model saved by Paddle cannot be loaded here; leave it empty")
     runner.ignore(_IGNORED)
     runner.finish()
-    return [Step("train", "train", job, evaluated)]
+    return [PlannedRun("train", "train", job, evaluated)]
 
 
 def _add_processes(job: dict[str, Any], runner: Section, inner_strategy: str) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from typing import Any
 
 import pytest
@@ -14,7 +12,6 @@ from elasticctr.cli.app import app
 from elasticctr.cli.tree import LazyCommand
 from elasticctr.serve.settings import ServeSettings
 
-HEAVY = ("pyarrow", "numpy", "torch", "httpx", "starlette", "onnxruntime", "uvicorn", "grpc", "pandas")
 # What one word would mean twice, and what has a word already.
 NOT_IN_THE_FAMILY = {
     "--at": "--endpoint",
@@ -111,18 +108,6 @@ def test_an_option_that_mirrors_a_setting_has_its_help_bounds_and_default(loaded
 def test_every_root_command_is_in_a_panel() -> None:
     for name, command in ROOT.commands.items():  # type: ignore[attr-defined]
         assert command.rich_help_panel, name
-
-
-@pytest.mark.parametrize("arguments", [["--help"], ["cube", "--help"], ["data"], ["versions", "lst"]])
-def test_a_listing_imports_nothing_heavy(arguments: list[str]) -> None:
-    code = (
-        f"import sys; sys.argv[1:] = {arguments!r}\n"
-        "from elasticctr.cli.app import main\n"
-        "try: main()\n"
-        f"except SystemExit: print([name for name in {HEAVY!r} if name in sys.modules])\n"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
-    assert done.stdout.endswith("[]\n"), done.stdout
 
 
 @pytest.mark.parametrize(
