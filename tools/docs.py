@@ -95,7 +95,7 @@ def _usage(argument: Any) -> str:
 
 def _flags(option: Any, hints: dict[str, Any]) -> str:
     if option.is_flag:
-        return f"`{', '.join(option.opts)}`"
+        return f"`{', '.join([*option.opts, *option.secondary_opts])}`"
     return f"`{', '.join(option.opts)}` {_choices(hints.get(option.name)) or '…'}"
 
 
@@ -111,8 +111,10 @@ def _choices(annotation: Any) -> str:
 
 def _default(option: Any) -> str:
     value = option.show_default if isinstance(option.show_default, str) else option.default
-    if value is None or value is False or value == () or callable(value) or option.name == "help":
+    if value is None or value is False or value in ((), "") or callable(value) or option.name == "help":
         return ""
+    if value is True:
+        value = option.opts[0]
     return f"`{value.value if isinstance(value, Enum) else value}`"
 
 
