@@ -28,7 +28,7 @@ with Group(120.0, token=sys.argv[1]) as group:
     assert group.gather({"rank": group.rank, "text": "é" * group.rank}) == [
         {"rank": 0, "text": ""}, {"rank": 1, "text": "é"}]
     assert group.gather_bytes(b"\\0" * group.rank) == [b"", b"\\0"]
-    assert group.tell(["write", "x" * 5000] if group.is_first else None) == ["write", "x" * 5000]
+    assert group.broadcast(["write", "x" * 5000] if group.is_first else None) == ["write", "x" * 5000]
     assert group.first(lambda: {"a": [1, None]}) == {"a": [1, None]}
     def fail():
         raise NotFound("gone")

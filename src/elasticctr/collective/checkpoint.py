@@ -35,7 +35,7 @@ def save(
         return _follow(group, learner)
 
     def write_files(temporary: Path) -> None:
-        group.tell(("write", str(temporary)))
+        group.broadcast(("write", str(temporary)))
         _write_part(group, learner, temporary)
         learner.save_dense(temporary)
         (temporary / METRICS).write_bytes(metrics.state())
@@ -46,9 +46,9 @@ def save(
         path = write_checkpoint(directory, trainer["step"], trainer, write_files)
         rotate(directory, keep)
     except ElasticCTRError as e:
-        group.tell(("failed", str(e)))
+        group.broadcast(("failed", str(e)))
         raise
-    group.tell(("done", str(path)))
+    group.broadcast(("done", str(path)))
     return path
 
 
@@ -69,14 +69,14 @@ def read_ledger(checkpoint: Checkpoint, chunks: Sequence[Chunk]) -> EpochLedger:
 
 
 def _follow(group: Group, learner: CollectiveLearner) -> Path:
-    """What ranks but the first do: as rank 0 says."""
+    """What all ranks but the first do: follow rank 0."""
     while True:
-        match tuple(group.tell(("failed", ""))):
+        match tuple(group.broadcast(("failed", ""))):
             case ("write", path):
                 try:
                     _write_part(group, learner, Path(path))
                 except ElasticCTRError:
-                    continue  # rank 0 knows, takes the half-written one away and says so
+                    continue  # rank 0 knows too, removes the unfinished checkpoint and says so
             case ("done", path):
                 return Path(path)
             case (_, reason):

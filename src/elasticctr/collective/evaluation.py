@@ -1,4 +1,4 @@
-"""A data set scored by all ranks, each its chunks; the metrics are those of all samples together."""
+"""Scores a data set with all ranks, each its chunks; the metrics are those of all samples together."""
 
 from __future__ import annotations
 
@@ -50,5 +50,5 @@ def evaluate(
 
 
 def gather_ledgers(group: Group, ledger: EpochLedger) -> list[EpochLedger]:
-    """Everyone's, by rank."""
+    """Those of all ranks, by rank."""
     return [EpochLedger.from_dict(value) for value in group.gather(ledger.as_dict())]

@@ -42,7 +42,7 @@ class Group:
         token: str = "",
         insecure: bool = False,
     ) -> None:
-        """`token`: ranks that do not have it do not meet this one. `insecure`: the ranks may be on several machines."""
+        """`token`: only ranks with the same token meet. `insecure`: the ranks may be on several machines."""
         self._restarts = int(environ.get("TORCHELASTIC_RESTART_COUNT", "0"))
         meeting = find_meeting(environ, insecure=insecure)
         meeting.stay_local()
@@ -68,7 +68,7 @@ class Group:
 
     @property
     def is_first(self) -> bool:
-        """Rank 0 writes what a run has one of: events, manifests, reports."""
+        """Rank 0 writes what exists once per run: events, manifests, reports."""
         return self.rank == 0
 
     @property
@@ -105,7 +105,7 @@ class Group:
         return answer.view(values.dtype)
 
     def gather_bytes(self, value: bytes) -> list[bytes]:
-        """Everyone's bytes, by rank, on every rank. For small things."""
+        """The bytes of all ranks, by rank, on every rank. For small values."""
         if self.size == 1:
             return [value]
         sizes = [torch.empty(1, dtype=torch.int64) for _ in range(self.size)]
@@ -118,11 +118,11 @@ class Group:
         return [piece[:count].numpy().tobytes() for piece, count in zip(pieces, counts, strict=True)]
 
     def gather(self, value: Any) -> list[Any]:
-        """Everyone's value, by rank, on every rank: what JSON can say, and small."""
+        """The values of all ranks, by rank, on every rank: small ones that JSON can hold."""
         return [_parse(text) for text in self.gather_bytes(json.dumps(value).encode())]
 
-    def tell(self, value: Any) -> Any:
-        """Rank 0's value, on every rank: what JSON can say."""
+    def broadcast(self, value: Any) -> Any:
+        """Rank 0's value, on every rank: one that JSON can hold."""
         text = json.dumps(value).encode()
         if self.size == 1:
             return _parse(text)
@@ -135,19 +135,19 @@ class Group:
         return _parse(data.numpy().tobytes())
 
     def first(self, call: Callable[[], Any]) -> Any:
-        """What rank 0 gets from `call`, on every rank: what JSON can say; an error of the tree too."""
+        """The result of `call` on rank 0, on every rank: a value that JSON can hold, or an error of the tree."""
         answer: dict[str, Any] = {}
         if self.is_first:
             try:
                 answer = {"value": call()}
             except ElasticCTRError as e:
                 answer = {"status": e.exit_status, "error": str(e)}
-        answer = self.tell(answer)
+        answer = self.broadcast(answer)
         if "error" in answer:
             raise _ERRORS.get(answer["status"], InternalError)(answer["error"])
         return answer["value"]
 
-    def tell_floats(self, values: Tensor) -> Tensor:
+    def broadcast_floats(self, values: Tensor) -> Tensor:
         """Rank 0's floats, in place."""
         if self.size > 1:
             self._do(lambda: dist.broadcast(values, src=0))
@@ -164,8 +164,8 @@ class Group:
             call()
         except RuntimeError as e:
             raise Unavailable(
-                f"rank {self.rank} of {self.size}: another rank is gone or does not answer ({_short(e)}); the group "
-                "starts again from the newest checkpoint where something restarts it, as torchrun does"
+                f"rank {self.rank} of {self.size}: another rank is gone or does not answer ({_short(e)}); torchrun "
+                "restarts the group from the newest checkpoint; without it, start all ranks again"
             ) from e
 
 
@@ -173,7 +173,7 @@ def _parse(text: bytes) -> Any:
     try:
         return json.loads(text)
     except ValueError:
-        raise DataError("another rank sent what is not JSON; are all ranks of one version?") from None
+        raise DataError("another rank sent something that is not JSON; do all ranks run one version?") from None
 
 
 def _backend() -> str:

@@ -2,9 +2,9 @@
 
 A step equals a step of one process on all ranks' batches together: losses are means over samples, so gradients are
 averaged over ranks with the samples of each as weights. Dense gradients are added up in one flat vector, as
-torch.nn.parallel.DistributedDataParallel does in buckets. Its wrapper itself is of no use here: it hears of gradients
-through autograd, and native towers (models/layers/tower_step.py) write them without it; nor does it know weights, or
-ranks without work.
+torch.nn.parallel.DistributedDataParallel does in buckets. Its wrapper does not fit: it sees
+gradients through autograd, and native towers (models/layers/tower_step.py) write them without it; nor does it know
+weights, or ranks without work.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _LARGEST_GRADIENT = 1e18
 
 @dataclass(frozen=True, slots=True)
 class StepNews:
-    """What every rank knows after a step, the same on each."""
+    """The outcome of a step, the same on every rank."""
 
     samples: int  # learned from
     refused: int  # samples whose gradients were not finite, or too large for an optimizer's state
@@ -68,7 +68,7 @@ class CollectiveLearner:
         """Rank 0's parameters and buffers on every rank: at the start, and of running means before they are used."""
         for tensor in (*self._parameters, *self.local.model.buffers()):
             if tensor.is_floating_point():
-                self._group.tell_floats(tensor.data)
+                self._group.broadcast_floats(tensor.data)
 
     def step(self, item: PreparedBatch | None, note: int, lr_scale: float) -> StepNews:
         """One step of all ranks. `item` is None on a rank without work; `note` reaches every rank."""
@@ -137,9 +137,9 @@ class CollectiveLearner:
         self.local.save_dense(directory)
 
     def load(self, checkpoint: Checkpoint) -> None:
-        """Takes from all parts of a checkpoint, of any number of ranks or pservers, what this rank owns.
+        """Loads what this rank owns from all parts of a checkpoint, of any number of ranks or pservers.
 
-        The one thing here that asks no other rank: a damaged part is found by its owner alone. `agree` comes after it.
+        Calls no other rank, because only its owner may find a part damaged. Call `agree` afterwards.
         """
         self.local.check_identity(checkpoint)
         self.local.load_dense(checkpoint)

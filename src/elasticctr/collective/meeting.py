@@ -37,19 +37,19 @@ class Meeting:
     is_store_torchruns: bool  # it listens, and no rank does
 
     def stay_local(self) -> None:
-        """Has the ranks of one machine talk over loopback, not over the address of its name."""
+        """Ranks of one machine talk over loopback, not over the address of its name."""
         names = {name for _, name in socket.if_nameindex()}
         if self.is_local and _LOOPBACK in names:
             for variable in _INTERFACES:
                 os.environ.setdefault(variable, _LOOPBACK)
 
     def secret_prefix(self, token: str) -> str:
-        """Of all keys in the store: ranks with another secret, or none, find nobody there."""
+        """Of all keys in the store: ranks with another secret, or none, meet no one."""
         return hmac.new(token.encode(), b"elasticctr collective", hashlib.sha256).hexdigest()
 
 
 def find_meeting(environ: Mapping[str, str], *, insecure: bool) -> Meeting:
-    """What the environment says. Refuses a meeting that other machines could join unless `insecure`."""
+    """The environment's meeting. Refuses a meeting that other machines could join unless `insecure`."""
     missing = [name for name in _VARIABLES if not environ.get(name)]
     if missing:
         raise ConfigError(

@@ -41,7 +41,7 @@ from elasticctr.train.report.report import write_report
 from elasticctr.train.result import Result
 from elasticctr.train.run_directory import RunDirectory
 
-# What a rank tells the others with each step.
+# What each rank sends the others with a step.
 _OUT_OF_WORK, _STOP, _CHECKPOINT = 1, 2, 4
 
 
@@ -81,7 +81,7 @@ class _Rank(Executor):
         self._course = Course(job, in_chunks=True)
         self._refused = 0  # samples left out because their gradients were not finite
         self._ledger = EpochLedger()
-        self._heard = 0  # what the ranks told each other with the newest step
+        self._heard = 0  # what the ranks sent with the newest step
         self._newest: tuple[int, Path] | None = None
         self._saved_at = time.monotonic()
         self._plan = Plan(self._run.path / "ledger", job)
@@ -128,7 +128,7 @@ class _Rank(Executor):
         self._run.begin(self._job, resume=resume)
         plans = self._run.path / "ledger"
         if not found:
-            shutil.rmtree(plans, ignore_errors=True)  # of a start that did not get far; the data may be another's now
+            shutil.rmtree(plans, ignore_errors=True)  # of a start that failed early; the data may have changed
         plans.mkdir(exist_ok=True)
         return found[::-1] if resume else []
 

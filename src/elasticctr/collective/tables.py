@@ -35,7 +35,7 @@ class Summed:
 
 @dataclass(frozen=True, slots=True)
 class _TableRequest:
-    """What one table was asked for in a step."""
+    """The requests to one table in a step."""
 
     order: NDArray[np.intp]  # distinct feasigns of our batch by owner
     sent: NDArray[np.int64]  # [ranks] how many of them each rank owns
@@ -67,7 +67,7 @@ class ShardedTables:
     ) -> tuple[list[NDArray[np.float32]], NDArray[np.int64]]:
         """Rows [distinct, width] of each table, and everyone's `note`, a few numbers, by rank.
 
-        A rank without a batch gives None and takes part all the same.
+        A rank without a batch passes None, and takes part too.
         """
         size = self._group.size
         none = [_no_feasigns() for _ in self._tables]
@@ -98,7 +98,7 @@ class ShardedTables:
     ) -> None:
         """Steps the rows of the last pull once, by everyone's gradients times `scale`.
 
-        `left_out`: by rank, whose gradients do not count; every rank says the same.
+        `left_out`: by rank, whether its gradients are left out; the same on every rank.
         """
         packed = [
             np.empty((0, self._lanes(t)), np.float32) if summed is None else self._pack(t, summed[t])
@@ -198,7 +198,7 @@ def _merge(feasigns: NDArray[np.uint64]) -> Lookup:
 
 
 def _sum_by(merged: Lookup, values: NDArray[Any]) -> NDArray[Any]:
-    """Sums of what came for each distinct feasign, in the order of the ranks it came from."""
+    """The sum for each distinct feasign, added in the order of the ranks."""
     return np.add.reduceat(values[merged.order], merged.starts[:-1]) if len(values) else values
 
 

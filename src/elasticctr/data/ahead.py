@@ -7,6 +7,7 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Generator, Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
@@ -95,18 +96,17 @@ def _pump(
     weight = 0
     error: BaseException | None = None
     try:
-        for item in items:
-            if stopping.is_set():
-                break
-            gathered.append(item)
-            weight += weigh(item)
-            if weight >= group:
-                target.put(gathered)
-                gathered, weight = [], 0
+        with closing(items):
+            for item in items:
+                if stopping.is_set():
+                    break
+                gathered.append(item)
+                weight += weigh(item)
+                if weight >= group:
+                    target.put(gathered)
+                    gathered, weight = [], 0
     except BaseException as e:
         error = e
-    finally:
-        items.close()
     if gathered:
         target.put(gathered)
     target.put(_End(error))

@@ -1,4 +1,4 @@
-"""Columnar samples: what the parser makes, the cache keeps and the trainer eats.
+"""Columnar samples: made by the parser, kept by the cache, consumed by the trainer.
 
 Sparse values of all slots stand in one array, slot after slot, sample after sample. The values of sample i in the
 s-th sparse slot of the schema are `values[offsets[s * n + i] : offsets[s * n + i + 1]]`.

@@ -1,7 +1,7 @@
 """Rewrites a log in another format, streaming, in one pass. Used by `elasticctr data convert`.
 
 Samples keep their feasigns bit for bit. What the target cannot hold is refused before anything is written, or
-named in `warnings`; nothing is dropped in silence.
+named in `warnings`; nothing is dropped silently.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ def convert_log(
 
 
 def target_schema(schema: Schema, format: Format, merge: bool = False, delimiter: str = ",") -> Schema:
-    """The schema of `schema`'s samples once written as `format`. Refuses what the format has no place for."""
+    """The schema of `schema`'s samples once written as `format`. Refuses what the format cannot hold."""
     if format is Format.CRITEO:
         raise ConfigError("criteo lines hold strings and feasigns cannot be turned back into those; use --to slot")
     if len(schema.label) > 1 and format not in (Format.SLOT, Format.CSV, Format.PARQUET):

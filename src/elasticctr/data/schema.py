@@ -282,7 +282,7 @@ class Schema(Settings):
         """Changes with anything that changes parsed samples."""
         values = self.model_dump(mode="json")
         for slot in values["slots"]:
-            if slot.get("target") is None:  # what older versions did not know must not change what they noted
+            if slot.get("target") is None:  # settings that older versions lack must not change their fingerprints
                 slot.pop("target", None)
         text = json.dumps(values, sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()[:16]

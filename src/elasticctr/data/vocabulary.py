@@ -35,7 +35,7 @@ class Vocabulary:
     tables: Mapping[str, NDArray[np.uint64]]
     min_count: int
     samples: int  # counted
-    distinct: Mapping[str, int]  # feasigns of each table, before the rare ones went
+    distinct: Mapping[str, int]  # feasigns of each table, before rare ones were dropped
 
     def save(self, path: Path, overwrite: bool = False) -> None:
         tables = [

@@ -1,5 +1,5 @@
-"""Where roles are found: the address to tell others, the Unix socket beside a pserver's port, and `coordinator.json`,
-by which roles find the coordinator.
+"""Where roles are found: the address a role advertises, the Unix socket beside a pserver's port, and
+`coordinator.json`, by which roles find the coordinator.
 
 The coordinator writes the file into the run directory once it listens. A role that was given a run directory instead
 of a URL reads it, and reads it again when the coordinator stops answering: one that was placed on another machine has
@@ -30,7 +30,7 @@ def advertised_host(host: str) -> str:
     for name in ("ELASTICCTR_ADVERTISE", "POD_IP", "PADDLE_CURRENT_IP"):
         if os.environ.get(name):
             return os.environ[name]
-    # No packet is sent: this asks which of our addresses would be used to leave the machine.
+    # Sends no packet: this finds the address that would be used to leave the machine.
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         try:
             probe.connect(("192.0.2.1", 9))
@@ -40,7 +40,7 @@ def advertised_host(host: str) -> str:
 
 
 def make_local_socket(port: int, job: int) -> Path | None:
-    """A path for the Unix socket of a pserver that listens at `port`; None where this user can have none."""
+    """A path for the Unix socket of a pserver that listens at `port`; None if this user cannot have one."""
     path = _local_socket(port, job)
     try:
         path.parent.mkdir(mode=0o700, exist_ok=True)
@@ -70,7 +70,7 @@ def write_coordinator(run_dir: str | Path, url: str, incarnation: int) -> None:
 
 
 def find_coordinator(where: str | Path) -> str:
-    """The coordinator's URL: `where` itself, or what the run directory `where` says. Unavailable until it says so."""
+    """The coordinator's URL: `where` itself, or the one in the run directory `where`. Unavailable until it is there."""
     text = str(where)
     if text.startswith(("http://", "https://")):
         return text.rstrip("/")

@@ -1,4 +1,4 @@
-"""What every role says to the coordinator (docs/formats/coordinator-api.md), one function per call.
+"""The calls that roles make to the coordinator (docs/formats/coordinator-api.md), one function per call.
 
 A call is made once and fails with Unavailable or DeadlineExceeded without an answer; `patiently` repeats it, which
 every call allows. Where only the run directory is known, a coordinator that moved is found there again.

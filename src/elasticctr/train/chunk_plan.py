@@ -44,7 +44,7 @@ class Plan:
         return self._cuts["train"]
 
     def epoch(self, epoch: int) -> list[Chunk]:
-        """The chunks of an epoch in order: as its plan says, which is written when it is first asked for."""
+        """The chunks of an epoch in order. Writes its plan on the first call."""
         path = self._directory / f"plan-{epoch}.json"
         try:
             return _load_chunks(read_json(path), path)

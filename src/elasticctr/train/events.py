@@ -1,6 +1,6 @@
 """The event log of a run: one JSON object per line, only ever appended to.
 
-The trainer writes, plots and reports read. Every line is flushed when written, so a killed process leaves all but at
+Trainers write it; plots and reports read it. Every line is flushed when written, so a killed process leaves all but at
 most its last line; a torn last line is skipped when reading and cut off when the run resumes. After a resume from the
 checkpoint of step n, events of later steps are cut off, because those steps are about to happen again.
 """

@@ -1,6 +1,6 @@
 """A model, its tables and its optimizers: everything that learns, and one step of it.
 
-The loop around it (files, epochs, evaluation, checkpoints) is trainer.py's. A learner knows samples only as items.
+trainer.py and loop.py are around it (files, epochs, evaluation, checkpoints). A learner sees prepared batches only.
 """
 
 from __future__ import annotations
@@ -132,7 +132,7 @@ class Learner:
         self.metrics.update(logits.numpy(), batch.labels, weights)
 
     def clear_metrics(self) -> None:
-        """From here on `metrics` are of what comes. What it was before stays as it is, for whoever holds it."""
+        """Starts new `metrics`. The old object stays unchanged for those that hold it."""
         self.metrics = LabelMetrics(self.metrics.labels)
 
     @property
@@ -142,7 +142,7 @@ class Learner:
     @torch.no_grad()
     def lay_out_flat(self) -> tuple[Tensor, Tensor]:
         """Moves all parameters into one vector, in the order of `flat_dense`, and returns it with one for gradients:
-        whoever writes to the first changes the model, and `flat_gradient` of the second copies next to nothing.
+        writing to the first changes the model, and `flat_gradient` of the second copies next to nothing.
 
         REQUIRES: no step was taken yet.
         """
@@ -229,7 +229,7 @@ class Learner:
         )
 
     def load(self, checkpoint: Checkpoint) -> None:
-        """Takes up the state of a checkpoint. Refuses one of another schema or model."""
+        """Restores a checkpoint. Refuses one of another schema or model."""
         self.check_identity(checkpoint)
         self.load_dense(checkpoint)
         self.metrics.restore((checkpoint.path / "metrics.bin").read_bytes())
@@ -258,7 +258,7 @@ class Learner:
                 f"{self._dense_settings.optimizer}; use the job it was trained with"
             )
         if not vector.has_values:
-            return  # saved before the first trainer came: as they were made here
+            return  # saved before the first trainer joined: the initial values
         self.set_flat_dense(torch.from_numpy(vector.values))
         first = 0
         for parameter in self.parameters:
@@ -332,6 +332,6 @@ def _set_threads(cls: type[Model], settings: TrainSettings) -> None:
     _native.keep_freed_memory()
     if settings.threads is not None:
         _native.set_threads(settings.threads)
-    # What torch is left with beside a native tower is over sooner than its threads are awake. And its sums depend on
-    # the number of threads, as those of the native core do not.
+    # Beside a native tower, torch's work is too short for more threads. Its sums also depend on their number; those of
+    # the native core do not.
     torch.set_num_threads(1 if cls.is_tower or settings.deterministic else _native.threads())

@@ -1,4 +1,4 @@
-"""A trained model back from its run directory."""
+"""Loads a trained model from its run directory."""
 
 from __future__ import annotations
 

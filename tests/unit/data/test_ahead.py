@@ -120,3 +120,16 @@ def test_a_thread_that_hangs_is_left_behind(monkeypatch: pytest.MonkeyPatch) -> 
     release.set()
     ahead._thread.join(60)
     assert not ahead._thread.is_alive()
+
+
+def test_a_generator_that_fails_to_close_is_an_error_too() -> None:
+    def fail() -> Generator[int, None, None]:
+        try:
+            yield 1
+        finally:
+            raise OSError("cannot be closed")
+
+    ahead = Ahead(fail(), 4)
+    assert next(ahead) == 1
+    with pytest.raises(OSError, match="cannot be closed"):
+        next(ahead)

@@ -37,7 +37,7 @@ class BadLine:
 
 @dataclass(frozen=True, slots=True)
 class Parsed:
-    """What became of one block."""
+    """The outcome of one block."""
 
     batch: Batch
     lines: int  # that were not empty, those outside `keep` too

@@ -1,6 +1,6 @@
 """Samples to files in any format: text natively, CSV and Parquet through pyarrow, .gz and .zst by suffix.
 
-A file appears under its name when it is complete; until then, and after a failure, there is nothing there.
+A file appears under its name when it is complete; before that, and after a failure, there is no file.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ _SEPARATORS = "|;^ "
 
 
 def most(claims: Iterable[object]) -> bool:
-    """Whether nearly all hold; a log may have bad lines, and they do not change what the others are."""
+    """Whether nearly all are true: a log may have a few bad lines."""
     truths = [bool(claim) for claim in claims]
     return bool(truths) and sum(truths) * 20 >= len(truths) * 19
 

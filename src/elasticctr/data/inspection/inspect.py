@@ -1,4 +1,4 @@
-"""Reads a log once and says what is in it. Used by `elasticctr data inspect` and `data convert`."""
+"""Reads a log once and describes what is in it. Used by `elasticctr data inspect` and `data convert`."""
 
 from __future__ import annotations
 

@@ -62,7 +62,7 @@ class SlotSketch:
         self._frequent = frequent
         self._values = np.empty(0, dtype=np.uint64)
         self._counts = np.empty((0, 2))  # shows, clicks
-        self._lost = 0.0  # the most shows any value may have had when it was let go
+        self._lost = 0.0  # the most shows that a dropped value may have had
         self._held: list[tuple[NDArray[np.uint64], NDArray[np.float64]]] = []
         self._held_values = 0
 

@@ -1,4 +1,4 @@
-"""Made-up click logs of any size from a hidden model, so that the best attainable AUC and logloss are known."""
+"""Synthetic click logs of any size from a hidden model, so that the best attainable AUC and logloss are known."""
 
 from elasticctr.data.synth.files import SynthLabel, SynthReport, write_log
 from elasticctr.data.synth.rows import Generator, SynthSamples

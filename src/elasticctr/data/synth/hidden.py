@@ -21,7 +21,7 @@ Ranks = NDArray[np.int64]
 
 # Shares of the variance of the log-odds.
 MAIN, PAIRS, DENSE, HISTORY = 0.6, 0.15, 0.25, 0.6
-# Ids beyond this rank matter less and less: they are seen too rarely for anyone to learn more of them.
+# Ids beyond this rank matter less and less: they are seen too rarely to learn more about them.
 COMMON_RANK = 20.0
 # Slots that act together have few enough values for their pairs to repeat.
 PAIR_CARDINALITY = 700

@@ -124,7 +124,7 @@ def avazu_spec(format: Format) -> SynthSpec:
 
 
 def history_spec(format: Format) -> SynthSpec:
-    """Five slots and a history of items: who has the shown one in it clicks more often."""
+    """Five slots and a history of items: a user with the shown item in it clicks more often."""
     _refuse(Shape.HISTORY, format, Format.CRITEO, Format.LIBSVM)
     slots = [_sparse(name, format) for name in HISTORY_CARDINALITIES]
     history = _sparse("history", format).model_copy(update={"pooling": Pooling.NONE, "max_values": 20})

@@ -76,7 +76,7 @@ class Claim:
                 )
             except FileExistsError:
                 _refuse_claimed(self._path, number, silent_s)
-                number += 1  # left by one that died between making it and saying so
+                number += 1  # left by one that died before it wrote its claim
                 continue
             newest = _read(self._path)
             if newest is not None and int(newest.get("incarnation", 0)) > number:
@@ -137,7 +137,7 @@ def _is_gone(claim: dict[str, Any]) -> bool:
         return True
     except (OSError, KeyError, TypeError, ValueError):
         return False
-    # A number can be used again: a process that is no Python of ours cannot be the coordinator.
+    # Process ids are reused: a process that is not our Python cannot be the coordinator.
     try:
         return b"python" not in Path(f"/proc/{claim['pid']}/cmdline").read_bytes().lower()
     except OSError:

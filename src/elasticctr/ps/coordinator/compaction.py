@@ -20,7 +20,7 @@ _OF_THE_RUN = ("begin", "checkpoint", "epoch", "course", "start", "rollback", "b
 
 
 def shorten(at: Coordinator, claim: Claim) -> None:
-    """Called when a whole state was kept, which makes what happened to chunks before superfluous."""
+    """Call after a whole state was kept: earlier lines about chunks are no longer needed then."""
     claim.check()
     with at.lock, suppress(Unavailable, DiskFull):
         if at.journal.size > _LONG:

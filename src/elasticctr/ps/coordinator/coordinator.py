@@ -122,7 +122,7 @@ class Coordinator:
             return {"order": self._order(member), "rate_scale": self.course.rate_scale}
 
     def _note_standby(self, member: Member) -> None:
-        """A primary says whether its standby has all that was acknowledged. One it gave up must not take over."""
+        """Notes whether a primary's standby has all that was acknowledged. One that was given up must not take over."""
         if member.role != "pserver" or member.shard is None or not member.is_alive:
             return
         is_in_sync = member.stats.get("standby") == "in_sync"
@@ -134,7 +134,7 @@ class Coordinator:
             self.note("standby_dropped", {"name": standby.name, "shard": standby.shard})
 
     def hear(self, body: Body) -> Member:
-        """The member a call is from, which is alive if it calls."""
+        """The member that calls; a call proves that it is alive."""
         member = self.members.get(body.get("id"))
         member.seen_s = time.monotonic()
         if member.phase == "lost":
@@ -142,7 +142,7 @@ class Coordinator:
         return member
 
     def _take_back(self, member: Member) -> None:
-        """One that was given up was only slow. A trainer has lost its chunks; a pserver still has its state."""
+        """Takes back a member that was only slow. A trainer has lost its chunks; a pserver still has its state."""
         if member.role != "trainer":
             assert member.shard is not None
             taken = self.members.primary if member.role == "pserver" else self.members.standby
@@ -305,7 +305,7 @@ class Coordinator:
             if what == "pserver_unreachable":
                 shards = range(self.members.shards)
                 self.suspects |= {shard for shard in shards if str(shard) == str(detail)} or set(shards)
-            if what == "memory":  # started again it would die of the same rows
+            if what == "memory":  # restarted, it would fail with the same rows
                 self.shortage = self.shortage or f"{member.name}: {str(detail)[:500]}"
             if what == "data":  # no other trainer could read it either
                 self.failure = self.failure or DataError(str(detail))

@@ -45,7 +45,7 @@ class LedgerCourse(Course):
         totals = self.ledger.totals()
         return Stats(totals.lines + known.lines, totals.samples, totals.bad + known.bad)
 
-    def take_up(self, state: dict[str, Any], ledger: Ledger | None, metrics: bytes | None) -> None:
+    def restore_with(self, state: dict[str, Any], ledger: Ledger | None, metrics: bytes | None) -> None:
         """Restores a state. `ledger` is that of the epoch, if it had begun: it may hold less than was reported, so it
         counts. Raises Corruption."""
         self.restore(state)

@@ -125,7 +125,7 @@ class Director:
                 primaries = at.members.primaries()
                 if all(member.era == at.era for member in primaries):
                     self._was_served = True
-                    return  # all have what they had: a coordinator or a slow pserver is back
+                    return  # all still have their state: a coordinator or a slow pserver is back
             self._waiting.phase("loading")
             self._saving.settle()
             target = self._go_back()
@@ -153,7 +153,7 @@ class Director:
                 raise fatal or bad or next(iter(failed.values()))
             if bad is not None:
                 self._refused.add(Path(str(target)))
-                self._tell(f"{Path(str(target)).name} cannot be loaded; trying the one before: {bad}")
+                self._warn_later(f"{Path(str(target)).name} cannot be loaded; trying the one before: {bad}")
                 with at.lock:
                     for member in primaries:
                         member.era = -1
@@ -183,7 +183,8 @@ class Director:
     def _go_back(self) -> str | None:
         """The state of the newest good checkpoint, or of the start, becomes the run's; returns what to load."""
         at = self._at
-        found = find_good(self._run.checkpoints, self._plan, self._job.train.batch_size, self._refused, self._tell)
+        batch_size, refused = self._job.train.batch_size, self._refused
+        found = find_good(self._run.checkpoints, self._plan, batch_size, refused, self._warn_later)
         before = at.course.samples
         is_start = before == 0 or (not self._was_served and self._is_resumed)
         path = None if found is None else str(found.path.absolute())
@@ -192,7 +193,7 @@ class Director:
             if found is None:
                 at.course = LedgerCourse(self._job)
             else:
-                at.course.take_up(found.checkpoint.trainer, found.ledger, found.metrics)
+                at.course.restore_with(found.checkpoint.trainer, found.ledger, found.metrics)
             about = {"era": at.era + 1, "path": path, "state": self._record.keep_state()}
             at.journal.append("start" if is_start else "rollback", about)
             at.era += 1
@@ -237,7 +238,7 @@ class Director:
         with self._at.lock:
             self._supervisor.count_all_in()
 
-    def _tell(self, text: str) -> None:
+    def _warn_later(self, text: str) -> None:
         """Logged once pservers are up: going back cuts off the log."""
         if text not in self._warnings:
             self._warnings.append(text)

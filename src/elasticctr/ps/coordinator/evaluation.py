@@ -1,6 +1,6 @@
 """A pass over a split: which chunks are scored, and the metrics of those that are.
 
-The coordinator counts trainers' reports into it; the evaluator makes one, waits for its end and reads the result. It
+The coordinator counts trainers' reports into it; the executor creates it, waits for its end and reads the result. It
 knows neither members nor the run, and has no lock of its own: the coordinator's holds for it.
 """
 

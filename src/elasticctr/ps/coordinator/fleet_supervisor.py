@@ -30,7 +30,7 @@ class FleetSupervisor:
     def __init__(self, coordinator: Coordinator, fleet: PServerFleet) -> None:
         self._at = coordinator
         self._fleet = fleet
-        self._group: tuple[tuple[int, ...], tuple[int, ...]] | None = None  # who is in it, who was told
+        self._group: tuple[tuple[int, ...], tuple[int, ...]] | None = None  # its members, and the pservers that know
         self._group_again_s = 0.0
         self._following: dict[int, tuple[int, int]] = {}  # standby -> (primary, era)
         self._follow_again_s = 0.0
@@ -58,7 +58,7 @@ class FleetSupervisor:
         at = self._at
         now = time.monotonic()
         with at.lock:
-            if now - self._ran_s > _STALL_S:  # it was this process that could not hear
+            if now - self._ran_s > _STALL_S:  # this process itself was stopped
                 for member in at.members.everyone():
                     member.seen_s += now - self._ran_s
             silent = at.members.silent(at.cluster.lease_s, at.cluster.pserver_wait_s)
@@ -71,7 +71,7 @@ class FleetSupervisor:
         self._ran_s = time.monotonic()
 
     def _answers(self, member: Member) -> bool:
-        """Whether a pserver whose beats do not come through is there all the same."""
+        """Whether a pserver whose beats do not arrive still answers."""
         try:
             self._fleet.ask(member, {"op": "stats"}, _ASK_S)
         except (Unavailable, DeadlineExceeded):
@@ -82,7 +82,7 @@ class FleetSupervisor:
         return True
 
     def _check_suspects(self) -> None:
-        """A pserver that trainers cannot reach is asked itself; only one that refuses the connection is given up."""
+        """Asks pservers that trainers cannot reach; gives up only those that refuse the connection."""
         at = self._at
         with at.lock:
             shards, at.suspects = sorted(at.suspects), set()
@@ -130,8 +130,8 @@ class FleetSupervisor:
         return True
 
     def fill(self, shards: Sequence[int]) -> None:
-        """Nobody serves these shards. Their standbys do: with what they have if that is all, else from the next load
-        on, as primaries that hold nothing."""
+        """No pserver serves these shards: their standbys take over, now if they have everything, else as empty
+        primaries from the next load on."""
         at = self._at
         for shard in shards:
             with at.lock:
@@ -148,7 +148,7 @@ class FleetSupervisor:
         try:
             return self._fleet.ask(standby, {"op": "promote"})
         except (Unavailable, DeadlineExceeded):
-            # The answer may have got lost: it is asked what it is now.
+            # The answer may be lost: ask for its role.
             found = self._fleet.ask(standby, {"op": "stats"})
             if found.get("role") != "primary" or not found.get("is_ready"):
                 raise
@@ -182,7 +182,7 @@ class FleetSupervisor:
                 self._following.pop(standby.id, None)
 
     def _set_group(self) -> None:
-        """Tells every pserver who steps together, before any newcomer is given work."""
+        """Sends the group to every pserver, before any newcomer gets work."""
         at = self._at
         if at.cluster.strategy not in GROUPED:
             return
@@ -219,12 +219,12 @@ class FleetSupervisor:
             if not stall.absent and stall.seconds > max(APART_S, 3 * at.cluster.lease_s):
                 at.note("stalled", {"text": str(stall)})
                 for member in primaries:
-                    member.era = -1  # all load again, so that everybody begins the same step
+                    member.era = -1  # all load again, so that all begin with the same step
                 raise ServerLost(primaries[0].shard or 0, str(stall))
             if stall.absent:
-                self._see_to_absent(stall)
+                self._handle_absent(stall)
 
-    def _see_to_absent(self, stall: Stall) -> None:
+    def _handle_absent(self, stall: Stall) -> None:
         """REQUIRES: the lock."""
         at = self._at
         absent = [m for m in at.members.trainers() if m.id in stall.absent]

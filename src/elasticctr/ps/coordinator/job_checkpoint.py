@@ -30,7 +30,7 @@ from elasticctr.train.chunk_plan import Plan, digest_of
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """The coordinator's share of a checkpoint. Taken before the pservers save: what it calls done, they have."""
+    """The coordinator's share of a checkpoint. Taken before the pservers save, so they have all that it calls done."""
 
     step: int
     trainer: dict[str, Any]
@@ -84,16 +84,16 @@ class ResumePoint:
 
 
 def find_good(
-    directory: Path, plan: Plan, batch_size: int, refused: Collection[Path], tell: Callable[[str], None]
+    directory: Path, plan: Plan, batch_size: int, refused: Collection[Path], warn: Callable[[str], None]
 ) -> ResumePoint | None:
-    """The newest checkpoint that is whole; `tell` hears of those that are not. None: there is none."""
+    """The newest whole checkpoint, or None. `warn` is called for damaged ones."""
     for path in reversed(list_checkpoints(directory)):
         if path in refused:
             continue
         try:
             return _open(path, plan, batch_size)
         except (Corruption, NotFound) as e:
-            tell(f"{path.name} cannot be used; trying the one before: {e}")
+            warn(f"{path.name} cannot be used; trying the one before: {e}")
     return None
 
 

@@ -61,7 +61,7 @@ class JobRecord:
             self._events.write(event, course.step, course.samples, course.epoch, values)
 
     def note_data(self, split: str, files: int, stats: Stats) -> None:
-        """What was read of a split."""
+        """What was read for a split."""
         self.event("data", {"split": split, "files": files, "rows": stats.samples, "bad_lines": stats.bad})
 
     def go_back(self, step: int) -> None:
@@ -133,7 +133,7 @@ class JobRecord:
         }
 
 
-def take_up_state(coordinator: Coordinator, run: RunDirectory, plan: Plan, name: str) -> None:
+def restore_state(coordinator: Coordinator, run: RunDirectory, plan: Plan, name: str) -> None:
     """Restores the course that `keep_state` wrote."""
     path = run.path / LEDGER_DIRECTORY / name
     state = read_json(path)
@@ -141,10 +141,10 @@ def take_up_state(coordinator: Coordinator, run: RunDirectory, plan: Plan, name:
     ledger = None
     if kept is not None:
         ledger = Ledger.restore(plan.epoch(int(kept["epoch"])), kept)
-    coordinator.course.take_up(state["course"], ledger, None)
+    coordinator.course.restore_with(state["course"], ledger, None)
 
 
-def take_up_metrics(coordinator: Coordinator, run: RunDirectory) -> None:
+def restore_metrics(coordinator: Coordinator, run: RunDirectory) -> None:
     """Restores progressive metrics as last written; a few seconds of them may be missing."""
     try:
         coordinator.course.metrics.restore((run.path / LEDGER_DIRECTORY / METRICS).read_bytes())

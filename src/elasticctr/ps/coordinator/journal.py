@@ -36,7 +36,7 @@ class LedgerJournal:
 
     @classmethod
     def take_over(cls, path: Path) -> tuple[LedgerJournal, list[Line]]:
-        """The journal at `path`, made if there is none, with every line so far. Nobody else appends to it from now."""
+        """The journal at `path`, made if there is none, with every line so far. No one else may append to it."""
         lines, data = read_journal(path)
         write_atomic(path, data)
         crc = _native.crc32c(data[data.rfind(b"\n", 0, -1) + 1 : -1]) if data else 0

@@ -32,7 +32,7 @@ class LedgerEntry:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What a trainer says of a chunk. Batches and samples are counted from the chunk's beginning."""
+    """A trainer's report on a chunk. Batches and samples are counted from its beginning."""
 
     batches: int
     samples: int

@@ -1,4 +1,4 @@
-"""Who takes part in a job: names, shards, who was heard of when. Decides nothing about work or state of shards.
+"""Who takes part in a job: names, shards, and when each was last heard. Decides nothing about work or shards.
 
 Not synchronised: the coordinator's lock holds for it.
 """
@@ -86,7 +86,7 @@ class Membership:
             there = [m for m in self.pservers() if m.shard == shard and m is not before]
             # A pserver that finds a standby with everything leaves it the shard and becomes the next standby.
             is_served = any(m.role == "pserver" or m.phase == "ready" for m in there)
-            # A standby that comes back to a shard where there is only another, which has nothing yet, has its place.
+            # A standby that comes back to a shard with only an empty standby takes its place.
             is_left = wished is not None and any(m.phase != "ready" for m in there)
             if not is_served and (member.role == "pserver" or is_left):
                 member.role, member.shard = "pserver", shard
@@ -134,7 +134,7 @@ class Membership:
         return list(self._members.values())
 
     def silent(self, trainer_s: float, pserver_s: float) -> list[Member]:
-        """Those not heard of for so long."""
+        """Those not heard for so long."""
         now = time.monotonic()
         return [
             m

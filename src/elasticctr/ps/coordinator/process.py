@@ -94,5 +94,5 @@ def run_coordinator(
 
 
 def _learner_identity(job: Job) -> dict[str, Any]:
-    """What trainer.json says the model is, as a learner of one process would."""
+    """The identity of the model for trainer.json, as a learner in one process writes it."""
     return shape_of(job).identity

@@ -40,7 +40,7 @@ _BY_STATUS = {
 
 @dataclass(frozen=True, slots=True)
 class ControlClient:
-    """Who asks: the same for all pservers of a job."""
+    """The caller, the same for all pservers of a job."""
 
     job: int  # number of the job's identity
     incarnation: int

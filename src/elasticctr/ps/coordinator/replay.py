@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from elasticctr.errors import Corruption, DataError, FailedPrecondition, NotFound
 from elasticctr.ps.coordinator.coordinator import Coordinator
-from elasticctr.ps.coordinator.job_record import take_up_metrics, take_up_state
+from elasticctr.ps.coordinator.job_record import restore_metrics, restore_state
 from elasticctr.ps.coordinator.journal import Line
 from elasticctr.ps.coordinator.ledger import Ledger, Report
 from elasticctr.ps.coordinator.membership import Member
@@ -31,7 +31,7 @@ def replay(coordinator: Coordinator, lines: Sequence[Line], run: RunDirectory, p
         for number, line in enumerate(lines):
             _apply_member(coordinator, line)
             if number == kept:
-                take_up_state(coordinator, run, plan, str(line["state"]))
+                restore_state(coordinator, run, plan, str(line["state"]))
             elif number > kept:
                 _apply_work(coordinator, line, plan)
     except (KeyError, TypeError, ValueError, AssertionError, DataError, NotFound) as e:
@@ -39,7 +39,7 @@ def replay(coordinator: Coordinator, lines: Sequence[Line], run: RunDirectory, p
             f"{run.path}/ledger: the journal contradicts itself ({type(e).__name__}: {e}); "
             "remove the ledger directory to resume from the newest checkpoint"
         ) from None
-    take_up_metrics(coordinator, run)
+    restore_metrics(coordinator, run)
     for member in coordinator.members.everyone():
         member.seen_s = time.monotonic()
         # Trainers at work still are; pservers get the group again, with the new incarnation.
@@ -65,7 +65,7 @@ def _apply_member(at: Coordinator, line: Line) -> None:
         members.add(member)
         at.generation += 1
     elif event in ("gone", "back"):
-        if members.has(line["id"]):  # else it was gone when the journal was shortened; it joins again if it lives
+        if members.has(line["id"]):  # else it had left when the journal was shortened; it joins again if it is alive
             members.get(line["id"]).phase = line["phase"]
         at.generation += 1
     elif event == "loaded":

@@ -50,13 +50,13 @@ class Saving:
         self._publisher = BackgroundPublisher(coordinator, run)
 
     def note_loaded(self, step: int | None, path: Path | None) -> None:
-        """The run stands where this checkpoint was written."""
+        """The run is at the step of this checkpoint."""
         self._newest = (step, path) if step is not None and path is not None else None
         self._saved_step = self._at.course.step
         self._saved_s, self._again_s = time.monotonic(), 0.0
 
     def save_if_due(self) -> None:
-        """Begins a checkpoint, or sees to the one that was begun."""
+        """Begins a checkpoint, or finishes the one under way."""
         if self._future is not None:
             if self._future.done() and self._settle_one() and self._publisher.is_due(self._saved_step):
                 self.publish()
@@ -113,17 +113,17 @@ class Saving:
                 tick()
 
     def settle(self) -> None:
-        """Waits for a checkpoint under way, whatever becomes of it."""
+        """Waits for a checkpoint under way, even if it fails."""
         if self._future is not None:
             self._settle_one()
 
     def publish(self) -> None:
-        """Publishes the newest checkpoint, if the job has versions published."""
+        """Publishes the newest checkpoint if the job publishes."""
         if self._newest is not None:
             self._publisher.publish(*self._newest)
 
     def publish_owed(self) -> None:
-        """Publishes the newest checkpoint if the coordinator that should have done so died before."""
+        """Publishes the newest checkpoint if an earlier coordinator died before it did."""
         if self._newest is not None and self._publisher.is_owed(self._newest[0]):
             self.publish()
 
@@ -133,13 +133,13 @@ class Saving:
         return self._publisher.is_out
 
     def publish_best(self) -> None:
-        """Has the last version be the best state, where that is not the newest checkpoint."""
+        """Publishes the best state last, unless it is the newest checkpoint."""
         best = best_checkpoint(self._run.path)
         if best is not None and self._newest is not None and best.step != self._newest[0]:
             self._publisher.publish(best.step, best.path)
 
     def close(self, *, is_finished: bool) -> None:
-        """REQUIRES: nobody trains any longer. Waits for versions that are under way."""
+        """Waits for versions under way. REQUIRES: training is over."""
         self._publisher.close(is_finished=is_finished)
         self._pool.shutdown(wait=True, cancel_futures=True)
 
@@ -181,7 +181,7 @@ class Saving:
     _begun_state: dict[str, Any] | None = None
 
     def _settle_one(self) -> bool:
-        """Sees to a checkpoint that is written, or failed: False."""
+        """Finishes a checkpoint that was written; False if it failed."""
         assert self._future is not None
         future, self._future = self._future, None
         try:

@@ -1,4 +1,4 @@
-"""How the director's thread waits: supervision and the run's log are taken care of, and what ends the run is raised."""
+"""How the director's thread waits: it supervises the fleet, writes the run's log, and raises what ends the run."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Waiting:
         self._supervisor = supervisor
         self._record = record
         self._claim = claim
-        self.is_stopping = False  # a request to stop was raised, and is not raised again
+        self.is_stopping = False  # a request to stop was raised, and is not raised twice
 
     def tick(self, *, is_serving: bool = True) -> None:
         """Raises what ends the run, ServerLost, StopRequested or MemoryShortage."""
@@ -43,7 +43,7 @@ class Waiting:
             raise StopRequested
         if at.shortage is not None and not self.is_stopping:
             raise MemoryShortage
-        with suppress(Unavailable):  # the journal, while the disk is full: what it could not note is done again
+        with suppress(Unavailable):  # the journal, while the disk is full: unwritten lines are repeated
             self._supervisor.run(is_serving=is_serving)
         self._record.run()
         time.sleep(TICK_S)

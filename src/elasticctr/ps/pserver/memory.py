@@ -1,7 +1,7 @@
-"""How much memory this process may still take, before the kernel ends it without a word.
+"""How much memory this process may still take, before the kernel kills it.
 
 The limit is the job's (`cluster.pserver_memory_mib`), or what the machine sets: the cgroup's memory.max, which all its
-processes share, or RLIMIT_AS. A pserver that comes near it says so while it still can.
+processes share, or RLIMIT_AS. A pserver that comes near it reports that while it still can.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class MemoryWatch:
         self._address_space = None if soft == resource.RLIM_INFINITY else soft
 
     def look(self) -> Shortage | None:
-        """What is short, if anything is."""
+        """What is short, or None."""
         for found in self._limits():
             if found.used > MOST * found.limit:
                 return found

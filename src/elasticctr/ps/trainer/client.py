@@ -177,7 +177,7 @@ class PsClient:
         self._native.set_era(era)
 
     def set_address(self, shard: int, address: str, incarnation: int) -> None:
-        """Goes on with a pserver that took another's place; what is not acknowledged is sent to it again."""
+        """Continues with a pserver that replaced another; sends again what is not acknowledged."""
         self._native.set_address(shard, address, incarnation)
 
     def control(self, shard: int, op: str, timeout_s: float | None = None, **arguments: object) -> dict[str, Any]:

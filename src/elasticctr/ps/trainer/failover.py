@@ -1,4 +1,4 @@
-"""A trainer's patience with pservers: while one is being replaced, ask the coordinator where it is and try again."""
+"""While a pserver is being replaced, a trainer asks the coordinator where it is and tries again."""
 
 from __future__ import annotations
 
@@ -72,12 +72,12 @@ class CoordinatedFailover:
                 self._find()
 
     def follow(self) -> None:
-        """Takes up new addresses if the coordinator has said that there are some. May be another thread's."""
+        """Switches to new addresses if the coordinator has announced some. May be called from another thread."""
         if self._coordinator.generation != self._generation:
             self._find()
 
     def check(self) -> None:
-        """Raises Interrupted if the coordinator has called everything off, or why it cannot be followed any longer."""
+        """Raises Interrupted after a rollback, or the reason why the coordinator cannot be followed any longer."""
         if self._reporter.failure is not None:
             raise self._reporter.failure
         if self._reporter.is_reload:

@@ -39,7 +39,7 @@ class Failover(Protocol):
         ...
 
     def poll(self, waited_s: float) -> None:
-        """Called now and then while an answer is waited for."""
+        """Called from time to time during a wait."""
         ...
 
 
@@ -115,7 +115,7 @@ class Remote:
         inputs, arrays = self.learner.plan.make_inputs(pulling.item)
 
         def pool(fetch: Fetch) -> tuple[int, int]:
-            targets: Any  # tensors, which native code takes as arrays
+            targets: Any  # tensors, which native code reads as arrays
             for number, (layout, targets) in enumerate(zip(self.layouts, arrays, strict=True)):
                 fetch.pool(number, layout, targets)
             return fetch.step, fetch.dense_version
@@ -175,7 +175,7 @@ class Remote:
         return self.learner.score(self.take(pulling))
 
     def push(self, head: PushHead, gradients: Gradients) -> None:
-        """Hands the gradients of one batch over; `wait` tells when they are applied."""
+        """Hands over the gradients of one batch; `wait` waits until they are applied."""
         item = gradients.item
         clicks, shows = item.batch.labels[:, 0], item.batch.shows
         self.client.push(head, item.lookups, self.layouts, gradients.arrays, gradients.dense, clicks, shows)
@@ -201,7 +201,7 @@ def make_head(
     kind: PushKind = PushKind.gradients,
     group: GroupMode = GroupMode.none,
 ) -> PushHead:
-    """Says which batches of which chunk a push carries. Members of a group take the new dense parameters along."""
+    """The batches and the chunk of a push. Members of a group get the new dense parameters with it."""
     return PushHead(
         chunk=chunk,
         from_batch=first,

@@ -1,4 +1,4 @@
-"""The trainer role: leases work, learns from it by the job's strategy, reports, and survives what happens to others.
+"""The trainer role: leases work, learns from it by the job's strategy, reports, and survives the failure of others.
 
 All it owns is its leases. It may be killed at any moment: the trainer that takes over its chunk continues at the
 cursors.
@@ -49,7 +49,7 @@ _PSERVER_TIMEOUT_S = 10.0
 
 @dataclass(frozen=True, slots=True)
 class TrainerSummary:
-    """What this trainer did."""
+    """Figures of this trainer."""
 
     samples: int
     batches: int

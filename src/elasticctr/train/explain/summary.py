@@ -1,4 +1,4 @@
-"""All there is to say about the slots of a model in one JSON-able answer: explain.json, listed in docs/explain.md."""
+"""The whole explanation of a model's slots as one JSON-able value: explain.json, listed in docs/explain.md."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an evaluation may look at beside the metrics: confidence, a second model on the same samples, worst segments.
+"""What an evaluation may compute besides the metrics: confidence, a second model on the same samples, worst segments.
 
 `evaluate` feeds it each batch with its logits and puts `results` beside the metrics. It looks at one label.
 """

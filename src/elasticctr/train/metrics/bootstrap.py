@@ -41,7 +41,7 @@ class Bootstrap:
         return self._native.state()
 
     def restore(self, state: bytes) -> None:
-        """Takes up a saved state in place of what was seen so far. Raises Corruption, FailedPrecondition."""
+        """Replaces what was seen so far by a saved state. Raises Corruption, FailedPrecondition."""
         self._native.restore(state)
 
     def intervals(self, level: float = 0.95) -> dict[str, Any]:

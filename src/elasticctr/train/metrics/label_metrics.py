@@ -100,7 +100,7 @@ class LabelMetrics:
         return self._join([metrics.state() for metrics in self._each])
 
     def take(self) -> bytes:
-        """`state`, and begins anew."""
+        """`state`, then starts from zero."""
         return self._join([metrics.take() for metrics in self._each])
 
     def _join(self, states: Sequence[bytes]) -> bytes:
@@ -120,7 +120,7 @@ class LabelMetrics:
             )
 
     def restore(self, state: bytes) -> None:
-        """Takes up a saved state in place of what was seen so far. Raises Corruption, FailedPrecondition."""
+        """Replaces what was seen so far by a saved state. Raises Corruption, FailedPrecondition."""
         saved = LabelMetrics.from_state(state, self.labels[:1])
         empty = LabelMetrics(self.labels)
         empty.merge(saved)
@@ -185,7 +185,7 @@ def split_labels(by_split: Mapping[str, Mapping[str, Any]]) -> dict[str, Mapping
 
 
 def describe(values: Mapping[str, Any]) -> str:
-    """AUC and logloss for people, in one line."""
+    """AUC and logloss in one readable line."""
     if LABELS in values:
         return "  ".join(f"{name}: {describe(one)}" for name, one in values[LABELS].items())
     auc, logloss = ("-" if values.get(name) is None else f"{float(values[name]):.5f}" for name in ("auc", "logloss"))

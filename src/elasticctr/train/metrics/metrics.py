@@ -175,7 +175,7 @@ class Metrics:
         return self._join_parts(self._all.state())
 
     def take(self) -> bytes:
-        """`state`, and begins anew. Windows are kept."""
+        """`state`, then starts from zero. Windows are kept."""
         state = self._join_parts(self._all.take())
         self._groups = None
         return state
@@ -185,7 +185,7 @@ class Metrics:
         return b"".join(struct.pack("<Q", len(part)) + part for part in parts)
 
     def restore(self, state: bytes) -> None:
-        """Takes up a saved state in place of what was seen so far. Raises Corruption."""
+        """Replaces what was seen so far by a saved state. Raises Corruption."""
         whole, groups, window = _take_parts(state)
         self._all.restore(whole)
         self._groups = _restore_groups(groups)

@@ -120,7 +120,7 @@ def find_cut(p_values: Sequence[float], false_share: float) -> float:
 
 
 def _test_calibration(value: int, row: Floats) -> TestedSegment:
-    """Chernoff and Hoeffding's bound: holds for few clicks too, where a normal approximation would cry wolf."""
+    """Chernoff and Hoeffding's bound: holds for few clicks too, where a normal approximation raises false alarms."""
     samples, weight, clicks, predicted, _, squares = row[:6]
     actual, expected = clicks / weight, min(max(predicted / weight, 1e-12), 1 - 1e-12)
     count = weight * weight / squares  # samples of equal weight that would tell as much

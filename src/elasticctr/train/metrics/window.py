@@ -1,4 +1,4 @@
-"""The samples of the last batches, kept for metrics of what happened lately. Saved with checkpoints, so that a resumed
+"""The samples of the last batches, kept for recent metrics. Saved with checkpoints, so that a resumed
 run reports the same windowed numbers as one that was never interrupted.
 """
 
@@ -35,7 +35,7 @@ class MetricWindow:
         self._batches.append((logits.copy(), labels.copy(), None if weights is None else weights.copy()))
 
     def samples(self) -> tuple[Floats, Floats, Floats | None]:
-        """All of them in one piece; weights only if any batch had them."""
+        """All of them concatenated; weights only if any batch had them."""
         none = [np.empty(0, np.float32)]
         logits = np.concatenate([x for x, _, _ in self._batches] or none)
         labels = np.concatenate([y for _, y, _ in self._batches] or none)
@@ -55,7 +55,7 @@ class MetricWindow:
         return body + struct.pack("<I", _native.crc32c(body))
 
     def restore(self, state: bytes) -> None:
-        """Takes up what was saved, as many batches as this window keeps. Raises Corruption."""
+        """Restores as many saved batches as this window keeps. Raises Corruption."""
         self._batches.clear()
         if not state:
             return

@@ -23,7 +23,7 @@ COLORS = ("#2f6fdb", "#d9622b", "#2a9d6f", "#8a55c8", "#b8860b")
 
 
 def write_plots(events: Sequence[Event], metrics: Mapping[str, Mapping[str, Any]], folder: Path) -> list[Path]:
-    """Draws all that there is data for. `metrics`: final metrics and curves by split. Returns the files, in order."""
+    """Draws every plot that has data. `metrics`: final metrics and curves by split. Returns the files, in order."""
     folder.mkdir(parents=True, exist_ok=True)
     curves = [
         ("loss.png", plot_progress(events, "loss", "logloss", "Loss while training", "logloss")),

@@ -174,7 +174,7 @@ def test_those_of_another_job_or_build_and_one_pserver_too_many_are_refused(tmp_
     w.start()
     for shard in range(2):
         w.add_pserver(shard)
-    with pytest.raises(FailedPrecondition, match=r"no place for this pserver: the job has 2 pservers"):
+    with pytest.raises(FailedPrecondition, match=r"no place for another pserver: the job has 2 pservers"):
         w.join("pserver", "third", address="127.0.0.1:1")
     with pytest.raises(FailedPrecondition, match=r"is of build 0\.0, the coordinator of"):
         w.client().join("trainer", "old", build="0.0", identity="", host="", pid=1)

@@ -1,9 +1,10 @@
 """async: pull, compute, push; every push is applied when it arrives.
 
-Rows and parameters a gradient was computed from may be older than those it is applied to, by what others push meanwhile
-and by what this trainer has under way: `staleness` bounds the latter. Dense parameters come with the rows of every
-`staleness`-th batch: most of a pull for a small batch would be parameters, which lack the pushes under way anyhow.
-With `staleness: 0` every push is waited for and nothing is fetched ahead, so that one trainer alone is one process.
+Rows and parameters a gradient was computed from may be older than those it is applied to, by what others push in
+between and by what this trainer has under way: `staleness` bounds the latter. Dense parameters come with the rows of
+every `staleness`-th batch: most of a pull for a small batch would be parameters, which lack the pushes under way
+anyhow. With `staleness: 0` every push is waited for and nothing is fetched ahead, so that one trainer alone is one
+process.
 """
 
 from __future__ import annotations
