@@ -62,7 +62,7 @@ def test_a_column_of_lists_is_a_config_error_that_names_it() -> None:
 )
 def test_feasigns_of_every_kind(cells: list[Any], kind: pa.DataType, expected: list[int]) -> None:
     values, wrong = read_ids(pa.array(cells, kind))
-    assert (values.tolist(), wrong.tolist(), values.dtype) == (expected, [], np.uint64)
+    assert (values.tolist(), wrong.tolist()) == (expected, []) and values.dtype == np.uint64
 
 
 def test_what_is_no_feasign_is_told() -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from elasticctr.errors import Corruption, ElasticCTRError, FailedPrecondition, NotFound, Unavailable
-from elasticctr.serve.activation import refusals
 from elasticctr.serve.activation.refusals import Refusals
 
 
@@ -13,7 +12,7 @@ from elasticctr.serve.activation.refusals import Refusals
 def now(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """The time, in a list so that a test can move it."""
     clock = [1000.0]
-    monkeypatch.setattr(refusals.time, "time", lambda: clock[0])
+    monkeypatch.setattr("elasticctr.serve.activation.refusals.time.time", lambda: clock[0])
     return clock
 
 
