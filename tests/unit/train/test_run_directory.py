@@ -9,7 +9,7 @@ import pytest
 
 from elasticctr.errors import AlreadyExists, DataError, NotFound
 from elasticctr.train.job import Job
-from elasticctr.train.run_directory import RunDirectory, write_text
+from elasticctr.train.run_directory import RunDirectory
 
 
 @pytest.fixture
@@ -75,12 +75,3 @@ def test_the_run_of_a_checkpoint_is_found(tmp_path: Path) -> None:
     assert RunDirectory.of(checkpoint).path == tmp_path / "run"
     with pytest.raises(NotFound, match="not a run directory"):
         RunDirectory.of(tmp_path / "run").load_job()
-
-
-def test_a_write_that_fails_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = tmp_path / "file"
-    write_text(path, "old")
-    monkeypatch.setattr(Path, "replace", lambda *_: (_ for _ in ()).throw(OSError("no")))
-    with pytest.raises(OSError, match="no"):
-        write_text(path, "new")
-    assert path.read_text() == "old" and [one.name for one in tmp_path.iterdir()] == ["file"]
