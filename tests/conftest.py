@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 STORIES = ("tests/process/", "tests/cluster/", "tests/e2e/")
+STORY_S = 900.0  # that a story may take at least: its own waits have bounds, and a busy machine makes it slow
 HARDWARE = ("GPU", "on this CPU")
 IS_CI = bool(os.environ.get("ELASTICCTR_CI"))
 
@@ -23,6 +24,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.nodeid.startswith(STORIES):
             item.add_marker("story")
+            limit = item.get_closest_marker("timeout")
+            if limit is None or limit.args[0] < STORY_S:
+                item.add_marker(pytest.mark.timeout(STORY_S), append=False)
 
 
 @pytest.hookimpl(wrapper=True)

@@ -110,7 +110,7 @@ def test_other_engines(elasticctr: Run, invoke: Run, job: Path, tmp_path: Path, 
     # Two ranks step together: their batches make one, and half as many steps.
     union = ["--set", "train.batch_size=512"] if engine == "torchrun" else []
     one = expected_samples(invoke, job, tmp_path, *union)
-    many = answer(elasticctr("train", job, "--on", engine, *strategy, *MANY, timeout_s=400))
+    many = answer(elasticctr("train", job, "--on", engine, *strategy, *MANY, timeout_s=800))
     assert set(many) == set(one) and many["finished"] and many["samples"] == one["samples"]
     assert abs(many["metrics"]["valid"]["auc"] - one["metrics"]["valid"]["auc"]) < 0.1
     logs = {path.stem for path in (tmp_path / "run" / "logs").iterdir()}

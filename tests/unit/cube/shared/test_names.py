@@ -7,11 +7,9 @@ from collections.abc import Callable
 import pytest
 
 from elasticctr.cube.shared.names import (
-    MAX_VERSION,
     check_digest,
     check_file,
     check_model,
-    check_version,
     may_be_same,
     parse_shard_directory,
     shard_directory,
@@ -34,16 +32,6 @@ def test_plain_names_are_taken() -> None:
     with pytest.raises(DataError):
         check_model("a" * 65)
     assert check_file("a" * 80)
-
-
-@pytest.mark.parametrize("version", [0, -1, MAX_VERSION + 1, True, "1", 1.0, None])
-def test_what_is_no_version_is_refused(version: object) -> None:
-    with pytest.raises(DataError):
-        check_version(version)
-
-
-def test_versions_are_whole_numbers_from_one() -> None:
-    assert [check_version(version) for version in (1, MAX_VERSION)] == [1, MAX_VERSION]
 
 
 @pytest.mark.parametrize("digest", ["a" * 63, "a" * 65, "A" * 64, "g" * 64, "a" * 64 + "\n", None])
