@@ -50,7 +50,7 @@ class CommandGroup(TyperGroup):
 
 def print_error(error: ElasticCTRError, as_json: bool) -> None:
     if as_json:
-        print_json({"error": {"code": error.code, "message": str(error)}})
+        print_json(error.describe())
     else:
         typer.echo(f"elasticctr: {error.code}: {error}", err=True)
 

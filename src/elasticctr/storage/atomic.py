@@ -18,10 +18,6 @@ _DISK_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 class DiskFull(InternalError):
     """Nothing was written for want of room; the same may succeed later."""
 
-    @property
-    def code(self) -> str:
-        return InternalError.__name__
-
 
 def is_disk_full(error: OSError) -> bool:
     return error.errno in _DISK_FULL

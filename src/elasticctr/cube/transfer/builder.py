@@ -16,7 +16,7 @@ from elasticctr.cube.build.builds import build_version
 from elasticctr.cube.transfer.feed import Link, read_links
 from elasticctr.cube.transfer.settings import BuildSettings
 from elasticctr.errors import Corruption, InternalError
-from elasticctr.net.client import error_named
+from elasticctr.net.answers import error_named
 from elasticctr.obs.watch import Watch
 from elasticctr.versions import Repository
 

@@ -22,8 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn, Protocol
 
-from elasticctr import _native
-from elasticctr.errors import ConfigError, ElasticCTRError, Unavailable
+from elasticctr.errors import ConfigError, DataError, ElasticCTRError, InternalError, Unauthorized, Unavailable
 from elasticctr.serve.kserve import messages as kserve_messages
 from elasticctr.serve.kserve import metadata as kserve
 
@@ -32,7 +31,6 @@ log = logging.getLogger(__name__)
 _SERVICE = "inference.GRPCInferenceService"
 _HEALTH = "/grpc.health.v1.Health/Check"
 _SERVING, _NOT_SERVING = 1, 2
-_INVALID_ARGUMENT, _UNAUTHENTICATED = 3, 16
 _CUT_EVERY_S = 0.5
 _DOOR_THREADS = 8
 _HEALTH_WAITS = 4  # checks whose message is waited for at the same time, and how long
@@ -164,7 +162,7 @@ class GrpcServer:
                 try:
                     return answer(body)
                 except ElasticCTRError as e:
-                    self._abort(context, _native.grpc_status(e.exit_status), str(e))
+                    self._abort(context, e.grpc_status, str(e))
 
             return name, self._grpc.stream_unary_rpc_method_handler(behave)
 
@@ -205,7 +203,7 @@ class GrpcServer:
         try:
             return self._check_health(body)
         except ElasticCTRError as e:
-            self._abort(context, _native.grpc_status(e.exit_status), str(e))
+            self._abort(context, e.grpc_status, str(e))
 
     def _infer(self, messages: Iterator[bytes], context: Any) -> bytes:
         body = self._receive(messages, context)
@@ -221,14 +219,16 @@ class GrpcServer:
         with self._arriving.watch(context, timeout_s or self._options.request_timeout_s):
             body = next(messages, None)
         if body is None:
-            self._abort(context, _INVALID_ARGUMENT, "the call has no message")
+            self._abort(context, DataError.grpc_status, "the call has no message")
         return body
 
     def _refuse(self, messages: Iterator[bytes], context: Any) -> bytes:
-        self._abort(context, _UNAUTHENTICATED, "send the server's token as metadata: authorization: Bearer TOKEN")
+        self._abort(
+            context, Unauthorized.grpc_status, "send the server's token as metadata: authorization: Bearer TOKEN"
+        )
 
     def _abort(self, context: Any, status: int, text: str) -> NoReturn:
-        context.abort(self._codes.get(status, self._grpc.StatusCode.INTERNAL), text[:_MAX_DETAILS])
+        context.abort(self._codes.get(status, self._codes[InternalError.grpc_status]), text[:_MAX_DETAILS])
         raise AssertionError("abort raises")
 
     def _server_ready(self, _: bytes) -> bytes:
