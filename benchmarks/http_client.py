@@ -15,11 +15,11 @@ from statistics import median
 
 import h11
 import httpx
-from measure import parse_arguments, print_result
 
 from elasticctr.serve.client.connection import Connection
 from elasticctr.serve.client.http1 import HttpResponse, format_head
 from elasticctr.serve.client.settings import Address
+from measure import parse_arguments, print_result
 
 SENT = b'{"timeout_ms":1000,"samples":[{"user":"17","item":"4711","age":0.5}]}'
 ANSWER = b'{"scores":[0.5],"model":"ctr","version":1,"variant":"main","coverage":{"asked":2,"found":2}}'

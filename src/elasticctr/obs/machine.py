@@ -16,12 +16,12 @@ from elasticctr import _native
 
 Status = Literal["ok", "warning", "error"]
 
-_REQUIRED = ("numpy", "pyarrow", "pydantic", "PyYAML", "typer", "rich", "fsspec", "aiohttp", "zstandard")
+_REQUIRED = ("numpy", "pyarrow", "pydantic", "PyYAML", "typer", "rich", "fsspec", "zstandard")
 _EXTRAS = {
     "train": ("torch", "onnx", "onnxscript", "onnxruntime", "matplotlib"),
     "hdfs": ("hdfs-native",),
     "s3": ("s3fs",),
-    "serve": ("onnxruntime", "grpcio"),
+    "serve": ("onnxruntime", "grpcio", "protobuf"),
     "ray": ("ray",),
     "mpi": ("openmpi",),
 }
