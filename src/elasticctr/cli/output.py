@@ -7,7 +7,6 @@ A command returns nothing and calls `Output.result` once. Errors are raised anyw
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated, Any
 
@@ -17,6 +16,7 @@ from typer.core import TyperGroup
 
 from elasticctr.errors import ElasticCTRError, InternalError
 from elasticctr.obs import console
+from elasticctr.obs.plain import plain
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Print the result as JSON, for programs.")]
 
@@ -57,7 +57,7 @@ def print_error(error: ElasticCTRError, as_json: bool) -> None:
 
 def print_json(result: Mapping[str, Any]) -> None:
     """One JSON document. Numbers JSON has no word for become null."""
-    typer.echo(json.dumps(_finite(result), ensure_ascii=False))
+    typer.echo(json.dumps(plain(result), ensure_ascii=False))
 
 
 def print_pairs(pairs: Iterable[tuple[str, str]]) -> None:
@@ -84,13 +84,3 @@ def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]
     for row in rows:
         table.add_row(*(cell.replace("[", "\\[") for cell in row))
     out.print(table)
-
-
-def _finite(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {str(k): _finite(v) for k, v in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_finite(v) for v in value]
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    return value

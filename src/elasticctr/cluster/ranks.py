@@ -23,7 +23,7 @@ from elasticctr.cluster.engine import RoleSpec, RoleState
 from elasticctr.cluster.local import LocalEngine
 from elasticctr.cluster.parent_death import die_with_parent
 from elasticctr.errors import ConfigError, DeadlineExceeded, ElasticCTRError
-from elasticctr.train.run_directory import write_text
+from elasticctr.storage.atomic import write_text
 
 PLAN_WAIT_S = 120.0
 BEAT_S = 1.0

@@ -31,10 +31,10 @@ from elasticctr.errors import (
 )
 from elasticctr.net.client import Peer
 from elasticctr.ps.addresses import find_coordinator
+from elasticctr.storage.atomic import write_text
 from elasticctr.train.events import read_events
 from elasticctr.train.interrupt import Interrupt
 from elasticctr.train.job import Job
-from elasticctr.train.run_directory import write_text
 
 # Roles that were told to end by the coordinator get this long before the engine ends them.
 END_S = 10.0

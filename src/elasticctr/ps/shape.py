@@ -103,7 +103,7 @@ def _ask_child(job: Job) -> str:
 
 
 def _keep(path: Path, shape: JobShape) -> None:
-    from elasticctr.train.run_directory import write_text
+    from elasticctr.storage.atomic import write_text
 
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

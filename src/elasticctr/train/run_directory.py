@@ -11,8 +11,9 @@ import yaml
 from elasticctr.config import load_yaml, parse_settings
 from elasticctr.errors import AlreadyExists, DataError, InternalError, NotFound
 from elasticctr.obs.environment import capture_environment
+from elasticctr.obs.plain import plain
+from elasticctr.storage.atomic import write_text
 from elasticctr.train.checkpoint import MANIFEST, list_checkpoints
-from elasticctr.train.events import plain
 from elasticctr.train.job import Job
 
 
@@ -72,14 +73,3 @@ class RunDirectory:
             raise DataError(f"not valid JSON ({e}); remove the file to start it anew", self.metrics) from None
         except OSError as e:
             raise InternalError(f"{self.metrics}: cannot be written: {e.strerror or e}") from e
-
-
-def write_text(path: Path, text: str) -> None:
-    """Writes a file whole or not at all."""
-    temporary = path.with_name(f".{path.name}.writing")
-    try:
-        temporary.write_text(text, encoding="utf-8")
-        temporary.replace(path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise

@@ -13,9 +13,9 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
+from elasticctr.storage.atomic import write_atomic, write_text
 from elasticctr.train.report.page import PAGE
 from elasticctr.train.report.plots import COLORS, FAINT, new_figure
-from elasticctr.train.run_directory import write_text
 from elasticctr.tune.settings import TuneSettings
 from elasticctr.tune.study import StudyResult, Tried
 
@@ -34,7 +34,7 @@ def write_report(found: StudyResult, settings: TuneSettings, importances: Mappin
             continue
         image = io.BytesIO()
         figure.savefig(image, format="png", dpi=130)
-        (folder / name).write_bytes(image.getvalue())
+        write_atomic(folder / name, image.getvalue())
         data = base64.b64encode(image.getvalue()).decode()
         shown.append(f'<figure><img src="data:image/png;base64,{data}" alt="{escape(name)}"></figure>')
     sections = {

@@ -15,9 +15,9 @@ from rich.console import Console
 from elasticctr.config import apply_overrides, load_yaml
 from elasticctr.errors import AlreadyExists, FailedPrecondition
 from elasticctr.obs.progress import Progress
+from elasticctr.storage.atomic import write_text
 from elasticctr.train.interrupt import Interrupt
 from elasticctr.train.job import load_job
-from elasticctr.train.run_directory import write_text
 from elasticctr.tune.report import write_report
 from elasticctr.tune.settings import TuneSettings, as_overrides
 from elasticctr.tune.study import Study, StudyResult

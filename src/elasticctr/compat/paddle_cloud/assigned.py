@@ -33,8 +33,9 @@ from elasticctr.cluster.supervised import ELASTICCTR
 from elasticctr.compat.paddle_cloud.environment import Assigned, split_endpoint
 from elasticctr.errors import ConfigError, InternalError
 from elasticctr.net.access import read_optional_token, read_token
+from elasticctr.storage.atomic import write_text
 from elasticctr.train.job import Job
-from elasticctr.train.run_directory import RunDirectory, write_text
+from elasticctr.train.run_directory import RunDirectory
 
 _POLL_S = 0.2
 

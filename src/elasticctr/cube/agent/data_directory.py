@@ -16,16 +16,17 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from elasticctr.cube.shared.listing import ShardListing, parse_shard
-from elasticctr.cube.shared.names import check_model, check_version, may_be_same
+from elasticctr.cube.shared.names import check_model, may_be_same
 from elasticctr.errors import Corruption, DataError, ElasticCTRError, InternalError, NotFound
 from elasticctr.storage.atomic import (
     explain_write,
     read_json,
     remove_tree,
-    sync_directory,
+    sync,
     write_atomic,
     write_json,
 )
+from elasticctr.versions.manifest import check_version
 
 _SPARE_BYTES = 16 << 20
 
@@ -149,8 +150,8 @@ class DataDirectory:
             if target.exists():
                 remove_tree(target)
             folder.rename(target)
-            sync_directory(target.parent)
-            sync_directory(self.data)
+            sync(target.parent)
+            sync(self.data)
         except OSError as e:
             raise explain_write(e, target) from None
 
@@ -169,7 +170,7 @@ class DataDirectory:
                 mark.unlink(missing_ok=True)
             elif mark.parent.is_dir():
                 mark.touch()
-                sync_directory(mark.parent)
+                sync(mark.parent)
         except OSError as e:
             raise explain_write(e, mark) from None
 

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from elasticctr.errors import AlreadyExists
-from elasticctr.storage.atomic import explain_write, sync_directory
+from elasticctr.storage.atomic import explain_write, sync
 
 PREFIX = ".writing-"
 
@@ -71,9 +71,9 @@ def _remove_abandoned(parent: Path) -> None:
 def _put(directory: Path, place: Path) -> None:
     try:
         for below in [*(entry for entry in directory.iterdir() if entry.is_dir()), directory]:
-            sync_directory(below)
+            sync(below)
         directory.rename(place)
-        sync_directory(place.parent)
+        sync(place.parent)
     except FileExistsError:
         raise AlreadyExists(f"{place}: another build put it there meanwhile") from None
     except OSError as e:
