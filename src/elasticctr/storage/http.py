@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import ssl
 import time
+from functools import cache
 from typing import IO
 
 import httpx
@@ -31,14 +32,6 @@ class HttpFiles:
     def __init__(self, *, timeout_s: float = 60.0, retries: int = 4) -> None:
         self._timeout_s = timeout_s
         self._retries = retries
-        self._client = httpx.Client(
-            headers={"User-Agent": "elasticctr", "Accept-Encoding": "identity"},
-            timeout=timeout_s,
-            follow_redirects=True,
-            verify=ssl.create_default_context(),
-            # A connection ends with its answer: nobody closes this client.
-            limits=httpx.Limits(max_keepalive_connections=0),
-        )
 
     def is_file(self, path: str) -> bool:
         try:
@@ -72,12 +65,13 @@ class HttpFiles:
 
     def request(self, path: str, method: str = "GET", offset: int = 0) -> httpx.Response:
         """The answer with its body unread, from byte `offset` if the server can. The caller closes it."""
+        client = _client(self._timeout_s)
         headers = {"Range": f"bytes={offset}-"} if offset else {}
         attempt = 0
         while True:
             try:
-                response = self._client.send(self._client.build_request(method, path, headers=headers), stream=True)
-                if response.status_code < 400:
+                response = client.send(client.build_request(method, path, headers=headers), stream=True)
+                if response.status_code < 300:
                     return response
                 response.close()
                 if method == "HEAD" and response.status_code in (405, 501):
@@ -102,6 +96,8 @@ class HttpFiles:
 
 class _Body(io.RawIOBase):
     """The bytes of one URL."""
+
+    _is_cut: bool  # the connection, so that the next read opens another
 
     def __init__(self, files: HttpFiles, path: str) -> None:
         self._files = files
@@ -172,6 +168,18 @@ class _Body(io.RawIOBase):
     def close(self) -> None:
         self._response.close()
         super().close()
+
+
+@cache  # reading the system's authorities takes longer than many an answer
+def _client(timeout_s: float) -> httpx.Client:
+    return httpx.Client(
+        headers={"User-Agent": "elasticctr", "Accept-Encoding": "identity"},
+        timeout=timeout_s,
+        follow_redirects=True,
+        verify=ssl.create_default_context(),
+        # A connection ends with its answer: nobody closes this client.
+        limits=httpx.Limits(max_keepalive_connections=0),
+    )
 
 
 def _length(response: httpx.Response) -> int | None:
