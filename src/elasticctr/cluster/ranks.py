@@ -23,7 +23,7 @@ from elasticctr.cluster.engine import RoleSpec, RoleState
 from elasticctr.cluster.local import LocalEngine
 from elasticctr.cluster.parent_death import die_with_parent
 from elasticctr.errors import ConfigError, DeadlineExceeded, ElasticCTRError
-from elasticctr.storage.atomic import write_text
+from elasticctr.storage.atomic import write_atomic
 
 PLAN_WAIT_S = 120.0
 BEAT_S = 1.0
@@ -42,7 +42,7 @@ class RankPlan:
         states.mkdir(parents=True, exist_ok=True)
         for old in states.iterdir():
             old.unlink(missing_ok=True)
-        write_text(directory / "ranks.json", json.dumps(asdict(self)))
+        write_atomic(directory / "ranks.json", json.dumps(asdict(self)).encode())
 
 
 def divide_roles(roles: Sequence[RoleSpec]) -> list[list[RoleSpec]]:
@@ -118,8 +118,8 @@ def supervise_rank(directory: Path, plan: RankPlan, rank: int) -> None:
         if states != noted:
             noted = states
             about = {"launch": plan.launch, "roles": [asdict(state) for state in states]}
-            with contextlib.suppress(OSError):  # a full disk must not end the roles
-                write_text(directory / "ranks" / f"{rank}.json", json.dumps(about))
+            with contextlib.suppress(ElasticCTRError):  # a full disk must not end the roles
+                write_atomic(directory / "ranks" / f"{rank}.json", json.dumps(about).encode())
         for role in roles:
             if (directory / "ranks" / f"remove-{role.name}").exists() and _is_up(role.name, states):
                 engine.remove(role.name)

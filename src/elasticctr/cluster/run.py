@@ -31,7 +31,7 @@ from elasticctr.errors import (
 )
 from elasticctr.net.client import Peer
 from elasticctr.ps.addresses import find_coordinator
-from elasticctr.storage.atomic import write_text
+from elasticctr.storage.atomic import write_atomic
 from elasticctr.train.events import read_events
 from elasticctr.train.interrupt import Interrupt
 from elasticctr.train.job import Job
@@ -223,10 +223,10 @@ class _JobWatch:
             return
         self._noted = list(states)
         about = {"engine": self._engine.name, "roles": [asdict(state) for state in states]}
-        with suppress(OSError):
+        with suppress(OSError, ElasticCTRError):
             path = self._launch.run.path / "cluster" / "roles.json"
             path.parent.mkdir(exist_ok=True)
-            write_text(path, json.dumps(about))
+            write_atomic(path, json.dumps(about).encode())
 
 
 def _all_ended(states: Sequence[RoleState]) -> bool:

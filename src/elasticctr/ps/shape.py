@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import fcntl
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -19,6 +20,7 @@ from typing import Any
 from elasticctr.config import parse_settings
 from elasticctr.errors import ConfigError, ElasticCTRError, InternalError
 from elasticctr.ps.identity import job_identity
+from elasticctr.storage.atomic import write_atomic
 from elasticctr.table.settings import TableSettings
 from elasticctr.train.job import Job
 
@@ -103,13 +105,9 @@ def _ask_child(job: Job) -> str:
 
 
 def _keep(path: Path, shape: JobShape) -> None:
-    from elasticctr.storage.atomic import write_text
-
-    try:
+    with suppress(OSError, ElasticCTRError):  # measured again next time
         path.parent.mkdir(parents=True, exist_ok=True)
-        write_text(path, json.dumps(shape.dump(), indent=1))
-    except OSError:
-        pass  # found out again next time
+        write_atomic(path, json.dumps(shape.dump(), indent=1).encode(), writer=str(os.getpid()))
 
 
 def _main() -> int:

@@ -45,20 +45,16 @@ def explain_write(error: OSError, path: Path) -> ElasticCTRError:
     return InternalError(f"{path}: cannot be written: {error.strerror or error}")
 
 
-def sync(path: Path) -> None:
-    """Puts a file's bytes, or a directory's names, on the disk."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+def sync_directory(path: Path) -> None:
+    """Puts the names in a directory on the disk."""
+    _sync(path)
 
 
 def put(temporary: Path, path: Path) -> None:
     """Gives a file that is written its name."""
-    sync(temporary)
+    _sync(temporary)
     temporary.replace(path)
-    sync(path.parent)
+    sync_directory(path.parent)
 
 
 @contextmanager
@@ -97,10 +93,6 @@ def write_atomic(path: Path, data: bytes, *, writer: str = "") -> None:
         raise explain_write(e, path) from None
 
 
-def write_text(path: Path, text: str) -> None:
-    write_atomic(path, text.encode())
-
-
 def write_json(path: Path, value: Mapping[str, Any], *, writer: str = "") -> None:
     write_atomic(path, json.dumps(value, separators=(",", ":")).encode(), writer=writer)
 
@@ -116,10 +108,10 @@ def write_new(path: Path, data: bytes, temporary: Path | None = None, *, mode: i
     temporary = temporary or own_temporary(path)
     try:
         create(temporary, data, mode)
-        sync(temporary)
+        _sync(temporary)
         # A link, unlike a rename, refuses a name that is taken.
         path.hardlink_to(temporary)
-        sync(path.parent)
+        sync_directory(path.parent)
     except FileExistsError:
         return False
     finally:
@@ -154,3 +146,11 @@ def remove_tree(path: Path) -> None:
     except FileNotFoundError:
         return
     shutil.rmtree(doomed, ignore_errors=True)
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

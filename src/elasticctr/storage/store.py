@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import IO, Protocol
 
 from elasticctr.errors import ConfigError, ElasticCTRError, InternalError, NotFound, Unauthorized, Unavailable
-from elasticctr.storage.atomic import replacing, sync, write_new
+from elasticctr.storage.atomic import replacing, sync_directory, write_new
 from elasticctr.storage.filesystem import explain
 
 _PROTOCOL = re.compile(r"^([a-z][a-z0-9+.-]*)://", re.IGNORECASE)
@@ -155,7 +155,7 @@ class LocalStore:
                         os.fsync(file)
                     raise
             if is_new:
-                sync(path.parent)
+                sync_directory(path.parent)
 
     def replace(self, name: str, data: bytes, expected: bytes) -> bool:
         path = self._path(name)

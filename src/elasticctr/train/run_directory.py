@@ -9,10 +9,10 @@ from typing import Any
 import yaml
 
 from elasticctr.config import load_yaml, parse_settings
-from elasticctr.errors import AlreadyExists, DataError, InternalError, NotFound
+from elasticctr.errors import AlreadyExists, DataError, NotFound
 from elasticctr.obs.environment import capture_environment
 from elasticctr.obs.plain import plain
-from elasticctr.storage.atomic import write_text
+from elasticctr.storage.atomic import explain_write, write_atomic
 from elasticctr.train.checkpoint import MANIFEST, list_checkpoints
 from elasticctr.train.job import Job
 
@@ -41,14 +41,14 @@ class RunDirectory:
         """Makes the directory and notes what is run where. Refuses to mix two runs."""
         if self.is_used and not resume:
             raise AlreadyExists(
-                f"{self.path}: holds a run already; go on with it by --resume, or give another directory with --run-dir"
+                f"{self.path}: holds a run already; continue it with --resume, or name another directory with --run-dir"
             )
         try:
             self.checkpoints.mkdir(parents=True, exist_ok=True)
-            write_text(self.job, yaml.safe_dump(job.model_dump(mode="json", by_alias=True), sort_keys=False))
-            write_text(self.environment, json.dumps(capture_environment(), indent=1))
+            write_atomic(self.job, yaml.safe_dump(job.model_dump(mode="json", by_alias=True), sort_keys=False).encode())
+            write_atomic(self.environment, json.dumps(capture_environment(), indent=1).encode())
         except OSError as e:
-            raise InternalError(f"{self.path}: the run directory cannot be written: {e.strerror or e}") from e
+            raise explain_write(e, self.path) from None
 
     def load_job(self) -> Job:
         if not self.job.exists():
@@ -56,13 +56,10 @@ class RunDirectory:
         return parse_settings(Job, load_yaml(self.job), str(self.job))
 
     def write_metrics(self, metrics: dict[str, Any]) -> None:
-        write_text(self.metrics, json.dumps(metrics, indent=1))
+        write_atomic(self.metrics, json.dumps(metrics, indent=1).encode())
 
     def write_explained(self, found: dict[str, Any]) -> None:
-        try:
-            write_text(self.explained, json.dumps(plain(found), indent=1))
-        except OSError as e:
-            raise InternalError(f"{self.explained}: cannot be written: {e.strerror or e}") from e
+        write_atomic(self.explained, json.dumps(plain(found), indent=1).encode())
 
     def add_metrics(self, split: str, metrics: dict[str, Any]) -> None:
         """Keeps what an evaluation found beside the metrics of training, in place of an earlier one of that name."""
@@ -70,6 +67,4 @@ class RunDirectory:
             found = json.loads(self.metrics.read_text(encoding="utf-8")) if self.metrics.exists() else {}
             self.write_metrics({**found, split: plain(metrics)})
         except (ValueError, TypeError) as e:
-            raise DataError(f"not valid JSON ({e}); remove the file to start it anew", self.metrics) from None
-        except OSError as e:
-            raise InternalError(f"{self.metrics}: cannot be written: {e.strerror or e}") from e
+            raise DataError(f"not valid JSON ({e}); remove the file to start afresh", self.metrics) from None

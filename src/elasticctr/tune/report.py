@@ -13,7 +13,7 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-from elasticctr.storage.atomic import write_atomic, write_text
+from elasticctr.storage.atomic import write_atomic
 from elasticctr.train.report.page import PAGE
 from elasticctr.train.report.plots import COLORS, FAINT, new_figure
 from elasticctr.tune.settings import TuneSettings
@@ -50,7 +50,7 @@ def write_report(found: StudyResult, settings: TuneSettings, importances: Mappin
         sections="".join(f"<section><h2>{title}</h2>{body}</section>" for title, body in sections.items() if body),
     )
     path = found.study_dir / "report.html"
-    write_text(path, page)
+    write_atomic(path, page.encode())
     return path
 
 

@@ -15,7 +15,7 @@ from rich.console import Console
 from elasticctr.config import apply_overrides, load_yaml
 from elasticctr.errors import AlreadyExists, FailedPrecondition
 from elasticctr.obs.progress import Progress
-from elasticctr.storage.atomic import write_text
+from elasticctr.storage.atomic import write_atomic
 from elasticctr.train.interrupt import Interrupt
 from elasticctr.train.job import load_job
 from elasticctr.tune.report import write_report
@@ -138,7 +138,7 @@ class Tuner:
                     "Use the same, or another study_dir"
                 )
         self._path.mkdir(parents=True, exist_ok=True)
-        write_text(file, yaml.safe_dump(settings, sort_keys=False))
+        write_atomic(file, yaml.safe_dump(settings, sort_keys=False).encode())
 
     def _write(self, study: Study, found: StudyResult) -> None:
         """study.json and, once something worked, best.yaml: the job with the best values in it."""
@@ -149,10 +149,10 @@ class Tuner:
             "importances": study.importances(),
             "trials": [asdict(t) for t in found.tried],
         }
-        write_text(self._path / "study.json", json.dumps(summary, indent=1))
+        write_atomic(self._path / "study.json", json.dumps(summary, indent=1).encode())
         if found.best is not None:
             job = apply_overrides(load_yaml(self._settings.job), as_overrides(found.best.values), environ={})
             beside = Path(self._settings.job).parent / str(job.get("schema"))
             if isinstance(job.get("schema"), str) and beside.exists():
                 job["schema"] = str(beside)  # was relative to the job file
-            write_text(self._path / "best.yaml", yaml.safe_dump(job, sort_keys=False))
+            write_atomic(self._path / "best.yaml", yaml.safe_dump(job, sort_keys=False).encode())

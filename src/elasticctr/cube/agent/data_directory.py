@@ -22,7 +22,7 @@ from elasticctr.storage.atomic import (
     explain_write,
     read_json,
     remove_tree,
-    sync,
+    sync_directory,
     write_atomic,
     write_json,
 )
@@ -150,8 +150,8 @@ class DataDirectory:
             if target.exists():
                 remove_tree(target)
             folder.rename(target)
-            sync(target.parent)
-            sync(self.data)
+            sync_directory(target.parent)
+            sync_directory(self.data)
         except OSError as e:
             raise explain_write(e, target) from None
 
@@ -170,7 +170,7 @@ class DataDirectory:
                 mark.unlink(missing_ok=True)
             elif mark.parent.is_dir():
                 mark.touch()
-                sync(mark.parent)
+                sync_directory(mark.parent)
         except OSError as e:
             raise explain_write(e, mark) from None
 

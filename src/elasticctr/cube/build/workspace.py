@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from elasticctr.errors import AlreadyExists
-from elasticctr.storage.atomic import explain_write, sync
+from elasticctr.storage.atomic import explain_write, sync_directory
 
 PREFIX = ".writing-"
 
@@ -71,9 +71,9 @@ def _remove_abandoned(parent: Path) -> None:
 def _put(directory: Path, place: Path) -> None:
     try:
         for below in [*(entry for entry in directory.iterdir() if entry.is_dir()), directory]:
-            sync(below)
+            sync_directory(below)
         directory.rename(place)
-        sync(place.parent)
+        sync_directory(place.parent)
     except FileExistsError:
         raise AlreadyExists(f"{place}: another build put it there meanwhile") from None
     except OSError as e:

@@ -21,7 +21,7 @@ from elasticctr.cube.shared.listing import BuildListing, parse_build, parse_shar
 from elasticctr.cube.shared.names import check_file, check_model, parse_shard_directory, shard_directory
 from elasticctr.errors import Corruption, DataError, NotFound
 from elasticctr.obs.watch import Watch
-from elasticctr.storage.atomic import explain_write, read_json, remove_tree, sync, write_json
+from elasticctr.storage.atomic import explain_write, read_json, remove_tree, sync_directory, write_json
 from elasticctr.versions.feed import Link
 from elasticctr.versions.manifest import check_version
 
@@ -123,7 +123,7 @@ class Builds:
             write_json(built / _ORIGIN, {"identity": link.identity, "chain": link.chain})
             remove_tree(target)
             built.rename(target)
-            sync(target.parent)
+            sync_directory(target.parent)
         except OSError as e:
             raise explain_write(e, target) from None
         finally:
