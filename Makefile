@@ -14,7 +14,7 @@ unexport PYTHONDONTWRITEBYTECODE
 QUALITY := admission quality quality_peers
 
 .DEFAULT_GOAL := help
-.PHONY: help build check check-types check-style format test test-all test-native test-stories bench bench-quality chaos demo stubs docs lock wheel clean
+.PHONY: help build check check-types check-style format test test-all test-native test-stories bench bench-quality chaos demo stubs docs proto lock wheel clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort | expand -t 14
@@ -47,6 +47,9 @@ format: build  ## rewrite sources the way check wants them
 
 stubs: build  ## write src/elasticctr/_native.pyi anew from the binary
 	$(BIN)/python tools/stubs.py
+
+proto: build  ## compile proto/*.proto anew
+	tools/proto.sh
 
 lock: build  ## write requirements.lock anew from pyproject.toml and constraints.txt
 	tools/lock.sh

@@ -1,4 +1,4 @@
-"""The bytes of every protocol our ports speak, written from their descriptions, for honest and hostile clients.
+"""The bytes of every protocol our ports speak, for honest and hostile clients.
 
 Samples are feasigns per slot and dense floats. What is read back is only what shows that the answer is one.
 """
@@ -16,11 +16,12 @@ from typing import Any
 import numpy as np
 
 from elasticctr.data.batch import Batch
+from elasticctr.serve import protobuf
 
 WIRE_HEADER = struct.Struct("<4sIQQQIBBH")
 WIRE_MAGIC = bytes((0xEC, 0x57, 0x43, 0x01))
 HELLO, PING, LOOKUP = 1, 2, 3
-GENERAL = b"baidu.paddle_serving.predictor.general_model.GeneralModelService"
+GENERAL = "baidu.paddle_serving.predictor.general_model"
 
 
 class Refused(Exception):
@@ -95,94 +96,47 @@ def predict_json(samples: Samples) -> bytes:
     return json.dumps({"samples": samples.json(), "values": "feasigns"}).encode()
 
 
-# Protocol buffers, for gRPC and bRPC
-
-
-def varint(value: int) -> bytes:
-    out = bytearray()
-    while value > 127:
-        out.append(value & 127 | 128)
-        value >>= 7
-    return bytes([*out, value])
-
-
-def field(number: int, data: bytes) -> bytes:
-    return varint(number << 3 | 2) + varint(len(data)) + data
-
-
-def varint_field(number: int, value: int) -> bytes:
-    return varint(number << 3) + varint(value)
-
-
-def fields_of(data: bytes) -> dict[int, Any]:
-    """Of fields that are there several times, the last."""
-    found: dict[int, Any] = {}
-    at = 0
-
-    def take() -> int:
-        nonlocal at
-        value = shift = 0
-        while True:
-            byte = data[at]
-            at += 1
-            value |= (byte & 127) << shift
-            shift += 7
-            if byte < 128:
-                return value
-
-    while at < len(data):
-        key = take()
-        if key & 7 == 0:
-            found[key >> 3] = take()
-            continue
-        size = {1: 8, 5: 4}.get(key & 7) or take()
-        found[key >> 3] = data[at : at + size]
-        at += size
-    return found
+# gRPC and bRPC
 
 
 def infer_message(model: str, samples: Samples) -> bytes:
-    """ModelInferRequest of KServe: model_name 1, parameters 4, inputs 5, raw_input_contents 7."""
-    values = field(1, b"values") + field(2, field(3, b"feasigns"))
-    message, raw = field(1, model.encode()) + field(4, values), b""
+    message = protobuf.make("inference.ModelInferRequest", model_name=model)
+    message.parameters["values"].string_param = "feasigns"
 
-    def add(name: str, kind: bytes, array: Any) -> bytes:
-        nonlocal message
-        shape = b"".join(varint(n) for n in array.shape)
-        message += field(5, field(1, name.encode()) + field(2, kind) + field(3, shape))
-        return field(7, array.tobytes())
+    def add(name: str, kind: str, array: Any) -> None:
+        message.inputs.add(name=name, datatype=kind, shape=array.shape)
+        message.raw_input_contents.append(array.tobytes())
 
     for name, bags in samples.sparse.items():
-        raw += add(name, b"UINT64", np.array([v for bag in bags for v in bag], "<u8"))
-        raw += add(f"{name}.lengths", b"INT32", np.array([len(bag) for bag in bags], "<i4"))
+        add(name, "UINT64", np.array([v for bag in bags for v in bag], "<u8"))
+        add(f"{name}.lengths", "INT32", np.array([len(bag) for bag in bags], "<i4"))
     for name, rows in samples.dense.items():
-        raw += add(name, b"FP32", np.array(rows, "<f4"))
-    return message + raw
+        add(name, "FP32", np.array(rows, "<f4"))
+    return bytes(message.SerializeToString())
 
 
 def infer_answer(body: bytes) -> tuple[int, Any]:
-    """Version and scores of a ModelInferResponse: model_version 2, raw_output_contents 6."""
-    fields = fields_of(body)
-    return int(fields[2]), np.frombuffer(fields[6], "<f4")
+    """Version and scores of a ModelInferResponse."""
+    answer = protobuf.parse("inference.ModelInferResponse", body)
+    return int(answer.model_version), np.frombuffer(answer.raw_output_contents[0], "<f4")
 
 
 def brpc_call(model: str, samples: Samples, number: int = 1, token: str = "") -> bytes:
-    message = b""
+    request = protobuf.make(f"{GENERAL}.Request", fetch_var_names=["score"])
     for name, bags in samples.sparse.items():
-        values = [v for bag in bags for v in bag]
-        lod = b"".join(map(varint, accumulate(map(len, bags), initial=0)))
-        tensor = field(1, b"".join(map(varint, values))) + field(12, lod) + field(13, name.encode())
-        message += field(1, tensor + field(11, varint(len(values)) + varint(1)))
+        values = [protobuf.to_signed(v) for bag in bags for v in bag]
+        lod = list(accumulate(map(len, bags), initial=0))
+        request.tensor.add(name=name, int64_data=values, shape=(len(values), 1), lod=lod)
     if samples.dense:
         floats = np.concatenate([np.array(rows, "<f4") for rows in samples.dense.values()], axis=1)
-        shape = varint(len(floats)) + varint(floats.shape[1])
-        dense = field(2, floats.tobytes()) + field(11, shape) + field(13, b"dense_input")
-        message += field(1, varint_field(10, 1) + dense)
-    message += field(2, b"score")
-    meta = field(1, field(1, GENERAL) + field(2, b"inference")) + varint_field(4, number)
-    meta += field(7, token.encode()) if token else b""
-    meta += field(9, field(1, b"model") + field(2, model.encode()))
-    return b"PRPC" + struct.pack(">II", len(meta) + len(message), len(meta)) + meta + message
+        request.tensor.add(name="dense_input", elem_type=1, float_data=floats.ravel().tolist(), shape=floats.shape)
+    meta = protobuf.make("brpc.policy.RpcMeta", correlation_id=number)
+    meta.request.service_name, meta.request.method_name = f"{GENERAL}.GeneralModelService", "inference"
+    if token:
+        meta.authentication_data = token.encode()
+    meta.user_fields.add(key="model", value=model)
+    head, body = meta.SerializeToString(), request.SerializeToString()
+    return b"PRPC" + struct.pack(">II", len(head) + len(body), len(head)) + head + body
 
 
 def read_brpc(connection: socket.socket) -> Any:
@@ -191,11 +145,11 @@ def read_brpc(connection: socket.socket) -> Any:
     if magic != b"PRPC":
         raise ConnectionResetError(f"answers {magic!r}")
     body = receive(connection, body_bytes)
-    response = fields_of(fields_of(body[:meta_bytes]).get(2, b""))
-    if response.get(1, 0):
-        raise Refused(response.get(2, b"").decode(errors="replace"))
-    output = fields_of(fields_of(body[meta_bytes:])[1])
-    return np.frombuffer(fields_of(output[1])[2], "<f4")
+    response = protobuf.parse("brpc.policy.RpcMeta", body[:meta_bytes]).response
+    if response.error_code:
+        raise Refused(response.error_text)
+    answer = protobuf.parse(f"{GENERAL}.Response", body[meta_bytes:])
+    return np.array(answer.outputs[0].tensor[0].float_data, np.float32)
 
 
 # Redis and our own frames

@@ -20,13 +20,13 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
+from elasticctr.serve import protobuf
 from tests.cluster.scored import Sample, Scored
-from tests.e2e.parity_protocols import field, fields_of, varint, varint_field
+from tests.unit.serve.brpc_peer import GENERAL, frame, message
 
-_NUMBER = varint_field(4, 127)  # the number of a call
+_NUMBER = 127  # of a call until it is sent
 TOGETHER = 24  # requests written at once on a connection
 PREDICT, INFER, PADDLE = "/v1/models/ctr:predict", "/v2/models/ctr/infer", "/ctr/prediction"
-BRPC_SERVICE = b"baidu.paddle_serving.predictor.general_model.GeneralModelService"
 # JSON requests for predictions that are refused with 400, by what is wrong with them.
 BAD_JSON: dict[str, bytes] = {
     "empty": b"",
@@ -177,11 +177,11 @@ class Mixed:
         def brpc_refused(status: int, body: bytes) -> None:
             assert status != 200
 
-        message = _brpc_message(samples)
+        body = _brpc_message(samples)
         self._brpc += [
-            Exchange("bad brpc: half", _brpc_call(message[: len(message) // 2]), brpc_refused),
+            Exchange("bad brpc: half", _brpc_call(body[: len(body) // 2]), brpc_refused),
             Exchange("bad brpc: junk", _brpc_call(b"\xff" * 100), brpc_refused),
-            Exchange("bad brpc: service", _brpc_call(message, b"no.Such.Service"), brpc_refused),
+            Exchange("bad brpc: service", _brpc_call(body, "no.Such.Service"), brpc_refused),
         ]
         self._grpc += [Exchange("bad grpc: junk", b"\xff" * 50, brpc_refused)]
 
@@ -289,11 +289,11 @@ def _read_brpc(file: Any) -> Answer:
     magic, body_bytes, meta_bytes = struct.unpack(">4sII", file.read(12))
     assert magic == b"PRPC"
     body = file.read(body_bytes)
-    meta = dict(fields_of(body[:meta_bytes]))
-    response = dict(fields_of(meta.get(2, b"")))
-    if response.get(1, 0):
-        return meta[4], 400, response.get(2, b"")
-    return meta[4], 200, body[meta_bytes:]
+    meta = message("rpc.RpcMeta")
+    meta.ParseFromString(body[:meta_bytes])
+    if meta.response.error_code:
+        return meta.correlation_id, 400, meta.response.error_text.encode()
+    return meta.correlation_id, 200, body[meta_bytes:]
 
 
 def _feeds(samples: Sequence[Sample]) -> dict[str, Any]:
@@ -322,46 +322,41 @@ def _paddle_scores(body: bytes) -> Any:
 
 
 def _brpc_message(samples: Sequence[Sample]) -> bytes:
-    message = b""
+    request = message("general.Request")
+    request.fetch_var_names.append("score")
     for name, bags in (("user", [[s.user] for s in samples]), ("ads", [list(s.ads) for s in samples])):
-        values = [v for bag in bags for v in bag]
-        offsets = np.cumsum([0, *map(len, bags)]).tolist()
-        packed, lod = b"".join(map(varint, values)), b"".join(map(varint, offsets))
-        tensor = field(1, packed) + field(12, lod) + field(13, name.encode())
-        message += field(1, tensor + field(11, varint(len(values)) + varint(1)))
-    floats = np.array([s.x for s in samples], "<f4").tobytes()
-    dense = varint_field(10, 1) + field(2, floats) + field(11, varint(len(samples)) + varint(2))
-    return message + field(1, dense + field(13, b"dense_input")) + field(2, b"score")
+        values = [protobuf.to_signed(v) for bag in bags for v in bag]
+        lod = np.cumsum([0, *map(len, bags)]).tolist()
+        request.tensor.add(name=name, int64_data=values, shape=(len(values), 1), lod=lod)
+    floats = [v for s in samples for v in s.x]
+    request.tensor.add(name="dense_input", elem_type=1, float_data=floats, shape=(len(samples), 2))
+    return bytes(request.SerializeToString())
 
 
-def _brpc_call(message: bytes, service: bytes = BRPC_SERVICE) -> bytes:
-    user_field = field(1, b"model") + field(2, b"ctr")
-    meta = field(1, field(1, service) + field(2, b"inference")) + field(9, user_field) + _NUMBER
-    return b"PRPC" + struct.pack(">II", len(meta) + len(message), len(meta)) + meta + message
+def _brpc_call(body: bytes, service: str = GENERAL) -> bytes:
+    return frame(service, body, _NUMBER, user_fields={"model": "ctr"})
 
 
 def _with_number(call: bytes, number: int) -> bytes:
     assert number < 128
-    return call.replace(_NUMBER, _NUMBER[:-1] + bytes([number]), 1)
+    before, after = (protobuf.make("brpc.policy.RpcMeta", correlation_id=n) for n in (_NUMBER, number))
+    return call.replace(before.SerializeToString(), after.SerializeToString(), 1)
 
 
 def _brpc_scores(body: bytes) -> Any:
-    output = dict(fields_of(dict(fields_of(body))[1]))
-    return np.frombuffer(dict(fields_of(output[1]))[2], dtype="<f4")
+    response = message("general.Response")
+    response.ParseFromString(body)
+    return np.array(response.outputs[0].tensor[0].float_data, np.float32)
 
 
 def _grpc_message(samples: Sequence[Sample]) -> bytes:
-    """ModelInferRequest: model_name 1, inputs 5, raw_input_contents 7."""
-    message, raw = field(1, b"ctr"), b""
+    request = protobuf.make("inference.ModelInferRequest", model_name="ctr")
     types = {"UINT64": "<u8", "INT32": "<i4", "FP32": "<f4"}
     for tensor in _tensors(samples)["inputs"]:
-        shape = b"".join(map(varint, tensor["shape"]))
-        kind = tensor["datatype"]
-        message += field(5, field(1, tensor["name"].encode()) + field(2, kind.encode()) + field(3, shape))
-        raw += field(7, np.array(tensor["data"], types[kind]).tobytes())
-    return message + raw
+        request.inputs.add(name=tensor["name"], datatype=tensor["datatype"], shape=tensor["shape"])
+        request.raw_input_contents.append(np.array(tensor["data"], types[tensor["datatype"]]).tobytes())
+    return bytes(request.SerializeToString())
 
 
 def _grpc_scores(body: bytes) -> Any:
-    """ModelInferResponse: raw_output_contents 6."""
-    return np.frombuffer(dict(fields_of(body))[6], dtype="<f4")
+    return np.frombuffer(protobuf.parse("inference.ModelInferResponse", body).raw_output_contents[0], "<f4")

@@ -12,11 +12,12 @@ from typing import Any
 
 import numpy as np
 
+from elasticctr.serve import protobuf
 from elasticctr.versions.repository import Repository
 from tests.cluster.harness import START_S, Process, wait_until
 from tests.cluster.scored import Sample, Scored
 from tests.unit.compat.paddle_serving import seed_files
-from tests.unit.serve.brpc_peer import CTR, GENERAL, BrpcPeer, ctr_request, message, signed
+from tests.unit.serve.brpc_peer import CTR, GENERAL, BrpcPeer, ctr_request, message
 
 MODEL = "ctr_prediction"
 
@@ -46,8 +47,8 @@ def ask_ctr(peer: BrpcPeer, samples: list[Sample]) -> tuple[int, list[float]]:
 
 def ask_tensors(peer: BrpcPeer, samples: list[Sample]) -> tuple[int, list[float]]:
     request = message("general.Request")
-    request.tensor.add(name="C1", int64_data=[signed(s.user) for s in samples], shape=[len(samples), 1])
-    ads = [signed(ad) for s in samples for ad in s.ads]
+    request.tensor.add(name="C1", int64_data=[protobuf.to_signed(s.user) for s in samples], shape=[len(samples), 1])
+    ads = [protobuf.to_signed(ad) for s in samples for ad in s.ads]
     lod = np.cumsum([0, *(len(s.ads) for s in samples)]).tolist()
     request.tensor.add(name="embedding_1.tmp_0", int64_data=ads, lod=lod)
     request.tensor.add(name="dense_input", float_data=[v for s in samples for v in s.x], shape=[len(samples), 2])

@@ -4,8 +4,6 @@ one score per sample of its log, in order."""
 from __future__ import annotations
 
 import json
-import socket
-import struct
 import urllib.request
 from collections.abc import Callable
 from typing import Any
@@ -17,6 +15,7 @@ from elasticctr.data.batch import Batch
 from elasticctr.data.schema import Format
 from elasticctr.serve.client import PredictClient
 from tests.e2e.parity_cases import FORMATS, TEXT, Case
+from tests.unit.serve.brpc_peer import BrpcPeer, ctr_request, message
 
 BATCH = 500
 FEW = 100  # samples that are sent one by one
@@ -199,20 +198,18 @@ def brpc_general(case: Case, servers: Servers) -> Scores:
     service = "baidu.paddle_serving.predictor.general_model.GeneralModelService"
 
     def score(batch: Batch) -> Scores:
-        message = b""
+        request = message("general.Request")
+        request.fetch_var_names.append("score")
         for number, slot in enumerate(batch.schema.sparse):
             values, offsets = batch.slot(number)
-            packed = b"".join(varint(v) for v in values.tolist())
-            lod = b"".join(varint(v) for v in offsets.tolist())
-            tensor = field(1, packed) + field(12, lod) + field(13, slot.name.encode())
-            message += field(1, tensor + field(11, varint(len(values)) + varint(1)))
+            tensor = request.tensor.add(name=slot.name, shape=(len(values), 1), lod=offsets.tolist())
+            tensor.int64_data.extend(values.view(np.int64).tolist())
         if batch.schema.dense:
-            shape = varint(len(batch)) + varint(batch.dense.shape[1])
-            tensor = field(2, batch.dense.astype("<f4").tobytes()) + field(11, shape) + field(13, b"dense_input")
-            message += field(1, varint_field(10, 1) + tensor)
-        answer = connection.call(service, case.name, message + field(2, b"score"))
-        output = dict(fields_of(dict(fields_of(answer))[1]))
-        return np.frombuffer(dict(fields_of(output[1]))[2], dtype="<f4")
+            shape = batch.dense.shape
+            request.tensor.add(name="dense_input", elem_type=1, shape=shape, float_data=batch.dense.ravel().tolist())
+        answer = message("general.Response")
+        answer.ParseFromString(connection.call(service, case.name, request.SerializeToString()))
+        return np.array(answer.outputs[0].tensor[0].float_data, dtype=np.float32)
 
     with Brpc(servers) as connection:
         return np.concatenate([score(batch) for batch in case.batches(BATCH)])
@@ -223,99 +220,32 @@ def brpc_ctr(case: Case, servers: Servers) -> Scores:
     service = "baidu.paddle_serving.predictor.ctr_prediction.CTRPredictionService"
 
     def score(batch: Batch) -> Scores:
-        message = b""
-        for i, sample in enumerate(samples_of(batch)):
-            ids = b"".join(varint((sample[slot.name] or [0])[0]) for slot in batch.schema.sparse)
-            message += field(1, field(1, ids) + field(2, batch.dense[i].astype("<f4").tobytes()))
-        instances = [value for number, value in fields_of(connection.call(service, case.name, message)) if number == 1]
-        return np.array([dict(fields_of(instance))[2] for instance in instances], dtype=np.float32)
+        samples = [[(sample[slot.name] or [0])[0] for slot in batch.schema.sparse] for sample in samples_of(batch)]
+        request = ctr_request(list(zip(samples, batch.dense.tolist(), strict=True)))
+        answer = message("ctr.Response")
+        answer.ParseFromString(connection.call(service, case.name, request))
+        return np.array([one.prob1 for one in answer.predictions], dtype=np.float32)
 
     with Brpc(servers) as connection:
         return np.concatenate([score(batch) for batch in case.batches(BATCH)])
 
 
 class Brpc:
-    """A connection that speaks baidu_std, written from the protocol's description and not with the server's code."""
+    """A connection that speaks baidu_std."""
 
     def __init__(self, servers: Servers) -> None:
-        self._socket = socket.create_connection((servers.host, servers.port), timeout=60)
-        self._calls = 0
+        self._peer = BrpcPeer(servers.port, timeout_s=60)
 
     def __enter__(self) -> Brpc:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._socket.close()
+        self._peer.__exit__(None, None, None)
 
-    def call(self, service: str, model: str, message: bytes) -> bytes:
-        self._calls += 1
-        request = field(1, service.encode()) + field(2, b"inference")
-        user_field = field(1, b"model") + field(2, model.encode())
-        meta = field(1, request) + varint_field(4, self._calls) + field(9, user_field)
-        self._socket.sendall(b"PRPC" + struct.pack(">II", len(meta) + len(message), len(meta)) + meta + message)
-        magic, body_bytes, meta_bytes = struct.unpack(">4sII", self._read(12))
-        assert magic == b"PRPC"
-        body = self._read(body_bytes)
-        answer = dict(fields_of(body[:meta_bytes]))
-        response = dict(fields_of(answer.get(2, b"")))
-        assert response.get(1, 0) == 0, response
-        assert answer[4] == self._calls
-        return body[meta_bytes:]
-
-    def _read(self, count: int) -> bytes:
-        data = b""
-        while len(data) < count:
-            part = self._socket.recv(count - len(data))
-            assert part, "the server closed the connection"
-            data += part
-        return data
-
-
-def varint(value: int) -> bytes:
-    data = bytearray()
-    while value > 127:
-        data.append(value & 127 | 128)
-        value >>= 7
-    data.append(value)
-    return bytes(data)
-
-
-def field(number: int, data: bytes) -> bytes:
-    return varint(number << 3 | 2) + varint(len(data)) + data
-
-
-def varint_field(number: int, value: int) -> bytes:
-    return varint(number << 3) + varint(value)
-
-
-def fields_of(data: bytes) -> list[tuple[int, Any]]:
-    """(number, value) of a protobuf message's fields: ints, floats of 32 bits, or bytes."""
-    at, found = 0, list[tuple[int, Any]]()
-
-    def read() -> int:
-        nonlocal at
-        value = shift = 0
-        while True:
-            byte = data[at]
-            at += 1
-            value |= (byte & 127) << shift
-            shift += 7
-            if byte < 128:
-                return value
-
-    while at < len(data):
-        key = read()
-        if key & 7 == 0:
-            found.append((key >> 3, read()))
-        elif key & 7 == 5:
-            found.append((key >> 3, struct.unpack_from("<f", data, at)[0]))
-            at += 4
-        else:
-            assert key & 7 == 2, key
-            length = read()
-            found.append((key >> 3, data[at : at + length]))
-            at += length
-    return found
+    def call(self, service: str, model: str, body: bytes) -> bytes:
+        reply = self._peer.call(service, body, user_fields={"model": model})
+        assert reply.error_code == 0, reply
+        return reply.body
 
 
 SINGLE = (Format.CRITEO, Format.LIBFFM)  # logs with one value per slot at most

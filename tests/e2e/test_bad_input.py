@@ -143,5 +143,5 @@ def test_a_demo_or_a_run_where_a_file_is(invoke: Run, job: Path, tmp_path: Path)
     file.write_text("mine")
     assert_clean_failure(invoke("demo", "--out", file), CONFIG, "is a file")
     assert_clean_failure(invoke("demo", "--out", file / "below"), CONFIG, "cannot be made")
-    assert_clean_failure(invoke("train", job, "--run-dir", file), INTERNAL, "cannot be written")
+    assert_clean_failure(invoke("train", job, "--run-dir", file), CONFIG, "a file is where a directory belongs")
     assert file.read_text() == "mine"

@@ -6,26 +6,70 @@ from pathlib import Path
 import pytest
 
 from elasticctr import _native, errors
+from elasticctr.errors import ERRORS
+from elasticctr.ps.errors import EraError
 
-CLASSES = [c for c in vars(errors).values() if isinstance(c, type) and issubclass(c, errors.ElasticCTRError)]
-LEAVES = [c for c in CLASSES if c is not errors.ElasticCTRError]
+NATIVE = Path(__file__).parents[2] / "native"
 
 
 def test_exit_statuses_are_distinct() -> None:
-    assert len({c.exit_status for c in LEAVES}) == len(LEAVES)
+    assert len({c.exit_status for c in ERRORS}) == len(ERRORS)
 
 
-@pytest.mark.parametrize("leaf", LEAVES, ids=lambda c: c.__name__)
+@pytest.mark.parametrize("leaf", ERRORS, ids=lambda c: c.__name__)
 def test_every_native_code_becomes_its_python_class(leaf: type[errors.ElasticCTRError]) -> None:
     with pytest.raises(errors.ElasticCTRError, match="why, where, what next") as caught:
         _native.raise_error(leaf.exit_status, "why, where, what next")
     assert type(caught.value) is leaf
 
 
+@pytest.mark.parametrize("leaf", ERRORS, ids=lambda c: c.__name__)
+def test_native_statuses_are_the_same(leaf: type[errors.ElasticCTRError]) -> None:
+    assert _native.http_status(leaf.exit_status) == leaf.http_status
+    assert _native.grpc_status(leaf.exit_status) == leaf.grpc_status
+
+
+def test_every_native_table_of_http_statuses_is_the_same() -> None:
+    """Of all servers, also of those without a binding."""
+    codes = dict(re.findall(r"case Code::(k\w+): return \"(\w+)\";", (NATIVE / "util/code_name.h").read_text()))
+    assert set(codes.values()) == {c.__name__ for c in ERRORS}
+    expected = {code: getattr(errors, name).http_status for code, name in codes.items()}
+    sources = [file for ending in ("*.h", "*.cc") for file in NATIVE.rglob(ending)]
+    tables = [
+        t for file in sources for t in re.findall(r"int HttpStatusOf\(Code code\) \{(.*?)\n\}", file.read_text(), re.S)
+    ]
+    assert tables
+    for table in tables:
+        found: dict[str, int] = {}
+        for cases, status in re.findall(r"((?:case Code::k\w+:\s*)+)return (\d+);", table):
+            found |= dict.fromkeys(re.findall(r"Code::(k\w+)", cases), int(status))
+        assert found == expected
+
+
+@pytest.mark.parametrize("leaf", ERRORS, ids=lambda c: c.__name__)
+def test_the_way_back_ends_at_the_same_status(leaf: type[errors.ElasticCTRError]) -> None:
+    assert errors.class_of_code(leaf.__name__) is leaf
+    assert errors.class_of_exit(leaf.exit_status) is leaf
+    assert errors.class_of_http(leaf.http_status).http_status == leaf.http_status
+
+
+def test_unknown_statuses() -> None:
+    assert errors.class_of_exit(1) is errors.InternalError
+    assert errors.class_of_http(418) is errors.DataError
+    assert errors.class_of_http(599) is errors.InternalError
+    assert errors.class_of_code("UsageError") is None
+
+
+def test_a_subclass_is_its_leaf_to_everyone_else() -> None:
+    error = EraError("the era is 3", 3)
+    assert (error.code, error.exit_status) == ("FailedPrecondition", 15)
+    assert error.describe() == {"error": {"code": "FailedPrecondition", "message": "the era is 3"}}
+
+
 def test_the_tree_in_the_docstring_is_the_tree() -> None:
     assert errors.__doc__ is not None
     drawn = re.findall(r"[├└]── (\w+)", errors.__doc__)
-    assert drawn == [c.__name__ for c in LEAVES]
+    assert drawn == [c.__name__ for c in ERRORS]
 
 
 def test_data_errors_say_where() -> None:

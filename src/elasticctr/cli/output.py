@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated, Any
 
@@ -15,20 +14,21 @@ from rich.table import Table
 
 from elasticctr.errors import ElasticCTRError
 from elasticctr.obs import console
+from elasticctr.obs.plain import plain
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 
 
 def print_error(error: ElasticCTRError, as_json: bool) -> None:
     if as_json:
-        print_json({"error": {"code": error.code, "message": str(error)}})
+        print_json(error.describe())
     else:
         typer.echo(f"elasticctr: {error.code}: {error}", err=True)
 
 
 def print_json(result: Mapping[str, Any]) -> None:
     """One JSON document. Numbers JSON has no word for become null."""
-    typer.echo(json.dumps(_finite(result), ensure_ascii=False))
+    typer.echo(json.dumps(plain(result), ensure_ascii=False))
 
 
 def print_pairs(pairs: Iterable[tuple[str, str]]) -> None:
@@ -55,13 +55,3 @@ def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]
     for row in rows:
         table.add_row(*(cell.replace("[", "\\[") for cell in row))
     out.print(table)
-
-
-def _finite(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {str(k): _finite(v) for k, v in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_finite(v) for v in value]
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    return value

@@ -5,29 +5,16 @@ from __future__ import annotations
 import signal
 from typing import Final
 
-from elasticctr import errors
+from elasticctr.errors import DeadlineExceeded, ElasticCTRError, InternalError, Unavailable, class_of_exit
 
-# The same command with the same files would end the same way.
-_FOR_GOOD: Final = {
-    cls.exit_status: cls.__name__
-    for cls in (
-        errors.ConfigError,
-        errors.DataError,
-        errors.NotFound,
-        errors.AlreadyExists,
-        errors.Corruption,
-        errors.FailedPrecondition,
-        errors.Unauthorized,
-    )
-} | {2: "wrong usage", 126: "the program is not executable", 127: "the program was not found"}
-_PASSING: Final = {
-    cls.exit_status: cls.__name__ for cls in (errors.Unavailable, errors.DeadlineExceeded, errors.InternalError)
-}
+# After any other error of the tree, the same command with the same files would end the same way.
+_PASSING: Final[tuple[type[ElasticCTRError], ...]] = (Unavailable, DeadlineExceeded, InternalError)
+_OF_SHELLS: Final = {2: "wrong usage", 126: "the program is not executable", 127: "the program was not found"}
 
 
 def is_worth_another_try(status: int) -> bool:
     """Whether a process that ended like this is started again: not after success, nor after a mistake that stays."""
-    return status != 0 and status not in _FOR_GOOD
+    return status != 0 and status not in _OF_SHELLS and class_of_exit(status) in _PASSING
 
 
 def explain_exit(status: int) -> str:
@@ -42,5 +29,6 @@ def explain_exit(status: int) -> str:
             name = f"signal {number}"
         hint = " (out of memory?)" if name == "SIGKILL" else ""
         return f"was killed by {name}{hint}"
-    name = _FOR_GOOD.get(status) or _PASSING.get(status) or "an unexpected error"
+    kind = class_of_exit(status)
+    name = kind.__name__ if kind.exit_status == status else _OF_SHELLS.get(status, "an unexpected error")
     return f"ended with status {status} ({name})"

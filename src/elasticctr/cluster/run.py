@@ -14,7 +14,6 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
-from elasticctr import errors
 from elasticctr.cluster.engine import Engine, RoleSpec, RoleState
 from elasticctr.cluster.feed import EventNews, EventTail, StatusFeed
 from elasticctr.cluster.launch import Launch, begin, check_job, cluster_of, one_thread_per_cpu, share_threads
@@ -22,7 +21,14 @@ from elasticctr.cluster.local import LocalEngine
 from elasticctr.cluster.summary import RunSummary, read_summary
 from elasticctr.cluster.supervised import last_words
 from elasticctr.cluster.view import JobView
-from elasticctr.errors import ConfigError, ElasticCTRError, FailedPrecondition, InternalError
+from elasticctr.errors import (
+    ConfigError,
+    DeadlineExceeded,
+    ElasticCTRError,
+    FailedPrecondition,
+    NotFound,
+    class_of_exit,
+)
 from elasticctr.net.client import Peer
 from elasticctr.ps.addresses import find_coordinator
 from elasticctr.storage.atomic import write_atomic
@@ -35,18 +41,6 @@ END_S = 10.0
 # A stop waits for the checkpoint; a table of many gigabytes takes its time to be written.
 STOP_S = 600.0
 NO_TRAINER_S = 30.0
-_BY_STATUS = {
-    cls.exit_status: cls
-    for cls in (
-        errors.ConfigError,
-        errors.NotFound,
-        errors.AlreadyExists,
-        errors.Corruption,
-        errors.FailedPrecondition,
-        errors.Unauthorized,
-        errors.DeadlineExceeded,
-    )
-}
 
 
 @runtime_checkable
@@ -178,7 +172,7 @@ class _JobWatch:
         if all(state.phase == "ended" for state in leading):
             return True
         if self.is_stopping and now_s > self._stop_by_s:
-            raise errors.DeadlineExceeded(
+            raise DeadlineExceeded(
                 f"{self._launch.run.path}: did not stop within {STOP_S:.0f} s; "
                 "its processes are ended, go on from the last checkpoint with --resume"
             )
@@ -198,7 +192,7 @@ class _JobWatch:
         if not self._is_ended:
             try:
                 ends = read_events(self._launch.run.events, "end")
-            except errors.NotFound:
+            except NotFound:
                 return False
             self._is_ended = bool(ends) and float(ends[-1].get("time", 0.0)) >= self._began_at
         return self._is_ended
@@ -245,7 +239,7 @@ def _explain(state: RoleState, launch: Launch) -> ElasticCTRError:
     marker = "elasticctr: "
     if marker in said:  # its own one line of reason
         said = said.rpartition(marker)[2]
-    cls = _BY_STATUS.get(state.exit_status or 0, InternalError)
+    cls = class_of_exit(state.exit_status or 0)
     more = f": {said}" if said else ""
     going_on = "; the run can go on with --resume" if launch.run.is_used else ""
     return cls(f"{state.name} {state.reason}{more} (log: {state.log}){going_on}")

@@ -19,7 +19,8 @@ from elasticctr.cluster.engine import RoleSpec, RoleState
 from elasticctr.cluster.local import GRACE_S
 from elasticctr.cluster.parent_death import die_with_parent
 from elasticctr.cluster.supervised import ELASTICCTR, Supervised, last_words, prepare_log
-from elasticctr.errors import ConfigError, FailedPrecondition
+from elasticctr.errors import ConfigError, ElasticCTRError, FailedPrecondition
+from elasticctr.storage.atomic import write_json
 
 INTERRUPTED = 130
 STOP = "stop"
@@ -154,10 +155,8 @@ def _has_ended(states: Path, but: int) -> bool:
 
 
 def _note(path: Path, about: dict[str, int | None]) -> None:
-    part = path.with_suffix(".part")
-    with contextlib.suppress(OSError):
-        part.write_text(json.dumps(about), encoding="utf-8")
-        part.replace(path)
+    with contextlib.suppress(ElasticCTRError):
+        write_json(path, about)
 
 
 if __name__ == "__main__":

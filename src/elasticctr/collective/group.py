@@ -20,15 +20,8 @@ import torch.distributed as dist
 from numpy.typing import NDArray
 from torch import Tensor
 
-from elasticctr import errors
 from elasticctr.collective.meeting import Meeting, find_meeting, open_store
-from elasticctr.errors import DataError, ElasticCTRError, InternalError, Unavailable
-
-_ERRORS = {
-    cls.exit_status: cls
-    for cls in vars(errors).values()
-    if isinstance(cls, type) and cls is not ElasticCTRError and issubclass(cls, ElasticCTRError)
-}
+from elasticctr.errors import DataError, ElasticCTRError, Unavailable, class_of_exit
 
 
 class Group:
@@ -144,7 +137,7 @@ class Group:
                 answer = {"status": e.exit_status, "error": str(e)}
         answer = self.broadcast(answer)
         if "error" in answer:
-            raise _ERRORS.get(answer["status"], InternalError)(answer["error"])
+            raise class_of_exit(answer["status"])(answer["error"])
         return answer["value"]
 
     def broadcast_floats(self, values: Tensor) -> Tensor:

@@ -19,8 +19,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from elasticctr.collective.group import Group
-from elasticctr.collective.tables import ShardedTables, Summed, buckets_of
+from elasticctr.collective.tables import ShardedTables, Summed
 from elasticctr.models.model import Model
+from elasticctr.table.buckets import bucket_range
 from elasticctr.table.remote import pool_rows, sum_gradients
 from elasticctr.train.checkpoint import Checkpoint, part_name
 from elasticctr.train.input_plan import require_gradients
@@ -143,7 +144,7 @@ class CollectiveLearner:
         """
         self.local.check_identity(checkpoint)
         self.local.load_dense(checkpoint)
-        first, last = buckets_of(self._group.rank, self._group.size)
+        first, last = bucket_range(self._group.rank, self._group.size)
         for table in self.local.sparse.tables:
             table.reset()
             for path in checkpoint.table_parts(table.settings.name):

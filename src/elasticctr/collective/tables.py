@@ -43,11 +43,6 @@ class _TableRequest:
     merged: Lookup  # those: the distinct ones, and which came from where
 
 
-def buckets_of(rank: int, ranks: int) -> tuple[int, int]:
-    """[first, last) of the buckets a rank owns, as _native.shard_of deals them out."""
-    return -(-rank * _native.BUCKETS // ranks), -(-(rank + 1) * _native.BUCKETS // ranks)
-
-
 class ShardedTables:
     """One step after another: `pull`, then `push` unless it was for evaluation."""
 

@@ -1,6 +1,6 @@
 """Typed settings: YAML in, frozen pydantic models out, mistakes answered with the nearest valid key."""
 
-from elasticctr.config.loading import apply_overrides, load_yaml, parse_settings
+from elasticctr.config.loading import apply_overrides, load_yaml, parse_settings, read_settings_file
 from elasticctr.config.settings import Settings, tagged_by
 
-__all__ = ["Settings", "apply_overrides", "load_yaml", "parse_settings", "tagged_by"]
+__all__ = ["Settings", "apply_overrides", "load_yaml", "parse_settings", "read_settings_file", "tagged_by"]

@@ -38,14 +38,19 @@ def _construct_mapping(loader: _StrictLoader, node: yaml.MappingNode) -> dict[An
 _StrictLoader.add_constructor(yaml.resolver.BaseResolver.DEFAULT_MAPPING_TAG, _construct_mapping)
 
 
-def load_yaml(path: str | Path) -> dict[str, Any]:
-    """The mapping in a YAML file."""
+def read_settings_file(path: str | Path) -> str:
+    """Raises NotFound and ConfigError."""
     try:
-        text = Path(path).read_text(encoding="utf-8")
+        return Path(path).read_text(encoding="utf-8")
     except FileNotFoundError:
         raise NotFound(f"{path}: no such file") from None
     except (OSError, UnicodeDecodeError) as e:
         raise ConfigError(f"{path}: cannot be read as a settings file: {e}") from None
+
+
+def load_yaml(path: str | Path) -> dict[str, Any]:
+    """The mapping in a YAML file."""
+    text = read_settings_file(path)
     try:
         loaded = yaml.load(text, Loader=_StrictLoader)
     except ConfigError as e:

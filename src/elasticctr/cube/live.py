@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from elasticctr.cube.shared.names import check_version
 from elasticctr.errors import Corruption, DataError, NotFound
 from elasticctr.storage.atomic import read_json, write_json
+from elasticctr.versions.manifest import check_version
 
 LIVE = "LIVE"
 

@@ -14,9 +14,9 @@ from typing import Any, Literal
 
 from pydantic import Field, field_validator
 
-from elasticctr.config import Settings, apply_overrides, load_yaml, parse_settings
+from elasticctr.config import Settings, apply_overrides, load_yaml, parse_settings, read_settings_file
 from elasticctr.config.tls import TlsSettings, anchor
-from elasticctr.errors import ConfigError, NotFound
+from elasticctr.errors import ConfigError
 from elasticctr.net.access import read_token
 from elasticctr.obs import console
 
@@ -86,12 +86,7 @@ class CubeSettings(Settings):
 def load_conf(path: str | Path, model: str | None = None) -> tuple[CubeSettings, ...]:
     """The clusters in a settings file, told apart by content: `cube.conf` is a JSON array. `model` is the one of table
     names that do not name theirs."""
-    try:
-        text = Path(path).read_text(encoding="utf-8")
-    except FileNotFoundError:
-        raise NotFound(f"{path}: no such file") from None
-    except (OSError, UnicodeDecodeError) as e:
-        raise ConfigError(f"{path}: cannot be read as a settings file: {e}") from None
+    text = read_settings_file(path)
     if text.lstrip().startswith("["):
         return parse_cube_conf(text, str(path), model)
     loaded = apply_overrides(load_yaml(path), environ={})

@@ -18,9 +18,9 @@ from numpy.typing import NDArray
 from elasticctr import _native
 from elasticctr.data.batch import Batch
 from elasticctr.data.derive import Bags, Deriver
-from elasticctr.data.formats.writers import atomic_file
 from elasticctr.data.schema import Schema
 from elasticctr.errors import ConfigError, Corruption, NotFound
+from elasticctr.storage.atomic import atomic_file
 
 _MAGIC = b"ECTRVOC\0"
 _FORMAT = 1
@@ -46,7 +46,7 @@ class Vocabulary:
         parts = [_HEAD.pack(_MAGIC, _FORMAT, len(header)), header]
         parts += [np.ascontiguousarray(feasigns, dtype="<u8").tobytes() for feasigns in self.tables.values()]
         body = b"".join(parts)
-        with atomic_file(path, overwrite) as stream:
+        with atomic_file(path, overwrite=overwrite) as stream:
             stream.write(body)
             stream.write(struct.pack("<I", _native.checksum(np.frombuffer(body, dtype=np.uint8))))
 

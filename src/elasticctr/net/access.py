@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Literal
 
 from elasticctr.errors import AlreadyExists, ConfigError, NotFound
+from elasticctr.storage.atomic import create, own_temporary, replacing, write_new
 
 MIN_TOKEN_CHARACTERS = 16
 MAX_TOKEN_CHARACTERS = 4096
@@ -99,15 +100,13 @@ def make_token() -> str:
 
 def write_token(path: Path, token: str, *, overwrite: bool = False) -> None:
     """Writes a token file that only its owner can read."""
-    part = path.with_name(f".{path.name}.{os.getpid()}") if overwrite else path
+    data = f"{token}\n".encode("ascii")
     try:
-        descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with os.fdopen(descriptor, "w", encoding="ascii") as file:
-            file.write(token + "\n")
         if overwrite:
-            part.replace(path)
-    except FileExistsError:
-        raise AlreadyExists(f"{part}: is there already; a new secret with --overwrite locks out the old one") from None
+            with replacing(path, own_temporary(path)) as temporary:
+                create(temporary, data, 0o600)
+        elif not write_new(path, data, mode=0o600):
+            raise AlreadyExists(f"{path}: is there already; a new secret with --overwrite locks out the old one")
     except OSError as e:
         raise ConfigError(f"{path}: cannot write a token file: {e.strerror or e}") from None
 

@@ -9,46 +9,9 @@ from typing import Any
 import httpx
 
 from elasticctr.config.tls import TlsSettings, called
-from elasticctr.errors import (
-    AlreadyExists,
-    ConfigError,
-    Corruption,
-    DataError,
-    DeadlineExceeded,
-    ElasticCTRError,
-    FailedPrecondition,
-    InternalError,
-    NotFound,
-    Unauthorized,
-    Unavailable,
-)
+from elasticctr.errors import ConfigError, DataError, DeadlineExceeded, ElasticCTRError, Unavailable
+from elasticctr.net.answers import read_error
 from elasticctr.net.tls import client_tls
-
-_BY_NAME: dict[str, type[ElasticCTRError]] = {
-    cls.__name__: cls
-    for cls in (
-        ConfigError,
-        DataError,
-        NotFound,
-        AlreadyExists,
-        Corruption,
-        FailedPrecondition,
-        Unauthorized,
-        Unavailable,
-        DeadlineExceeded,
-        InternalError,
-    )
-}
-_BY_STATUS: dict[int, type[ElasticCTRError]] = {
-    400: DataError,
-    401: Unauthorized,
-    403: Unauthorized,
-    404: NotFound,
-    409: AlreadyExists,
-    412: FailedPrecondition,
-    503: Unavailable,
-    504: DeadlineExceeded,
-}
 
 
 class Peer:
@@ -143,33 +106,5 @@ def _hint(error: httpx.HTTPError, where: str) -> str:
 
 
 def explain_answer(answer: httpx.Response, where: str) -> ElasticCTRError:
-    """The error another process answered with, as it was raised there."""
-    name, message = "", f"status {answer.status_code}"
-    try:
-        error = answer.json()["error"]
-        name, message = str(error["code"]), str(error["message"])
-    except (ValueError, KeyError, TypeError, httpx.HTTPError):
-        pass
-    cls = _BY_NAME.get(name) or _BY_STATUS.get(answer.status_code, InternalError)
-    text = f"{where}: {message}"
-    if cls is Unavailable:
-        return Unavailable(text, _seconds(answer.headers.get("Retry-After")))
-    return cls(text)
-
-
-def _seconds(text: str | None) -> float | None:
-    try:
-        return min(max(float(text), 0.0), 3600.0) if text else None
-    except ValueError:
-        return None
-
-
-def error_named(text: str, where: str) -> ElasticCTRError:
-    """The error whose text starts with its name, as in 'Corruption: …'; without one, an InternalError."""
-    name, _, message = text.partition(": ")
-    cls = _BY_NAME.get(name)
-    return (
-        cls(f"{where}: {message}")
-        if cls is not None
-        else InternalError(f"{where}: {text or 'failed without a reason'}")
-    )
+    """REQUIRES: its body was read."""
+    return read_error(answer.status_code, answer.content, answer.headers.get("Retry-After", ""), where)

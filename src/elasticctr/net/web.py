@@ -25,18 +25,17 @@ from starlette.types import ASGIApp
 
 from elasticctr.config.tls import TlsSettings, served
 from elasticctr.errors import (
-    AlreadyExists,
     ConfigError,
     DataError,
     DeadlineExceeded,
     ElasticCTRError,
-    FailedPrecondition,
     InternalError,
-    NotFound,
     Unauthorized,
     Unavailable,
+    class_of_http,
 )
 from elasticctr.net.access import Tokens
+from elasticctr.net.answers import retry_after
 from elasticctr.net.certificates import watched
 from elasticctr.net.connections import KEEP_ALIVE_S, Connections, ControlLoop, guard
 from elasticctr.net.gate import AccessGate
@@ -46,37 +45,21 @@ Body = dict[str, Any]
 MAX_BODY_BYTES = 1 << 20
 BODY_S = 30.0  # for a body to arrive; long ones have more, at BODY_BYTES_S
 BODY_BYTES_S = 1 << 20
-_STATUS: dict[type[ElasticCTRError], int] = {
-    ConfigError: 400,
-    DataError: 400,
-    NotFound: 404,
-    AlreadyExists: 409,
-    FailedPrecondition: 412,
-    Unauthorized: 401,
-    Unavailable: 503,
-    DeadlineExceeded: 504,
-}
 
 
 class TooLarge(DataError):
     """A body over its route's limit. The rest of it is not waited for."""
 
-    @property
-    def code(self) -> str:
-        return "DataError"
+    http_status = 413
 
 
 def answer_error(error: ElasticCTRError, status: int | None = None) -> JSONResponse:
-    headers = {}
+    headers = retry_after(error)
     if isinstance(error, TooLarge | DeadlineExceeded):
         headers["Connection"] = "close"
-    if isinstance(error, Unavailable):
-        headers["Retry-After"] = f"{max(1, round(error.retry_after_s or 1))}"
     if isinstance(error, Unauthorized) and status is None:
         headers["WWW-Authenticate"] = "Bearer"
-    content = {"error": {"code": error.code, "message": str(error)}}
-    own = 413 if isinstance(error, TooLarge) else _STATUS.get(type(error), 500)
-    return JSONResponse(content, status or own, headers)
+    return JSONResponse(error.describe(), status or error.http_status, headers)
 
 
 def get(path: str, handler: Callable[[Request], Any]) -> Route:
@@ -146,9 +129,8 @@ async def _explain(_: Request, error: Exception) -> Response:
 
 async def _explain_http(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
-    name = "NotFound" if error.status_code == 404 else "DataError"
-    message = f"{request.method} {request.url.path}: {error.detail}"
-    return JSONResponse({"error": {"code": name, "message": message}}, error.status_code)
+    problem = class_of_http(error.status_code)(f"{request.method} {request.url.path}: {error.detail}")
+    return JSONResponse(problem.describe(), error.status_code)
 
 
 async def _explain_bug(_: Request, error: Exception) -> Response:

@@ -17,8 +17,8 @@ from elasticctr import _native
 Status = Literal["ok", "warning", "error"]
 
 _REQUIRED = (
-    "numpy", "pyarrow", "pydantic", "PyYAML", "typer", "rich", "fsspec", "aiohttp", "starlette", "uvicorn", "httpx",
-    "prometheus-client", "onnxruntime", "grpcio",
+    "numpy", "pyarrow", "pydantic", "PyYAML", "typer", "rich", "fsspec", "starlette", "uvicorn", "httpx",
+    "prometheus-client", "onnxruntime", "grpcio", "protobuf",
 )  # fmt: skip
 # The packages of each extra in pyproject.toml.
 EXTRAS = {

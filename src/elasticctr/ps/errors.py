@@ -15,10 +15,6 @@ class CursorError(FailedPrecondition):
         self.cursor = cursor
         super().__init__(message)
 
-    @property
-    def code(self) -> str:
-        return FailedPrecondition.__name__
-
 
 class EraError(FailedPrecondition):
     """The job went back to a checkpoint after this work was begun: the rows it pulled and the cursors it knows are of a
@@ -27,7 +23,3 @@ class EraError(FailedPrecondition):
     def __init__(self, message: str, era: int) -> None:
         self.era = era
         super().__init__(message)
-
-    @property
-    def code(self) -> str:
-        return FailedPrecondition.__name__

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import itertools
 import json
-import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -27,6 +26,7 @@ from elasticctr.errors import (
     NotFound,
 )
 from elasticctr.obs import console
+from elasticctr.obs.plain import plain
 from elasticctr.publish import dense
 from elasticctr.table import Mark, Table
 from elasticctr.train.learner import Learner
@@ -131,7 +131,7 @@ class Publisher:
             writer.add_file(SCHEMA, _json(schema.model_dump(mode="json")))
             writer.add_file(GRAPH, graph)
             self._add_tables(writer, learner, parent)
-            writer.add_file(METRICS, _json(_finite(snapshot.metrics)))
+            writer.add_file(METRICS, _json(plain(snapshot.metrics)))
             writer.add_file(SAMPLES, format_samples(snapshot.batch, scores, trainer_scores, tolerance))
             manifest = writer.commit("base" if parent is None else "delta", parent, run)
             writer.announce(manifest)
@@ -247,12 +247,3 @@ def _distance(graph: bytes, inputs: dict[str, NDArray[Any]], scores: NDArray[np.
 
 def _json(value: object) -> bytes:
     return json.dumps(value, indent=1).encode() + b"\n"
-
-
-def _finite(value: Any) -> Any:
-    """Numbers JSON has no word for become null."""
-    if isinstance(value, dict):
-        return {k: _finite(v) for k, v in value.items()}
-    if isinstance(value, list):
-        return [_finite(v) for v in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value

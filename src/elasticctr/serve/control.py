@@ -14,8 +14,8 @@ from functools import cache
 from typing import Any, Protocol
 from urllib.parse import unquote
 
-from elasticctr import _native
-from elasticctr.errors import ConfigError, DataError, ElasticCTRError, InternalError, NotFound, Unavailable
+from elasticctr.errors import ConfigError, DataError, ElasticCTRError, InternalError, NotFound
+from elasticctr.net.answers import retry_after
 from elasticctr.serve.openapi.document import describe, render_page
 
 log = logging.getLogger(__name__)
@@ -66,13 +66,8 @@ def json_response(value: object, status: int = 200) -> ControlResponse:
 
 def error_response(error: ElasticCTRError, status: int | None = None) -> ControlResponse:
     """The one shape of errors; the status is what the same error has natively."""
-    if status is None:
-        status = _native.http_status(error.exit_status)
-    headers: tuple[tuple[str, str], ...] = ()
-    if isinstance(error, Unavailable):
-        headers = (("Retry-After", str(max(1, round(error.retry_after_s or 1)))),)
-    shape = {"error": {"code": error.code, "message": str(error)}}
-    return ControlResponse(status, json.dumps(shape, ensure_ascii=False).encode("utf-8", "replace"), JSON, headers)
+    body = json.dumps(error.describe(), ensure_ascii=False).encode("utf-8", "replace")
+    return ControlResponse(status or error.http_status, body, JSON, tuple(retry_after(error).items()))
 
 
 @cache  # rendering it takes longer than a prediction

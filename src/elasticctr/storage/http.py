@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
-import http.client
 import io
+import ssl
 import time
-import urllib.error
-import urllib.request
+from functools import cache
 from typing import IO
+
+import httpx
 
 from elasticctr.errors import (
     ConfigError,
@@ -18,6 +18,7 @@ from elasticctr.errors import (
     NotFound,
     Unauthorized,
     Unavailable,
+    class_of_http,
 )
 
 _FIRST_PAUSE_S = 0.2
@@ -34,7 +35,7 @@ class HttpFiles:
 
     def is_file(self, path: str) -> bool:
         try:
-            self._open(path, method="HEAD").close()
+            self.request(path, method="HEAD").close()
         except NotFound:
             return False
         return True
@@ -49,9 +50,9 @@ class HttpFiles:
         raise ConfigError(f"{pattern}: globs do not work over http; list the files' URLs")
 
     def stamp(self, path: str) -> tuple[int | None, str]:
-        with contextlib.closing(self._open(path, method="HEAD")) as response:
-            length = response.headers.get("Content-Length")
-            return int(length) if length else None, _version(response)
+        response = self.request(path, method="HEAD")
+        response.close()
+        return _length(response), _version(response)
 
     def open(self, path: str) -> IO[bytes]:
         return _Body(self, path)  # type: ignore[return-value]
@@ -62,41 +63,48 @@ class HttpFiles:
             raise error
         time.sleep(min(_FIRST_PAUSE_S * 2**attempt, _LONGEST_PAUSE_S))
 
-    def _open(self, path: str, method: str = "GET", offset: int = 0) -> http.client.HTTPResponse:
-        headers = {"User-Agent": "elasticctr", "Accept-Encoding": "identity"}
-        if offset:
-            headers["Range"] = f"bytes={offset}-"
+    def request(self, path: str, method: str = "GET", offset: int = 0) -> httpx.Response:
+        """The answer with its body unread, from byte `offset` if the server can. The caller closes it."""
+        client = _client(self._timeout_s)
+        headers = {"Range": f"bytes={offset}-"} if offset else {}
         attempt = 0
         while True:
             try:
-                request = urllib.request.Request(path, headers=headers, method=method)
-                response: http.client.HTTPResponse = urllib.request.urlopen(request, timeout=self._timeout_s)
-                return response
-            except urllib.error.HTTPError as e:
-                e.close()
-                if method == "HEAD" and e.code in (405, 501):
+                response = client.send(client.build_request(method, path, headers=headers), stream=True)
+                if response.status_code < 300:
+                    return response
+                response.close()
+                if method == "HEAD" and response.status_code in (405, 501):
                     method = "GET"
                     continue
-                if e.code not in _TRANSIENT:
-                    raise _explain_status(path, e) from None
-                self.pause(attempt, _explain_status(path, e))
-            except (OSError, http.client.HTTPException) as e:
-                self.pause(attempt, explain_failure(path, e, self._timeout_s))
-            except ValueError as e:
+                error = _explain_status(path, response)
+                if response.status_code not in _TRANSIENT:
+                    raise error
+            except (httpx.InvalidURL, httpx.UnsupportedProtocol, ValueError) as e:
                 raise ConfigError(f"{path}: not a usable URL: {e}") from None
+            except httpx.HTTPError as e:
+                error = self.explain(path, e)
+            self.pause(attempt, error)
             attempt += 1
+
+    def explain(self, path: str, error: httpx.HTTPError) -> ElasticCTRError:
+        if isinstance(error, httpx.TimeoutException):
+            return DeadlineExceeded(f"{path}: no answer within {self._timeout_s:g} s")
+        reason = str(error) or type(error).__name__
+        return Unavailable(f"{path}: cannot be fetched: {reason}; check the address and that the server runs")
 
 
 class _Body(io.RawIOBase):
-    """The bytes of one URL. Notices when a server closes early, which http.client does not."""
+    """The bytes of one URL."""
+
+    _is_cut: bool  # the connection, so that the next read opens another
 
     def __init__(self, files: HttpFiles, path: str) -> None:
         self._files = files
         self._path = path
-        self._response = files._open(path)
+        self._start(files.request(path))
         self._version = _version(self._response)
-        length = self._response.headers.get("Content-Length")
-        self._length = int(length) if length else None
+        self._length = _length(self._response)
         self._offset = 0
 
     def readable(self) -> bool:
@@ -106,59 +114,88 @@ class _Body(io.RawIOBase):
         attempt = 0
         while True:
             try:
-                count = self._response.readinto(buffer)
-                if count or self._length is None or self._offset >= self._length or not len(buffer):
-                    self._offset += count
-                    return count
-                failure: ElasticCTRError = Unavailable(
-                    f"{self._path}: the server closed after {self._offset} of {self._length} bytes"
-                )
-            except (OSError, http.client.HTTPException) as e:
-                failure = explain_failure(self._path, e, self._files._timeout_s)
-            self._files.pause(attempt, failure)
-            attempt += 1
-            self._reopen()
+                if self._is_cut:
+                    self._reopen()
+                return self._take(buffer)
+            except httpx.HTTPError as e:
+                self._is_cut = True
+                self._files.pause(attempt, self._files.explain(self._path, e))
+                attempt += 1
 
     def jump(self, offset: int) -> None:
         """Goes to `offset` without fetching what is before it, if the server can. REQUIRES: 0 < offset."""
         if self._length is not None and offset >= self._length:
             raise DataError(f"has {self._length} bytes, and byte {offset} was asked for; has it changed?", self._path)
-        self._offset = offset
-        self._reopen()
+        self._response.close()
+        self._offset, self._is_cut = offset, True
+
+    def _start(self, response: httpx.Response) -> None:
+        self._response = response
+        self._pieces = response.iter_raw()
+        self._piece = memoryview(b"")
+        self._is_cut = False
+
+    def _take(self, buffer: memoryview) -> int:
+        while not self._piece:
+            piece = next(self._pieces, None)
+            if piece is None:
+                return 0
+            self._piece = memoryview(piece)
+        count = min(len(buffer), len(self._piece))
+        buffer[:count] = self._piece[:count]
+        self._piece = self._piece[count:]
+        self._offset += count
+        return count
 
     def _reopen(self) -> None:
         self._response.close()
-        self._response = self._files._open(self._path, offset=self._offset)
+        self._start(self._files.request(self._path, offset=self._offset))
         if _version(self._response) != self._version:
             raise DataError("changed on the server while it was read; start again", self._path)
-        if self._response.status == http.client.OK:
-            # The server ignored the range: pass over what has been read.
-            left = self._offset
-            while left > 0 and (got := len(self._response.read(min(left, 1 << 20)))):
-                left -= got
+        if self._response.status_code == httpx.codes.OK:
+            self._pass(self._offset)
+
+    def _pass(self, count: int) -> None:
+        """Over what was read: the server ignored the range."""
+        scratch = memoryview(bytearray(1 << 20))
+        offset, self._offset = self._offset, 0
+        try:
+            while self._offset < count and self._take(scratch[: count - self._offset]):
+                pass
+        finally:
+            self._offset = offset
 
     def close(self) -> None:
         self._response.close()
         super().close()
 
 
-def _version(response: http.client.HTTPResponse) -> str:
-    return response.headers.get("ETag") or response.headers.get("Last-Modified") or ""
+@cache  # reading the system's authorities takes longer than many an answer
+def _client(timeout_s: float) -> httpx.Client:
+    return httpx.Client(
+        headers={"User-Agent": "elasticctr", "Accept-Encoding": "identity"},
+        timeout=timeout_s,
+        follow_redirects=True,
+        verify=ssl.create_default_context(),
+        # A connection ends with its answer: nobody closes this client.
+        limits=httpx.Limits(max_keepalive_connections=0),
+    )
 
 
-def explain_failure(path: str, error: Exception, timeout_s: float) -> ElasticCTRError:
-    reason = getattr(error, "reason", error)
-    if isinstance(reason, TimeoutError):
-        return DeadlineExceeded(f"{path}: no answer within {timeout_s:g} s")
-    return Unavailable(f"{path}: cannot be fetched: {reason}; check the address and that the server runs")
+def _length(response: httpx.Response) -> int | None:
+    length = response.headers.get("Content-Length")
+    return int(length) if length else None
 
 
-def _explain_status(path: str, error: urllib.error.HTTPError) -> ElasticCTRError:
-    said = f"{path}: the server answers {error.code} {error.reason}"
-    if error.code in (404, 410):
-        return NotFound(said)
-    if error.code in (401, 403, 407):
-        return Unauthorized(f"{said}; put credentials into the URL or ask for access")
-    if error.code in _TRANSIENT:
+def _version(response: httpx.Response) -> str:
+    return str(response.headers.get("ETag") or response.headers.get("Last-Modified") or "")
+
+
+def _explain_status(path: str, response: httpx.Response) -> ElasticCTRError:
+    said = f"{path}: the server answers {response.status_code} {response.reason_phrase}"
+    if response.status_code in _TRANSIENT:
         return Unavailable(f"{said}; try again later")
-    return DataError(said)
+    kind = class_of_http(response.status_code)
+    if kind is Unauthorized:
+        return Unauthorized(f"{said}; put credentials into the URL or ask for access")
+    return kind(said)

@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import IO, Protocol
 
 from elasticctr.errors import ConfigError, ElasticCTRError, InternalError, NotFound, Unauthorized, Unavailable
+from elasticctr.storage.atomic import replacing, sync_directory, write_new
 from elasticctr.storage.filesystem import explain
 
 _PROTOCOL = re.compile(r"^([a-z][a-z0-9+.-]*)://", re.IGNORECASE)
@@ -122,18 +123,10 @@ class LocalStore:
     @contextmanager
     def create(self, name: str) -> Iterator[IO[bytes]]:
         path = self._path(name)
-        temporary = path.with_name(f"{TEMPORARY}{path.name}-{os.getpid()}-{secrets.token_hex(4)}")
         with _told(path):
             path.parent.mkdir(parents=True, exist_ok=True)
-            try:
-                with temporary.open("wb") as file:
-                    yield file
-                    file.flush()
-                    os.fsync(file.fileno())
-                temporary.replace(path)
-                _sync(path.parent)
-            finally:
-                temporary.unlink(missing_ok=True)
+            with replacing(path, _temporary(path)) as temporary, temporary.open("wb") as file:
+                yield file
 
     def write_bytes(self, name: str, data: bytes) -> None:
         with self.create(name) as file:
@@ -141,23 +134,9 @@ class LocalStore:
 
     def write_new(self, name: str, data: bytes) -> bool:
         path = self._path(name)
-        temporary = path.with_name(f"{TEMPORARY}{path.name}-{os.getpid()}-{secrets.token_hex(4)}")
         with _told(path):
             path.parent.mkdir(parents=True, exist_ok=True)
-            try:
-                with temporary.open("wb") as file:
-                    file.write(data)
-                    file.flush()
-                    os.fsync(file.fileno())
-                try:
-                    # A link, unlike a rename, refuses a name that is taken.
-                    path.hardlink_to(temporary)
-                except FileExistsError:
-                    return False
-                _sync(path.parent)
-            finally:
-                temporary.unlink(missing_ok=True)
-        return True
+            return write_new(path, data, _temporary(path))
 
     def append(self, name: str, data: bytes) -> None:
         with _told(self._path(name)) as path:
@@ -176,7 +155,7 @@ class LocalStore:
                         os.fsync(file)
                     raise
             if is_new:
-                _sync(path.parent)
+                sync_directory(path.parent)
 
     def replace(self, name: str, data: bytes, expected: bytes) -> bool:
         path = self._path(name)
@@ -291,9 +270,5 @@ def _explain(error: OSError, path: Path) -> ElasticCTRError:
     return InternalError(f"{path}: cannot be read or written: {error.strerror or error}")
 
 
-def _sync(directory: Path) -> None:
-    descriptor = os.open(directory, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+def _temporary(path: Path) -> Path:
+    return path.with_name(f"{TEMPORARY}{path.name}-{os.getpid()}-{secrets.token_hex(4)}")

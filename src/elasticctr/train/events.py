@@ -11,12 +11,12 @@ import json
 import os
 import time
 from collections.abc import Iterator, Mapping
-from math import isfinite
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 from elasticctr.errors import DataError, InternalError, NotFound
+from elasticctr.obs.plain import plain
 from elasticctr.storage.atomic import write_atomic
 
 Event = dict[str, Any]
@@ -69,21 +69,6 @@ def read_events(path: str | Path, event: str | None = None) -> list[Event]:
     except FileNotFoundError:
         raise NotFound(f"{path}: there is no event log here; is this a run directory?") from None
     return [record for _, record in _records(path, data) if event is None or record["event"] == event]
-
-
-def plain(value: object) -> object:
-    """A JSON-able copy: NumPy and torch scalars become numbers, NaN and infinity null, paths text."""
-    if isinstance(value, Mapping):
-        return {str(key): plain(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [plain(item) for item in value]
-    if hasattr(value, "tolist"):
-        return plain(value.tolist())
-    if isinstance(value, float):
-        return value if isfinite(value) else None
-    if value is None or isinstance(value, bool | int | str):
-        return value
-    return str(value)
 
 
 def _records(path: Path, data: bytes) -> Iterator[tuple[int, Event]]:

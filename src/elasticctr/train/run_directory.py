@@ -11,9 +11,9 @@ import yaml
 from elasticctr.config import load_yaml, parse_settings
 from elasticctr.errors import AlreadyExists, DataError, NotFound
 from elasticctr.obs.environment import capture_environment
+from elasticctr.obs.plain import plain
 from elasticctr.storage.atomic import explain_write, write_atomic
 from elasticctr.train.checkpoint import MANIFEST, list_checkpoints
-from elasticctr.train.events import plain
 from elasticctr.train.job import Job
 
 

@@ -34,7 +34,7 @@ def write_report(found: StudyResult, settings: TuneSettings, importances: Mappin
             continue
         image = io.BytesIO()
         figure.savefig(image, format="png", dpi=130)
-        (folder / name).write_bytes(image.getvalue())
+        write_atomic(folder / name, image.getvalue())
         data = base64.b64encode(image.getvalue()).decode()
         shown.append(f'<figure><img src="data:image/png;base64,{data}" alt="{escape(name)}"></figure>')
     sections = {

@@ -14,6 +14,7 @@ from typing import Any
 
 from elasticctr.cluster import parent_death
 from elasticctr.errors import DataError, NotFound
+from elasticctr.storage.atomic import write_atomic
 from elasticctr.train.checkpoint import list_checkpoints
 from elasticctr.train.events import read_events
 from elasticctr.tune.settings import TuneSettings, as_overrides
@@ -38,7 +39,7 @@ class TrialProcess:
         self._process: subprocess.Popen[bytes] | None = None
         self._seen = 0  # evaluations of the first run that were told
         self.path.mkdir(parents=True, exist_ok=True)
-        (self.path / "values.json").write_text(json.dumps(self.values, indent=1), encoding="utf-8")
+        write_atomic(self.path / "values.json", json.dumps(self.values, indent=1).encode())
 
     @property
     def is_over(self) -> bool:

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from elasticctr.errors import ConfigError, Corruption, FailedPrecondition
+from elasticctr.errors import ConfigError, Corruption, DataError, FailedPrecondition
 
 FORMAT = 1
 MANIFEST = "manifest.json"
@@ -113,3 +113,9 @@ def check_name(name: str, what: str) -> str:
             f"{what} {name!r}: a name has up to 64 letters, digits, '_', '.' or '-' and starts with none of these two"
         )
     return name
+
+
+def check_version(version: object) -> int:
+    if isinstance(version, bool) or not isinstance(version, int) or not 1 <= version < 1 << 63:
+        raise DataError(f"{version!r} is not a version: versions are whole numbers from 1")
+    return version

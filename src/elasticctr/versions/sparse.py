@@ -14,11 +14,10 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from elasticctr import _native
-from elasticctr.data.formats.arrow_errors import explain_arrow
-from elasticctr.errors import Corruption
 from elasticctr.storage import Store
 from elasticctr.versions.encoding import decode_rows, encode_rows, row_bytes
 from elasticctr.versions.manifest import Encoding, FileEntry, Manifest
+from elasticctr.versions.parts import feasigns_of, read_batches, rows_of
 from elasticctr.versions.repository import Repository
 
 RowChunk = tuple[NDArray[np.uint64], NDArray[np.float32]]
@@ -96,27 +95,11 @@ def read_part(
 ) -> Iterator[tuple[NDArray[np.uint64], NDArray[np.uint8] | None]]:
     """Feasigns and encoded rows of one file, batch by batch; None for rows of a gone file."""
     where = f"{repository.url}/{manifest.model}/{manifest.version}/{file.name}"
-    table = manifest.tables[file.name.split("/")[1]]
+    _, name, kind = file.name.split("/")
+    width = manifest.tables[name].row_bytes
     with repository.open_part(manifest.model, manifest.version, file.name) as raw:
-        try:
-            reader = pa.ipc.open_file(raw)
-            for number in range(reader.num_record_batches):
-                batch = reader.get_batch(number)
-                feasigns = batch.column("feasign").to_numpy()
-                if "row" not in batch.schema.names:
-                    yield feasigns, None
-                    continue
-                column = batch.column("row")
-                if column.type != pa.binary(table.row_bytes):
-                    raise Corruption(f"{where}: rows of type {column.type}, its manifest says {table.row_bytes} bytes")
-                yield feasigns, _bytes_of(column, table.row_bytes)
-        except (pa.ArrowException, OSError, KeyError, MemoryError) as e:
-            raise explain_arrow(e, where, "not a readable Arrow file: {}") from None
-
-
-def _bytes_of(column: Any, width: int) -> NDArray[np.uint8]:
-    data = np.frombuffer(column.buffers()[1], dtype=np.uint8)
-    return data[column.offset * width : (column.offset + len(column)) * width].reshape(len(column), width)
+        for batch in read_batches(raw, where):
+            yield feasigns_of(batch, where), None if kind.startswith("gone") else rows_of(batch, width, where)
 
 
 def get_rows(

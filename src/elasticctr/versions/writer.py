@@ -12,8 +12,9 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from elasticctr import __version__, _native
+from elasticctr import __version__
 from elasticctr.errors import FailedPrecondition, NotFound
+from elasticctr.table.buckets import bucket_range
 from elasticctr.versions.donefile import DONEFILE, UNFINISHED, DonefileEvent
 from elasticctr.versions.encoding import row_bytes
 from elasticctr.versions.lease import PublisherLease
@@ -121,11 +122,6 @@ class VersionWriter:
                 time.time(),
             ),
         )
-
-
-def bucket_range(part: int, parts: int) -> tuple[int, int]:
-    """The buckets of `part` out of `parts`, as ShardOf has them."""
-    return -(-part * _native.BUCKETS // parts), -(-(part + 1) * _native.BUCKETS // parts)
 
 
 def append_event(repository: Repository, model: str, event: DonefileEvent) -> None:

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import json
-from itertools import pairwise
 
 import pytest
 
-from elasticctr.collective.tables import buckets_of
 from elasticctr.collective.work import ChunkBatch, ChunkNote, EpochLedger, deal
 from elasticctr.data.chunks import Chunk
 from elasticctr.data.pipeline import Stats
@@ -67,12 +65,3 @@ def test_a_ledger_of_other_chunks_is_refused() -> None:
     state = EpochLedger(0, {3: ChunkNote(2, 32)}).state(CHUNKS)
     with pytest.raises(FailedPrecondition, match="other chunks"):
         EpochLedger.restore(state, CHUNKS[:-1])
-
-
-@pytest.mark.parametrize("ranks", [1, 3, 7, 4096])
-def test_buckets_are_dealt_whole(ranks: int) -> None:
-    shares = [buckets_of(rank, ranks) for rank in range(ranks)]
-    assert shares[0][0] == 0 and shares[-1][1] == 4096
-    assert all(a[1] == b[0] for a, b in pairwise(shares))
-    for rank, (first, last) in enumerate(shares):
-        assert all(bucket * ranks >> 12 == rank for bucket in (first, last - 1))

@@ -1,5 +1,5 @@
-"""A bRPC client of its own: frames and messages made with Google's protobuf from the public descriptions of baidu_std,
-CTRPredictionService and GeneralModelService. It shares no code with the server."""
+"""A bRPC client: frames of baidu_std with messages of CTRPredictionService and GeneralModelService, made with Google's
+protobuf from proto/. It shares no code with the native server."""
 
 from __future__ import annotations
 
@@ -8,74 +8,17 @@ import struct
 from dataclasses import dataclass
 from typing import Any
 
-from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+from elasticctr.serve import protobuf
 
 CTR = "baidu.paddle_serving.predictor.ctr_prediction.CTRPredictionService"
 GENERAL = "baidu.paddle_serving.predictor.general_model.GeneralModelService"
 
-_MESSAGES: dict[str, list[str]] = {
-    "rpc.RequestMeta": [
-        "required string service_name = 1", "required string method_name = 2", "optional int64 log_id = 3",
-        "optional string request_id = 7", "optional int32 timeout_ms = 8",
-    ],
-    "rpc.ResponseMeta": ["optional int32 error_code = 1", "optional string error_text = 2"],
-    "rpc.UserField": ["optional string key = 1", "optional string value = 2"],
-    "rpc.Meta": [
-        "optional rpc.RequestMeta request = 1", "optional rpc.ResponseMeta response = 2",
-        "optional int32 compress_type = 3", "optional int64 correlation_id = 4", "optional int32 attachment_size = 5",
-        "optional bytes authentication_data = 7", "repeated rpc.UserField user_fields = 9",
-    ],
-    "ctr.Instance": ["repeated int64 sparse_ids = 1", "repeated float dense_ids = 2"],
-    "ctr.Request": ["repeated ctr.Instance instances = 1"],
-    "ctr.Prediction": ["required float prob0 = 1", "required float prob1 = 2"],
-    "ctr.Response": [
-        "repeated ctr.Prediction predictions = 1", "required int64 err_code = 2", "optional string err_msg = 3",
-    ],
-    "general.Tensor": [
-        "packed int64 int64_data = 1", "packed float float_data = 2", "packed int32 int_data = 3",
-        "packed double float64_data = 4", "packed uint32 uint32_data = 5", "packed bool bool_data = 6",
-        "repeated string data = 9", "optional int32 elem_type = 10", "packed int32 shape = 11", "packed int32 lod = 12",
-        "optional string name = 13", "optional string alias_name = 14", "optional bytes tensor_content = 15",
-    ],
-    "general.Request": [
-        "repeated general.Tensor tensor = 1", "repeated string fetch_var_names = 2",
-        "optional bool profile_server = 3", "optional uint64 log_id = 4",
-    ],
-    "general.Output": ["repeated general.Tensor tensor = 1", "optional string engine_name = 2"],
-    "general.Response": [
-        "repeated general.Output outputs = 1", "packed int64 profile_time = 2", "optional bool profile_server = 3",
-        "optional uint64 log_id = 4", "optional int32 err_no = 5", "optional string err_msg = 6",
-    ],
-}  # fmt: skip
-
-
-def _make_pool() -> descriptor_pool.DescriptorPool:
-    pool = descriptor_pool.DescriptorPool()
-    for package in dict.fromkeys(name.partition(".")[0] for name in _MESSAGES):
-        file = descriptor_pb2.FileDescriptorProto(name=f"{package}.proto", package=package, syntax="proto2")
-        for name, fields in _MESSAGES.items():
-            if not name.startswith(f"{package}."):
-                continue
-            message = file.message_type.add(name=name.partition(".")[2])
-            for text in fields:
-                label, kind, field, _, number = text.split()
-                made = message.field.add(name=field, number=int(number))
-                made.label = getattr(made, f"LABEL_{'REPEATED' if label == 'packed' else label.upper()}")
-                if "." in kind:
-                    made.type, made.type_name = made.TYPE_MESSAGE, f".{kind}"
-                else:
-                    made.type = getattr(made, f"TYPE_{kind.upper()}")
-                if label == "packed":
-                    made.options.packed = True
-        pool.Add(file)
-    return pool
-
-
-_POOL = _make_pool()
+_PACKAGES = {"rpc": "brpc.policy", "ctr": CTR.rpartition(".")[0], "general": GENERAL.rpartition(".")[0]}
 
 
 def message(name: str) -> Any:
-    return message_factory.GetMessageClass(_POOL.FindMessageTypeByName(name))()
+    package, _, kind = name.partition(".")
+    return protobuf.make(f"{_PACKAGES[package]}.{kind}")
 
 
 @dataclass(frozen=True)
@@ -123,7 +66,7 @@ class BrpcPeer:
         assert magic == b"PRPC" and meta_size <= size
         data = self._read(size)
         assert data is not None
-        meta = message("rpc.Meta")
+        meta = message("rpc.RpcMeta")
         meta.ParseFromString(data[:meta_size])
         fields = {field.key: field.value for field in meta.user_fields}
         response = meta.response
@@ -149,7 +92,7 @@ class BrpcPeer:
 
 
 def frame(service: str, body: bytes, call_id: int, method: str = "inference", token: str = "", **more: Any) -> bytes:
-    meta = message("rpc.Meta")
+    meta = message("rpc.RpcMeta")
     meta.request.service_name = service
     meta.request.method_name = method
     meta.correlation_id = call_id
@@ -170,9 +113,5 @@ def frame(service: str, body: bytes, call_id: int, method: str = "inference", to
 def ctr_request(instances: list[tuple[list[int], list[float]]]) -> bytes:
     request = message("ctr.Request")
     for ids, floats in instances:
-        request.instances.add(sparse_ids=[signed(v) for v in ids], dense_ids=floats)
+        request.instances.add(sparse_ids=[protobuf.to_signed(v) for v in ids], dense_ids=floats)
     return bytes(request.SerializeToString())
-
-
-def signed(feasign: int) -> int:
-    return feasign - (1 << 64) if feasign >= 1 << 63 else feasign

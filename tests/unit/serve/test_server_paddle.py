@@ -17,13 +17,14 @@ import numpy as np
 import pytest
 from google.protobuf import json_format
 from numpy.typing import NDArray
-from tests.unit.serve.brpc_peer import CTR, GENERAL, BrpcPeer, ctr_request, frame, message, signed
+from tests.unit.serve.brpc_peer import CTR, GENERAL, BrpcPeer, ctr_request, frame, message
 from tests.unit.serve.making import Made, make_graph, make_schema
 
 from elasticctr import _native
 from elasticctr.data.batch import Batch
 from elasticctr.errors import ConfigError
 from elasticctr.net.access import Tokens
+from elasticctr.serve import protobuf
 from elasticctr.serve.activation.served_version import make_served_version
 from elasticctr.serve.server import PredictServer, PredictServerOptions
 from elasticctr.versions.samples import make_batch
@@ -83,7 +84,7 @@ def tensors(batch: Batch, names: tuple[str, ...] = SPARSE, dense: str = "dense_i
         values, offsets = batch.slot(number)
         request.tensor.add(
             name=name,
-            int64_data=[signed(int(v)) for v in values],
+            int64_data=[protobuf.to_signed(int(v)) for v in values],
             lod=(offsets - offsets[0]).tolist(),
             shape=[len(values)],
         )
@@ -132,7 +133,7 @@ def test_other_data_types_and_profile(live: Live) -> None:
         "general.Request",
     )
     for s, name in enumerate(SPARSE):
-        content = struct.pack("<3q", *(signed(ids[s]) for ids, _ in instances))
+        content = struct.pack("<3q", *(protobuf.to_signed(ids[s]) for ids, _ in instances))
         request.tensor.add(alias_name=name, tensor_content=content, elem_type=0, shape=[3, 1])
     request.tensor.add(name="x", float64_data=[v for _, d in instances for v in d[:2]], shape=[3, 2], elem_type=3)
     request.tensor.add(name="count", float_data=[d[2] for _, d in instances], shape=[3], elem_type=1)
@@ -207,7 +208,9 @@ def test_content_in_base64(live: Live) -> None:
             "name": name,
             "shape": [2, 1],
             "elem_type": 0,
-            "tensor_content": base64.b64encode(struct.pack("<2q", *(signed(ids[s]) for ids, _ in instances))).decode(),
+            "tensor_content": base64.b64encode(
+                struct.pack("<2q", *(protobuf.to_signed(ids[s]) for ids, _ in instances))
+            ).decode(),
         }
         for s, name in enumerate(SPARSE)
     ]

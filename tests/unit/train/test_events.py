@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -10,7 +9,7 @@ import numpy as np
 import pytest
 
 from elasticctr.errors import DataError, InternalError, NotFound
-from elasticctr.train.events import EventWriter, plain, read_events
+from elasticctr.train.events import EventWriter, read_events
 
 
 def write_steps(path: Path, steps: Iterable[int], resume_step: int | None = None) -> None:
@@ -86,9 +85,3 @@ def test_a_full_disk_is_a_typed_error() -> None:
     events = EventWriter("/dev/full", resume_step=None)
     with pytest.raises(InternalError, match="No space left"):
         events.write("train", 1, 1, 1, {})
-
-
-def test_plain_values_are_json() -> None:
-    value = plain({"a": (1, 2.5, float("inf")), 3: {"b": np.array([[1.0, np.nan]])}, "c": True})
-    assert value == {"a": [1, 2.5, None], "3": {"b": [[1.0, None]]}, "c": True}
-    json.dumps(value, allow_nan=False)

@@ -14,9 +14,10 @@ from starlette.routing import Route
 
 from elasticctr.cube.agent.agent import Agent
 from elasticctr.cube.agent.request import parse_prepare
-from elasticctr.cube.shared.names import check_model, check_version
+from elasticctr.cube.shared.names import check_model
 from elasticctr.errors import DataError, DeadlineExceeded, ElasticCTRError
 from elasticctr.net.web import get, post
+from elasticctr.versions.manifest import check_version
 
 # Older transfers give up after 120 s.
 _WAIT_S = 110.0

@@ -17,12 +17,12 @@ from urllib.parse import quote, unquote, urlsplit
 from elasticctr.cube.build.builder import BuildOptions, Target, build_tables
 from elasticctr.cube.build.version_source import ChainSource
 from elasticctr.cube.transfer.builds import Builder
-from elasticctr.cube.transfer.feed import Announcement, Feed, Link, join_links
 from elasticctr.cube.transfer.settings import BuildSettings, TransferSettings
 from elasticctr.data.settings import ReadOptions
 from elasticctr.errors import ConfigError, DataError, NotFound
 from elasticctr.obs.watch import Watch
 from elasticctr.storage.locations import Source, open_filesystem
+from elasticctr.versions.feed import Announcement, Feed, Link, join_links
 from elasticctr.versions.interchange import open_rows
 from elasticctr.versions.interchange.donefile import BASE, PATCH, DoneLine, read_donefile
 from elasticctr.versions.interchange.rows import Block, Feasigns, RowSource

@@ -9,9 +9,9 @@ import re
 from pathlib import Path
 from typing import Any
 
-from elasticctr.config import parse_settings
+from elasticctr.config import parse_settings, read_settings_file
 from elasticctr.cube.transfer.settings import TransferSettings
-from elasticctr.errors import ConfigError, NotFound
+from elasticctr.errors import ConfigError
 
 _DEFAULT = {
     "dict_name",
@@ -92,12 +92,7 @@ def _whole(path: Path, section: dict[str, str], key: str) -> int:
 
 
 def _read_sections(path: Path) -> dict[str, dict[str, str]]:
-    try:
-        text = path.read_text(encoding="utf-8")
-    except FileNotFoundError:
-        raise NotFound(f"{path}: no such file") from None
-    except (OSError, UnicodeDecodeError) as e:
-        raise ConfigError(f"{path}: cannot be read: {e}") from None
+    text = read_settings_file(path)
     sections: dict[str, dict[str, str]] = {}
     current: dict[str, str] | None = None
     for number, raw in enumerate(text.splitlines(), 1):

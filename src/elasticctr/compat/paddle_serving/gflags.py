@@ -7,7 +7,8 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from elasticctr.errors import ConfigError, NotFound
+from elasticctr.config import read_settings_file
+from elasticctr.errors import ConfigError
 
 _FLAG = re.compile(r"--?([A-Za-z_][A-Za-z0-9_]*)(?:(?:\s*=\s*|\s+)(.*))?")
 _MAX_FILES = 16
@@ -47,12 +48,7 @@ def read_gflags(path: Path) -> dict[str, Flag]:
 def _read(path: Path, flags: dict[str, Flag], seen: list[Path]) -> None:
     if path in seen or len(seen) == _MAX_FILES:
         raise ConfigError(f"{path}: its flagfile leads back to it")
-    try:
-        text = path.read_text(encoding="utf-8")
-    except FileNotFoundError:
-        raise NotFound(f"{path}: no such file") from None
-    except (OSError, UnicodeDecodeError) as e:
-        raise ConfigError(f"{path}: cannot be read: {e}") from None
+    text = read_settings_file(path)
     for number, raw in enumerate(text.splitlines(), start=1):
         line, where = raw.strip(), f"{path}:{number}"
         if not line or line.startswith("#"):

@@ -17,7 +17,7 @@ from elasticctr.cube.agent.request import Prepare, Step
 from elasticctr.cube.agent.server import NOTHING, CubeServerApi, ModelStatus
 from elasticctr.cube.agent.sources import AllowedSources
 from elasticctr.cube.shared.listing import ShardListing, parse_shard
-from elasticctr.cube.shared.names import check_model, check_version, may_be_same
+from elasticctr.cube.shared.names import check_model, may_be_same
 from elasticctr.errors import (
     AlreadyExists,
     Corruption,
@@ -28,6 +28,7 @@ from elasticctr.errors import (
     Unavailable,
 )
 from elasticctr.obs.watch import Watch
+from elasticctr.versions.manifest import check_version
 
 
 class Agent:

@@ -16,9 +16,10 @@ from starlette.types import ASGIApp
 from elasticctr.cube.agent.agent import Agent
 from elasticctr.cube.agent.jobs import AgentJob
 from elasticctr.cube.agent.request import parse_prepare
-from elasticctr.cube.shared.names import check_digest, check_model, check_version
+from elasticctr.cube.shared.names import check_digest, check_model
 from elasticctr.net.access import Tokens
 from elasticctr.net.web import Body, accepted, get, make_app, post
+from elasticctr.versions.manifest import check_version
 
 
 def make_agent_app(agent: Agent, tokens: Tokens, routes: Sequence[Route] = ()) -> ASGIApp:

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from elasticctr.cube.shared.listing import ShardListing, parse_shard
-from elasticctr.cube.shared.names import check_model, check_version, may_be_same
+from elasticctr.cube.shared.names import check_model, may_be_same
 from elasticctr.errors import Corruption, DataError, ElasticCTRError, InternalError, NotFound
 from elasticctr.storage.atomic import (
     explain_write,
@@ -26,6 +26,7 @@ from elasticctr.storage.atomic import (
     write_atomic,
     write_json,
 )
+from elasticctr.versions.manifest import check_version
 
 _SPARE_BYTES = 16 << 20
 

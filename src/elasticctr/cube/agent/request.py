@@ -6,8 +6,9 @@ import json
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from elasticctr.cube.shared.names import MAX_SHARDS, check_digest, check_model, check_version
+from elasticctr.cube.shared.names import MAX_SHARDS, check_digest, check_model
 from elasticctr.errors import DataError
+from elasticctr.versions.manifest import check_version
 
 MAX_CHAIN = 1000
 

@@ -8,7 +8,8 @@ from typing import Any
 
 from elasticctr.cube.shared.names import may_be_same
 from elasticctr.errors import DataError, DeadlineExceeded, NotFound, Unavailable
-from elasticctr.net.client import Peer, error_named
+from elasticctr.net.answers import error_named
+from elasticctr.net.client import Peer
 from elasticctr.obs.watch import Watch
 
 _POLL_S = 0.02

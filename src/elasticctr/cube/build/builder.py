@@ -23,10 +23,11 @@ from elasticctr import _native
 from elasticctr.cube.build.version_source import ChainSource
 from elasticctr.cube.build.workspace import building
 from elasticctr.cube.layout import BUILD, FORMAT, SHARD, Encoding, Kind, Sharding
-from elasticctr.cube.shared.names import MAX_SHARDS, check_model, check_version, shard_directory
+from elasticctr.cube.shared.names import MAX_SHARDS, check_model, shard_directory
 from elasticctr.errors import ConfigError, FailedPrecondition
-from elasticctr.storage.atomic import explain_write
+from elasticctr.storage.atomic import explain_write, write_atomic
 from elasticctr.versions.interchange.rows import Block, RowInfo, RowSource
+from elasticctr.versions.manifest import check_version
 
 Advance = Callable[[int], None]
 
@@ -274,11 +275,5 @@ def write_listings(
 
 def _write_json(path: Path, value: Mapping[str, Any]) -> bytes:
     data = json.dumps(value, indent=1).encode() + b"\n"
-    try:
-        with path.open("wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-    except OSError as e:
-        raise explain_write(e, path) from None
+    write_atomic(path, data)
     return data

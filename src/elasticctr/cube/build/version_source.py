@@ -16,18 +16,15 @@ from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import IO, Any
 
-import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
-from elasticctr.data.formats.arrow_errors import explain_arrow
 from elasticctr.errors import Corruption, FailedPrecondition, NotFound
 from elasticctr.versions.interchange.rows import Block, Feasigns, RowInfo
 from elasticctr.versions.manifest import FileEntry, Manifest
+from elasticctr.versions.parts import feasigns_of, read_batches, rows_of
 from elasticctr.versions.repository import Repository
 
 _STEP_BYTES = 4 << 20
-_BLOCK_ROWS = 1 << 17
 
 
 class VersionSource:
@@ -48,18 +45,15 @@ class VersionSource:
         width = self.info.row_bytes
         count = 0
         for where, batch in self._batches(self._manifest.parts(self._table, "part")):
-            column = _column(batch, "row", where)
-            if column.type != pa.binary(width):
-                raise Corruption(f"{where}: rows of type {column.type}, its manifest says {width} bytes")
             count += len(batch)
-            yield _feasigns(batch, where), _row_bytes(column, width)
+            yield feasigns_of(batch, where), rows_of(batch, width, where)
         self._check(count, self._manifest.tables[self._table].rows, "rows")
 
     def gone(self) -> Iterator[Feasigns]:
         count = 0
         for where, batch in self._batches(self._manifest.parts(self._table, "gone")):
             count += len(batch)
-            yield _feasigns(batch, where)
+            yield feasigns_of(batch, where)
         self._check(count, self._manifest.tables[self._table].gone, "gone feasigns")
 
     def _check(self, count: int, announced: int, what: str) -> None:
@@ -81,7 +75,7 @@ class VersionSource:
                     return
                 where, data = ahead.popleft().result()
                 with contextlib.closing(data):
-                    yield from ((where, batch) for batch in _record_batches(where, data))
+                    yield from ((where, batch) for batch in read_batches(pa.py_buffer(data.view), where))
 
     def _read(self, entry: FileEntry) -> tuple[str, _Mapped]:
         """The bytes of a file, as its manifest says they are."""
@@ -153,40 +147,3 @@ class _Mapped:
     def close(self) -> None:
         """The system's memory goes when the last array over it does."""
         self.view = memoryview(b"")
-
-
-def _record_batches(where: str, data: _Mapped) -> Iterator[Any]:
-    try:
-        reader = pa.ipc.open_file(pa.py_buffer(data.view))
-        for number in range(reader.num_record_batches):
-            batch = reader.get_batch(number)
-            for start in range(0, len(batch), _BLOCK_ROWS):
-                yield batch.slice(start, _BLOCK_ROWS)
-    except (pa.ArrowException, OSError, MemoryError) as e:
-        raise explain_arrow(e, where, "not a readable Arrow file: {}; publish the version again") from None
-
-
-def _column(batch: Any, name: str, where: str) -> Any:
-    try:
-        names = batch.schema.names
-    except ValueError:  # not text
-        raise Corruption(f"{where}: the names of its columns are damaged; publish the version again") from None
-    if name not in names:
-        raise Corruption(f"{where}: has no column {name!r}")
-    column = batch.column(name)
-    if column.null_count:
-        raise Corruption(f"{where}: its column {name!r} has empty values")
-    return column
-
-
-def _feasigns(batch: Any, where: str) -> Feasigns:
-    column = _column(batch, "feasign", where)
-    if column.type != pa.uint64():
-        raise Corruption(f"{where}: feasigns of type {column.type}, not uint64")
-    feasigns: Feasigns = column.to_numpy()
-    return feasigns
-
-
-def _row_bytes(column: Any, width: int) -> NDArray[np.uint8]:
-    data = np.frombuffer(column.buffers()[1], dtype=np.uint8)
-    return data[column.offset * width : (column.offset + len(column)) * width].reshape(len(column), width)

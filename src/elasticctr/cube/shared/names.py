@@ -11,7 +11,6 @@ _FILE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,79}")
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 _SHARD = re.compile(r"shard-(\d{4})-of-(\d{4})")
 
-MAX_VERSION = (1 << 63) - 1
 MAX_SHARDS = 4096
 
 
@@ -19,12 +18,6 @@ def check_model(name: object) -> str:
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise DataError(f"{name!r} is not the name of a model: letters, digits, '_', '.', '-', at most 64")
     return name
-
-
-def check_version(version: object) -> int:
-    if isinstance(version, bool) or not isinstance(version, int) or not 1 <= version <= MAX_VERSION:
-        raise DataError(f"{version!r} is not a version: versions are whole numbers from 1")
-    return version
 
 
 def check_digest(digest: object) -> str:

@@ -12,13 +12,14 @@ from starlette.responses import FileResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
-from elasticctr.cube.shared.names import check_model, check_version
+from elasticctr.cube.shared.names import check_model
 from elasticctr.cube.transfer.instance import Holding, Instance
 from elasticctr.cube.transfer.metrics import TransferMetrics
 from elasticctr.cube.transfer.rollout import ModelRollout
 from elasticctr.errors import FailedPrecondition, NotFound
 from elasticctr.net.access import Tokens
 from elasticctr.net.web import Body, get, make_app, post
+from elasticctr.versions.manifest import check_version
 
 if TYPE_CHECKING:
     from elasticctr.cube.transfer.process import TransferProcess

@@ -13,12 +13,12 @@ from pathlib import Path
 
 from elasticctr.cube.build.builder import BuildOptions
 from elasticctr.cube.build.builds import build_version
-from elasticctr.cube.transfer.feed import Link, read_links
 from elasticctr.cube.transfer.settings import BuildSettings
 from elasticctr.errors import Corruption, InternalError
-from elasticctr.net.client import error_named
+from elasticctr.net.answers import error_named
 from elasticctr.obs.watch import Watch
 from elasticctr.versions import Repository
+from elasticctr.versions.feed import Link, read_links
 
 _POLL_S = 0.05
 _KILL_AFTER_S = 5.0

@@ -18,11 +18,12 @@ from pathlib import Path
 from typing import Any, Literal, Protocol
 
 from elasticctr.cube.shared.listing import BuildListing, parse_build, parse_shard
-from elasticctr.cube.shared.names import check_file, check_model, check_version, parse_shard_directory, shard_directory
-from elasticctr.cube.transfer.feed import Link
+from elasticctr.cube.shared.names import check_file, check_model, parse_shard_directory, shard_directory
 from elasticctr.errors import Corruption, DataError, NotFound
 from elasticctr.obs.watch import Watch
 from elasticctr.storage.atomic import explain_write, read_json, remove_tree, sync_directory, write_json
+from elasticctr.versions.feed import Link
+from elasticctr.versions.manifest import check_version
 
 Form = Literal["published", "compacted"]
 FORMS: tuple[Form, ...] = ("published", "compacted")

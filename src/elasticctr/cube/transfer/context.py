@@ -8,13 +8,13 @@ from typing import Any
 
 from elasticctr.cube.shared.names import may_be_same
 from elasticctr.cube.transfer.builds import Builds
-from elasticctr.cube.transfer.feed import Feed, Link
 from elasticctr.cube.transfer.fleet import AgentFleet
 from elasticctr.cube.transfer.instance import Holding, Instance
 from elasticctr.cube.transfer.plan import make_steps, prepare_request
 from elasticctr.cube.transfer.settings import TransferSettings
 from elasticctr.errors import Corruption
 from elasticctr.obs.watch import Watch
+from elasticctr.versions.feed import Feed, Link
 
 
 @dataclass(slots=True)

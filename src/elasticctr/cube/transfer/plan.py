@@ -7,9 +7,9 @@ from typing import Any
 
 from elasticctr.cube.shared.names import shard_directory
 from elasticctr.cube.transfer.builds import Builds, Form
-from elasticctr.cube.transfer.feed import Link
 from elasticctr.cube.transfer.instance import Holding, Instance
 from elasticctr.obs.watch import Watch
+from elasticctr.versions.feed import Link
 
 
 def choose_forms(

@@ -22,7 +22,7 @@ from elasticctr.errors import (
     Unauthorized,
     Unavailable,
 )
-from elasticctr.net.client import error_named
+from elasticctr.net.answers import error_named
 from elasticctr.obs.watch import Watch
 
 _POLL_S = 0.02

@@ -13,7 +13,6 @@ from elasticctr.config.tls import wants_clients
 from elasticctr.cube.transfer.app import make_transfer_app
 from elasticctr.cube.transfer.builds import Builder, Builds
 from elasticctr.cube.transfer.context import Context
-from elasticctr.cube.transfer.feed import Feed
 from elasticctr.cube.transfer.fleet import AgentFleet
 from elasticctr.cube.transfer.journal import StateDirectory
 from elasticctr.cube.transfer.rollout import ModelRollout
@@ -22,6 +21,7 @@ from elasticctr.errors import ConfigError
 from elasticctr.net.access import check_listener, load_tokens
 from elasticctr.net.web import WebServer
 from elasticctr.obs import console
+from elasticctr.versions.feed import Feed
 
 OpenFeed = Callable[[TransferSettings, int], tuple[Feed, Builder]]  # of settings, for so many shards
 
@@ -31,7 +31,7 @@ def open_repository(settings: TransferSettings, shards: int) -> tuple[Feed, Buil
     if settings.format != "repository":
         raise ConfigError(f"format {settings.format!r} is not that of a repository")
     from elasticctr.cube.transfer.builder import RepositoryBuilder
-    from elasticctr.cube.transfer.feed import RepositoryFeed
+    from elasticctr.versions.feed import RepositoryFeed
 
     feed = RepositoryFeed(settings.repository)
     return feed, RepositoryBuilder(feed.repository, settings.build, shards)

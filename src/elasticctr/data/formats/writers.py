@@ -5,11 +5,10 @@ A file appears under its name when it is complete; before that, and after a fail
 
 from __future__ import annotations
 
-import errno
 import gzip
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Protocol, cast
 
@@ -23,7 +22,8 @@ import yaml
 from elasticctr import _native
 from elasticctr.data.batch import Batch
 from elasticctr.data.schema import DenseSlot, Format, Schema, SparseSlot
-from elasticctr.errors import AlreadyExists, ConfigError, InternalError, NotFound
+from elasticctr.errors import ConfigError, InternalError
+from elasticctr.storage.atomic import atomic_file
 
 # Splits several values of one CSV cell where the schema names no separator.
 VALUE_SEPARATOR = "|"
@@ -43,7 +43,7 @@ def open_writer(
     hex_slots = hex_slots or (False,) * len(schema.sparse)
     if schema.format is Format.PARQUET and path.suffix in (".gz", ".zst"):
         raise ConfigError(f"{path}: Parquet is compressed inside; leave {path.suffix} off the name")
-    with atomic_file(path, overwrite) as stream:
+    with atomic_file(path, overwrite=overwrite) as stream:
         if schema.format is Format.PARQUET:
             parquet = ParquetWriter(stream, schema, hex_slots)
             yield parquet
@@ -57,30 +57,9 @@ def open_writer(
             )
 
 
-@contextmanager
-def atomic_file(path: Path, overwrite: bool = False) -> Iterator[IO[bytes]]:
-    """A stream to a temporary file beside `path`, renamed to it at the end and removed on failure."""
-    if path.exists() and not overwrite:
-        raise AlreadyExists(f"{path}: exists already; choose another name or add --overwrite")
-    temporary = path.with_name(f".{path.name}.tmp-{os.getpid()}")
-    try:
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            with temporary.open("wb") as stream:
-                yield stream
-                stream.flush()
-                os.fsync(stream.fileno())
-            temporary.replace(path)
-        except OSError as e:
-            raise _explain(e, path) from None
-    finally:
-        with suppress(OSError):
-            temporary.unlink()
-
-
 def save_schema(schema: Schema, path: Path, overwrite: bool = False) -> None:
     """`schema` as YAML that reads back to the same schema."""
-    with atomic_file(path, overwrite) as stream:
+    with atomic_file(path, overwrite=overwrite) as stream:
         stream.write(schema_yaml(schema).encode())
 
 
@@ -225,13 +204,3 @@ def _compressed(stream: IO[bytes], path: Path) -> Iterator[IO[bytes]]:
             yield cast("IO[bytes]", packed)
     else:
         yield stream
-
-
-def _explain(error: OSError, path: Path) -> NotFound | ConfigError | InternalError:
-    if error.errno == errno.ENOSPC:
-        return InternalError(f"{path}: no space left on the disk; nothing of it was kept")
-    if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
-        return ConfigError(f"{path}: cannot be written: {error.strerror}")
-    if error.errno in (errno.ENOTDIR, errno.EEXIST, errno.EISDIR):
-        return ConfigError(f"{path}: its folder cannot be made: {error.strerror}")
-    return InternalError(f"{path}: cannot be written: {error.strerror or error}")

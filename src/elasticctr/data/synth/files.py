@@ -13,12 +13,13 @@ from pathlib import Path
 import numpy as np
 
 from elasticctr.data.batch import Batch
-from elasticctr.data.formats.writers import Writer, atomic_file, merge_slots, open_writer, save_schema
+from elasticctr.data.formats.writers import Writer, merge_slots, open_writer, save_schema
 from elasticctr.data.schema import Format, Schema
 from elasticctr.data.synth.attainable import Attainable
 from elasticctr.data.synth.rows import Generator, SynthSamples
 from elasticctr.data.synth.spec import SynthSpec
 from elasticctr.errors import AlreadyExists, ConfigError
+from elasticctr.storage.atomic import atomic_file
 
 SUFFIXES = {Format.CSV: ".csv", Format.PARQUET: ".parquet"}
 
@@ -104,7 +105,7 @@ def write_log(
         _by_label(labels, whole),
     )
     save_schema(spec.written_schema, out / "schema.yaml", overwrite)
-    with atomic_file(out / "truth.json", overwrite) as stream:
+    with atomic_file(out / "truth.json", overwrite=overwrite) as stream:
         stream.write(json.dumps({**asdict(report), "settings": _settings(spec)}, indent=2).encode() + b"\n")
     return report
 

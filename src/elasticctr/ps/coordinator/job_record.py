@@ -10,13 +10,14 @@ from typing import Any
 
 from elasticctr.data.pipeline import Stats
 from elasticctr.errors import Corruption, ElasticCTRError, FailedPrecondition, NotFound
+from elasticctr.obs.plain import plain
 from elasticctr.ps.coordinator.coordinator import Coordinator
 from elasticctr.ps.coordinator.job_checkpoint import describe_ledger
 from elasticctr.ps.coordinator.ledger import Ledger
 from elasticctr.storage.atomic import read_json, write_atomic, write_json
 from elasticctr.train.checkpoint import METRICS
 from elasticctr.train.chunk_plan import Plan
-from elasticctr.train.events import EventWriter, plain
+from elasticctr.train.events import EventWriter
 from elasticctr.train.metrics.label_metrics import LabelMetrics
 from elasticctr.train.run_directory import RunDirectory
 

@@ -14,28 +14,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from elasticctr import errors
 from elasticctr.config.tls import TlsSettings, called
-from elasticctr.errors import DataError, DeadlineExceeded, ElasticCTRError, InternalError, Unavailable
+from elasticctr.errors import DataError, DeadlineExceeded, Unavailable, class_of_exit
 from elasticctr.net.tls import client_tls
 
 _HEADER = struct.Struct("<4sIQQQIBBH")
 _MAGIC = bytes((0xEC, 0x57, 0x43, 0x01))
 _MAX_BODY = 256 << 20
 HELLO, ATTACH, GROUP, CONTROL = 1, 16, 20, 21
-_BY_STATUS = {
-    cls.exit_status: cls
-    for cls in (
-        errors.ConfigError,
-        errors.NotFound,
-        errors.AlreadyExists,
-        errors.Corruption,
-        errors.FailedPrecondition,
-        errors.Unauthorized,
-        errors.DeadlineExceeded,
-        errors.InternalError,
-    )
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,16 +76,8 @@ class ControlClient:
             raise DataError(f"{address}: does not answer like a pserver; is it the right address?")
         answer = _receive(connection, size, deadline)
         if status:
-            raise _explain(status, f"pserver {address}: {answer.decode(errors='replace')}")
+            raise class_of_exit(status)(f"pserver {address}: {answer.decode(errors='replace')}")
         return answer
-
-
-def _explain(status: int, message: str) -> ElasticCTRError:
-    if status == DataError.exit_status:
-        return DataError(message)
-    if status == Unavailable.exit_status:
-        return Unavailable(message)
-    return _BY_STATUS.get(status, InternalError)(message)
 
 
 def _connect(address: str, deadline: float, tls: TlsSettings | None) -> socket.socket:

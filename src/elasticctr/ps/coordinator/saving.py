@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from elasticctr.errors import ElasticCTRError, InternalError, Unavailable
+from elasticctr.obs.plain import plain
 from elasticctr.ps.coordinator.background_publisher import BackgroundPublisher
 from elasticctr.ps.coordinator.coordinator import Coordinator
 from elasticctr.ps.coordinator.fleet import PServerFleet
@@ -17,7 +18,6 @@ from elasticctr.ps.coordinator.job_checkpoint import Moment, describe_ledger, wr
 from elasticctr.ps.coordinator.job_record import JobRecord
 from elasticctr.storage.atomic import DiskFull
 from elasticctr.train.checkpoint import best_checkpoint
-from elasticctr.train.events import plain
 from elasticctr.train.run_directory import RunDirectory
 
 T = TypeVar("T")

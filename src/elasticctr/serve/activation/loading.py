@@ -18,8 +18,6 @@ from elasticctr.config.tls import TlsSettings, called
 from elasticctr.cube.build.builder import BuildOptions
 from elasticctr.cube.build.builds import build_version
 from elasticctr.cube.directory import read_version
-from elasticctr.cube.shared.names import check_version
-from elasticctr.cube.transfer.feed import RepositoryFeed
 from elasticctr.errors import Corruption, ElasticCTRError, NotFound
 from elasticctr.obs.watch import Watch
 from elasticctr.serve.activation.remote_rows import RemoteRows
@@ -27,6 +25,8 @@ from elasticctr.serve.activation.served_version import LocalRows, Rows, make_ser
 from elasticctr.serve.activation.verification import Checked, check_scores, check_shared, check_tables
 from elasticctr.serve.activation.version_cache import VersionCache, VersionFiles
 from elasticctr.serve.settings import ServedModelSettings
+from elasticctr.versions.feed import RepositoryFeed
+from elasticctr.versions.manifest import check_version
 from elasticctr.versions.serving_schema import SCHEMA, ServingSchema, parse_serving_schema
 from elasticctr.versions.verification import GRAPH
 

@@ -12,7 +12,6 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from elasticctr.cube.transfer.feed import Announcement
 from elasticctr.errors import ElasticCTRError, FailedPrecondition, NotFound
 from elasticctr.obs import console
 from elasticctr.serve.activation.loading import Ready
@@ -20,6 +19,7 @@ from elasticctr.serve.activation.refusals import Refusal, Refusals
 from elasticctr.serve.activation.state import Decisions, ServedState, read_state, write_state
 from elasticctr.serve.activation.version_cache import VersionCache
 from elasticctr.serve.settings import ModelVariantSettings, ServedModelSettings
+from elasticctr.versions.feed import Announcement
 
 _HISTORY = 16
 

@@ -10,19 +10,12 @@ from types import TracebackType
 from typing import Any
 
 from elasticctr.errors import FailedPrecondition
+from elasticctr.serve.client.base import BaseClient
 from elasticctr.serve.client.call import Call
-from elasticctr.serve.client.connection import make_tls
 from elasticctr.serve.client.http1 import HttpResponse, ResponseReader, TransportError
 from elasticctr.serve.client.prediction import Prediction, Sample
 from elasticctr.serve.client.question import make_question
-from elasticctr.serve.client.routing import Endpoint, Router
-from elasticctr.serve.client.settings import (
-    Balancer,
-    EndpointSettings,
-    PredictClientSettings,
-    VariantSettings,
-    make_settings,
-)
+from elasticctr.serve.client.routing import Endpoint
 
 
 class _Wire(asyncio.Protocol):
@@ -72,47 +65,8 @@ class _Wire(asyncio.Protocol):
             self._answer.set_exception(e)
 
 
-class AsyncPredictClient:
+class AsyncPredictClient(BaseClient):
     """Arguments, errors and answers are those of `Client`."""
-
-    def __init__(
-        self,
-        endpoints: str | Iterable[str | EndpointSettings] | PredictClientSettings = (),
-        *,
-        variants: Iterable[VariantSettings] = (),
-        model: str | None = None,
-        sticky: str | None = None,
-        balancer: Balancer | None = None,
-        timeout_s: float | None = None,
-        connect_s: float | None = None,
-        retries: int | None = None,
-        hedge_s: float | None = None,
-        token: str | None = None,
-        ca_file: str | None = None,
-        cert_file: str | None = None,
-        key_file: str | None = None,
-    ) -> None:
-        self.settings = make_settings(
-            endpoints,
-            variants,
-            {
-                "model": model,
-                "sticky": sticky,
-                "balancer": balancer,
-                "timeout_ms": None if timeout_s is None else timeout_s * 1000,
-                "connect_ms": None if connect_s is None else connect_s * 1000,
-                "retries": retries,
-                "hedge_ms": None if hedge_s is None else hedge_s * 1000,
-                "token": token,
-                "ca_file": ca_file,
-                "cert_file": cert_file,
-                "key_file": key_file,
-            },
-        )
-        self._router = Router(self.settings)
-        uses_tls = any(e.address.is_tls for v in self._router.variants for e in v.endpoints)
-        self._tls = make_tls(self.settings) if uses_tls else None
-        self._is_closed = False
 
     async def predict(
         self,

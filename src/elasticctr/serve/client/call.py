@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from elasticctr.errors import DeadlineExceeded, ElasticCTRError, Unavailable
+from elasticctr.net.answers import read_error
 from elasticctr.serve.client.http1 import HttpResponse, TransportError
-from elasticctr.serve.client.prediction import Prediction, make_error, parse_prediction
+from elasticctr.serve.client.prediction import Prediction, parse_prediction
 from elasticctr.serve.client.routing import Endpoint, Router, Variant
 from elasticctr.serve.client.settings import PredictClientSettings
 
@@ -76,7 +77,8 @@ class Call:
                 latency_s=time.monotonic() - self._started_s,
                 attempts=len(self._tried),
             )
-        error = make_error(response, endpoint.url)
+        later = response.headers.get(b"retry-after", b"").decode("latin-1")
+        error = read_error(response.status, response.body, later, endpoint.url)
         # One with too much to do is well.
         self._router.end(endpoint, response.status not in (500, 502, 503))
         if response.status not in RETRYABLE:

@@ -1,4 +1,4 @@
-"""A prediction as callers see it, the JSON that asks for it, and errors rebuilt from answers."""
+"""A prediction as callers see it, and the JSON that asks for it."""
 
 from __future__ import annotations
 
@@ -11,31 +11,10 @@ from urllib.parse import quote
 import numpy as np
 from numpy.typing import NDArray
 
-from elasticctr.errors import (
-    AlreadyExists,
-    ConfigError,
-    DataError,
-    DeadlineExceeded,
-    ElasticCTRError,
-    FailedPrecondition,
-    InternalError,
-    NotFound,
-    Unauthorized,
-    Unavailable,
-)
+from elasticctr.errors import ConfigError, DataError, InternalError
 from elasticctr.serve.client.http1 import HttpResponse
 
 Sample = Mapping[str, Any]  # slot name → value or list of values
-_BY_CODE: dict[str, type[ElasticCTRError]] = {kind.__name__: kind for kind in ElasticCTRError.__subclasses__()}
-_BY_STATUS: dict[int, type[ElasticCTRError]] = {
-    **dict.fromkeys((400, 405, 411, 413, 414, 415, 422, 431), DataError),
-    **dict.fromkeys((401, 403), Unauthorized),
-    404: NotFound,
-    409: AlreadyExists,
-    412: FailedPrecondition,
-    **dict.fromkeys((408, 504), DeadlineExceeded),
-    **dict.fromkeys((429, 502, 503), Unavailable),
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,31 +113,3 @@ def parse_prediction(
     except (ValueError, KeyError, TypeError, AttributeError) as e:
         shown = response.body[:80].decode(errors="replace")
         raise InternalError(f"{endpoint}: its answer is not a prediction ({e!r}): {shown}") from None
-
-
-def make_error(response: HttpResponse, endpoint: str) -> ElasticCTRError:
-    """The error of the tree that an answer means."""
-    kind = _BY_STATUS.get(response.status, InternalError)
-    message = response.body[:200].decode(errors="replace").strip() or f"status {response.status}"
-    try:
-        error = json.loads(response.body)["error"]
-        if isinstance(error, dict):
-            message = str(error["message"])
-            kind = _BY_CODE.get(str(error["code"]), kind)
-        else:
-            message = str(error)
-    except (ValueError, KeyError, TypeError):
-        pass
-    message = f"{endpoint}: {message}"
-    if kind is Unavailable:
-        return Unavailable(message, parse_retry_after(response))
-    return kind(message)
-
-
-def parse_retry_after(response: HttpResponse) -> float | None:
-    """Seconds; None where there is no such header, or a date, which no server of ours sends."""
-    try:
-        seconds = float(response.headers.get(b"retry-after", b""))
-    except ValueError:
-        return None
-    return seconds if 0 <= seconds < 1e9 else None

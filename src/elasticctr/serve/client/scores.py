@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import errno
-import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import IO
 
 import numpy as np
 from numpy.typing import NDArray
 
-from elasticctr.errors import ConfigError, InternalError
+from elasticctr.errors import ConfigError
+from elasticctr.storage.atomic import atomic_file
 
 
 def write_scores(
@@ -25,28 +25,17 @@ def write_scores(
         part = scores.get(number)
         parts.append(np.full((count, width), np.nan, np.float32) if part is None else part.reshape(count, -1))
     rows = np.concatenate(parts) if parts else np.zeros((0, width), np.float32)
-    temporary = out.with_name(f".{out.name}.writing")
-    try:
-        out.parent.mkdir(parents=True, exist_ok=True)
+    with atomic_file(out, overwrite=True) as file:
         if out.suffix == ".parquet":
-            _write_parquet(temporary, rows, labels)
+            _write_parquet(file, rows, labels)
         else:
-            text = "".join("\t".join(f"{score:.9g}" for score in row) + "\n" for row in rows.tolist())
-            temporary.write_text(text, encoding="ascii")
-        with temporary.open("rb+") as file:
-            os.fsync(file.fileno())
-        temporary.replace(out)
-    except OSError as e:
-        reason = "the disk is full" if e.errno == errno.ENOSPC else f"cannot be written: {e.strerror or e}"
-        raise InternalError(f"{out}: {reason}; nothing was left behind") from e
-    finally:
-        temporary.unlink(missing_ok=True)
+            file.write("".join("\t".join(f"{score:.9g}" for score in row) + "\n" for row in rows.tolist()).encode())
 
 
-def _write_parquet(path: Path, rows: NDArray[np.float32], labels: Sequence[str]) -> None:
+def _write_parquet(file: IO[bytes], rows: NDArray[np.float32], labels: Sequence[str]) -> None:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     names = ["score"] if len(labels) <= 1 else [f"score_{name}" for name in labels]
     columns = [pa.array(column, from_pandas=True) for column in rows.T]  # nan becomes null
-    pq.write_table(pa.table(columns, names=names), path)
+    pq.write_table(pa.table(columns, names=names), file)

@@ -1,6 +1,6 @@
 """Logged requests → what they gave, read a second time.
 
-In plain Python and apart from the server's own code: what both make of a request is what `feedback replay` compares.
+In Python and apart from the server's own code: what both make of a request is what `feedback replay` compares.
 Requests whose text was not kept, and forms of a protocol that are not read here, decode to nothing.
 """
 
@@ -25,7 +25,7 @@ def decode(request: LoggedRequest, schema: Schema) -> Decoded | None:
         return None
     try:
         return reader(request, request.body, schema)
-    except (ValueError, KeyError, TypeError, IndexError, AttributeError, RecursionError) as e:
+    except (DataError, ValueError, KeyError, TypeError, IndexError, AttributeError, RecursionError) as e:
         raise DataError(f"request {request.id!r}: cannot be read again: {type(e).__name__}: {e}") from None
 
 

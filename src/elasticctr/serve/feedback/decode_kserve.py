@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 
 from elasticctr.data.schema import Schema
-from elasticctr.serve.feedback.decoded import Decoded, as_feasign, fields_of, is_hashed, varints_of
+from elasticctr.serve import protobuf
+from elasticctr.serve.feedback.decoded import Decoded, as_feasign, is_hashed
 from elasticctr.serve.feedback.log import LoggedRequest
 
 Tensors = dict[str, tuple[list[int], list[Any], str]]  # shape, values, datatype
@@ -93,75 +94,37 @@ def _binary(data: bytes, kind: str) -> list[Any]:
     return texts
 
 
-# ModelInferRequest: parameters 4, inputs 5 (name 1, datatype 2, shape 3, contents 5), raw_input_contents 7.
 _CONTENTS = {
-    "BOOL": 1,
-    "INT8": 2,
-    "INT16": 2,
-    "INT32": 2,
-    "INT64": 3,
-    "UINT8": 4,
-    "UINT16": 4,
-    "UINT32": 4,
-    "UINT64": 5,
+    "BOOL": "bool_contents",
+    **dict.fromkeys(("INT8", "INT16", "INT32"), "int_contents"),
+    "INT64": "int64_contents",
+    **dict.fromkeys(("UINT8", "UINT16", "UINT32"), "uint_contents"),
+    "UINT64": "uint64_contents",
+    "FP32": "fp32_contents",
+    "FP64": "fp64_contents",
+    "BYTES": "bytes_contents",
 }
 
 
 def decode_grpc(request: LoggedRequest, body: bytes, schema: Schema) -> Decoded | None:
-    heads, raw, parameters = [], [], {}
-    for number, value in fields_of(body):
-        if number == 5:
-            heads.append(_grpc_head(_bytes(value)))
-        elif number == 7:
-            raw.append(_bytes(value))
-        elif number == 4:
-            entry = dict(fields_of(_bytes(value)))
-            parameters[_bytes(entry[1]).decode()] = dict(fields_of(_bytes(entry.get(2, b"")))).get(3, b"")
+    message = protobuf.parse("inference.ModelInferRequest", body)
+    raw = message.raw_input_contents
     tensors: Tensors = {}
-    for i, (name, kind, shape, contents) in enumerate(heads):
-        data = _binary(raw[i], kind) if raw else _typed(contents, kind)
+    for i, given in enumerate(message.inputs):
+        data = _binary(raw[i], given.datatype) if raw else _typed(given.contents, given.datatype)
         if data is None:
             return None
-        tensors[name] = shape, data, kind
-    texts = {name: value.decode() for name, value in parameters.items() if isinstance(value, bytes)}
-    return _make(tensors, texts.get("values"), texts.get("format"), schema)
+        tensors[given.name] = list(given.shape), data, given.datatype
+    texts = {name: parameter.string_param for name, parameter in message.parameters.items()}
+    return _make(tensors, texts.get("values") or None, texts.get("format") or None, schema)
 
 
-def _grpc_head(tensor: bytes) -> tuple[str, str, list[int], bytes]:
-    name = kind = ""
-    shape: list[int] = []
-    contents = b""
-    for number, value in fields_of(tensor):
-        if number == 1:
-            name = _bytes(value).decode()
-        elif number == 2:
-            kind = _bytes(value).decode()
-        elif number == 3:
-            shape += varints_of(value) if isinstance(value, bytes) else [value]
-        elif number == 5:
-            contents = _bytes(value)
-    return name, kind, shape, contents
-
-
-def _typed(contents: bytes, kind: str) -> list[Any] | None:
+def _typed(contents: Any, kind: str) -> list[Any] | None:
     """Values in the field of their type; None: one that is not read here."""
-    values: list[Any] = []
-    for number, value in fields_of(contents):
-        if kind == "BYTES" and number == 8:
-            values.append(value)
-        elif kind in ("FP32", "FP64") and isinstance(value, bytes):
-            values += np.frombuffer(value, "<f4" if number == 6 else "<f8").tolist()
-        elif number == _CONTENTS.get(kind):
-            values += varints_of(value) if isinstance(value, bytes) else [value]
-        else:
-            return None
-    return values
-
-
-def _bytes(value: int | bytes) -> bytes:
-    if not isinstance(value, bytes):
-        raise ValueError("a number where a message is expected")
-    return value
+    given = contents.ListFields()
+    if any(field.name != _CONTENTS.get(kind) for field, _ in given):
+        return None
+    return [value for _, values in given for value in values]
 
 
 def _rows(shape: Sequence[int], data: list[Any]) -> list[list[Any]]:

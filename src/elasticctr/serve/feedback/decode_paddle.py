@@ -6,15 +6,19 @@ from __future__ import annotations
 import itertools
 import json
 import re
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from elasticctr.data.schema import Schema
-from elasticctr.serve.feedback.decoded import Decoded, as_feasign, fields_of, varints_of
+from elasticctr.serve import protobuf
+from elasticctr.serve.feedback.decoded import Decoded, as_feasign
 from elasticctr.serve.feedback.log import LoggedRequest
 
 _DENSE = ("dense_input", "dense_feature", "dense_features", "dense")
+_GENERAL = "baidu.paddle_serving.predictor.general_model"
+_READ = {"int64_data", "float_data", "elem_type", "shape", "lod", "name", "alias_name"}
 _FORMS = ((re.compile(r"C(\d+)"), 1), (re.compile(r"(\d+)"), 1), (re.compile(r"embedding_(\d+)\.tmp_0"), 0),
           (re.compile(r"sparse_(\d+)"), 0))  # fmt: skip
 
@@ -37,33 +41,22 @@ def decode_paddle(request: LoggedRequest, body: bytes, schema: Schema) -> Decode
 
 
 def decode_brpc(request: LoggedRequest, body: bytes, schema: Schema) -> Decoded | None:
-    """GeneralModelService: tensors 1 of int64_data 1, float_data 2, shape 11, lod 12, name 13."""
-    meta = dict(fields_of(body[: request.binary_header]))
-    called = dict(fields_of(_bytes(meta[1])))
-    if not _bytes(called[1]).endswith(b".GeneralModelService"):
+    meta = protobuf.parse("brpc.policy.RpcMeta", body[: request.binary_header])
+    if not meta.request.service_name.endswith(".GeneralModelService"):
         return None
     feeds = {}
-    for number, value in fields_of(body[request.binary_header :]):
-        if number == 1:
-            tensor = dict(fields_of(_bytes(value)))
-            if not set(tensor) <= {1, 2, 10, 11, 12, 13, 14} or 13 not in tensor:
-                return None
-            floats = np.frombuffer(_bytes(tensor.get(2, b"")), "<f4").tolist()
-            values: list[Any] = floats or varints_of(_bytes(tensor.get(1, b"")))
-            ends = varints_of(_bytes(tensor[12])) if 12 in tensor else _ends(varints_of(_bytes(tensor[11])), values)
-            rows = [values[start:end] for start, end in itertools.pairwise(ends)]
-            feeds[_bytes(tensor[13]).decode()] = rows
+    message = protobuf.parse(f"{_GENERAL}.Request", body[request.binary_header :])
+    for tensor in message.tensor:
+        if not {field.name for field, _ in tensor.ListFields()} <= _READ or not tensor.HasField("name"):
+            return None
+        values: list[Any] = list(tensor.float_data or tensor.int64_data)
+        ends = list(tensor.lod) or _ends(tensor.shape, values)
+        feeds[tensor.name] = [values[start:end] for start, end in itertools.pairwise(ends)]
     return _bind(feeds, schema)
 
 
-def _ends(shape: list[int], values: list[Any]) -> list[int]:
+def _ends(shape: Sequence[int], values: list[Any]) -> list[int]:
     return [len(values) // max(shape[0], 1) * i for i in range(shape[0] + 1)]
-
-
-def _bytes(value: int | bytes) -> bytes:
-    if not isinstance(value, bytes):
-        raise ValueError("a number where a message is expected")
-    return value
 
 
 def _bind(feeds: dict[str, list[list[Any]]], schema: Schema) -> Decoded | None:

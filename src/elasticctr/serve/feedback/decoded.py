@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -32,43 +31,3 @@ def is_hashed(schema: Schema, name: str) -> bool:
 def as_feasign(value: Any) -> int:
     """All 64 bits of a whole number, which clients without unsigned ones send below 0."""
     return int(value) & ((1 << 64) - 1)
-
-
-def fields_of(message: bytes) -> Iterator[tuple[int, int | bytes]]:
-    """Numbers and values of a protobuf message's fields. Raises IndexError where it ends too early."""
-    at = 0
-
-    def varint() -> int:
-        nonlocal at
-        value = shift = 0
-        while True:
-            byte = message[at]
-            at += 1
-            value |= (byte & 0x7F) << shift
-            shift += 7
-            if byte < 0x80:
-                return value
-
-    while at < len(message):
-        tag = varint()
-        kind = tag & 7
-        if kind == 0:
-            yield tag >> 3, varint()
-            continue
-        size = varint() if kind == 2 else {1: 8, 5: 4}[kind]
-        if size > len(message) - at:
-            raise IndexError("the message ends inside a field")
-        yield tag >> 3, message[at : at + size]
-        at += size
-
-
-def varints_of(packed: bytes) -> list[int]:
-    """A packed list of whole numbers, as 64 bits."""
-    values, value, shift = [], 0, 0
-    for byte in packed:
-        value |= (byte & 0x7F) << shift
-        shift += 7
-        if byte < 0x80:
-            values.append(value & ((1 << 64) - 1))
-            value = shift = 0
-    return values

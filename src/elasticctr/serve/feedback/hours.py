@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
 from collections import defaultdict
 from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from elasticctr.storage.atomic import put
 from elasticctr.storage.filesystem import explain
 
 DONEFILE = "donefile"
@@ -47,9 +47,7 @@ class HourFiles:
         for name in sorted(self._begun):
             temporary = self._temporary(name)
             try:
-                with temporary.open("rb") as file:
-                    os.fsync(file.fileno())
-                temporary.replace(self._out / name)
+                put(temporary, self._out / name)
             except OSError as e:
                 raise explain(e, str(temporary)) from None
             self.written.append(name)

@@ -17,8 +17,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from elasticctr.data.formats.writers import atomic_file
 from elasticctr.errors import Corruption, FailedPrecondition, Unavailable
+from elasticctr.storage.atomic import write_json
 from elasticctr.storage.filesystem import explain
 
 FORMAT = 1
@@ -172,5 +172,4 @@ class JoinState:
         self.close()
 
     def _write(self, name: str, value: dict[str, Any]) -> None:
-        with atomic_file(self.directory / name, overwrite=True) as file:
-            file.write(json.dumps(value).encode())
+        write_json(self.directory / name, value)

@@ -16,23 +16,20 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn, Protocol
 
-from elasticctr import _native
-from elasticctr.errors import ConfigError, ElasticCTRError, Unavailable
-from elasticctr.serve.kserve import messages as kserve_messages
+from elasticctr.errors import ConfigError, DataError, ElasticCTRError, InternalError, Unauthorized, Unavailable
+from elasticctr.serve import protobuf
 from elasticctr.serve.kserve import metadata as kserve
 
 log = logging.getLogger(__name__)
 
 _SERVICE = "inference.GRPCInferenceService"
 _HEALTH = "/grpc.health.v1.Health/Check"
-_SERVING, _NOT_SERVING = 1, 2
-_INVALID_ARGUMENT, _UNAUTHENTICATED = 3, 16
 _CUT_EVERY_S = 0.5
 _DOOR_THREADS = 8
 _HEALTH_WAITS = 4  # checks whose message is waited for at the same time, and how long
@@ -164,7 +161,7 @@ class GrpcServer:
                 try:
                     return answer(body)
                 except ElasticCTRError as e:
-                    self._abort(context, _native.grpc_status(e.exit_status), str(e))
+                    self._abort(context, e.grpc_status, str(e))
 
             return name, self._grpc.stream_unary_rpc_method_handler(behave)
 
@@ -172,7 +169,7 @@ class GrpcServer:
         return dict(
             [
                 (f"/{_SERVICE}/ModelInfer", infer),
-                answering(f"/{_SERVICE}/ServerLive", lambda _: kserve_messages.encode_bool(True)),
+                answering(f"/{_SERVICE}/ServerLive", lambda _: _encode("ServerLive", {"live": True})),
                 answering(f"/{_SERVICE}/ServerReady", self._server_ready),
                 answering(f"/{_SERVICE}/ModelReady", self._model_ready),
                 answering(f"/{_SERVICE}/ServerMetadata", self._server_metadata),
@@ -205,7 +202,7 @@ class GrpcServer:
         try:
             return self._check_health(body)
         except ElasticCTRError as e:
-            self._abort(context, _native.grpc_status(e.exit_status), str(e))
+            self._abort(context, e.grpc_status, str(e))
 
     def _infer(self, messages: Iterator[bytes], context: Any) -> bytes:
         body = self._receive(messages, context)
@@ -221,53 +218,66 @@ class GrpcServer:
         with self._arriving.watch(context, timeout_s or self._options.request_timeout_s):
             body = next(messages, None)
         if body is None:
-            self._abort(context, _INVALID_ARGUMENT, "the call has no message")
+            self._abort(context, DataError.grpc_status, "the call has no message")
         return body
 
     def _refuse(self, messages: Iterator[bytes], context: Any) -> bytes:
-        self._abort(context, _UNAUTHENTICATED, "send the server's token as metadata: authorization: Bearer TOKEN")
+        self._abort(
+            context, Unauthorized.grpc_status, "send the server's token as metadata: authorization: Bearer TOKEN"
+        )
 
     def _abort(self, context: Any, status: int, text: str) -> NoReturn:
-        context.abort(self._codes.get(status, self._grpc.StatusCode.INTERNAL), text[:_MAX_DETAILS])
+        context.abort(self._codes.get(status, self._codes[InternalError.grpc_status]), text[:_MAX_DETAILS])
         raise AssertionError("abort raises")
 
     def _server_ready(self, _: bytes) -> bytes:
-        return kserve_messages.encode_bool(kserve.is_server_ready(self._fleet)[0])
+        return _encode("ServerReady", {"ready": kserve.is_server_ready(self._fleet)[0]})
 
     def _model_ready(self, body: bytes) -> bytes:
-        return kserve_messages.encode_bool(
-            kserve.is_model_ready(self._fleet, *kserve_messages.decode_texts(body, 1, 2))
-        )
+        asked = _parse("ModelReady", body)
+        return _encode("ModelReady", {"ready": kserve.is_model_ready(self._fleet, asked.name, asked.version)})
 
     def _server_metadata(self, _: bytes) -> bytes:
-        return kserve_messages.encode_server_metadata(kserve.describe_server())
+        return _encode("ServerMetadata", kserve.describe_server())
 
     def _model_metadata(self, body: bytes) -> bytes:
-        model, version = kserve_messages.decode_texts(body, 1, 2)
-        return kserve_messages.encode_model_metadata(kserve.describe_model(self._fleet, model, version))
+        asked = _parse("ModelMetadata", body)
+        return _encode("ModelMetadata", kserve.describe_model(self._fleet, asked.name, asked.version))
 
     def _model_config(self, body: bytes) -> bytes:
-        model, version = kserve_messages.decode_texts(body, 1, 2)
-        return kserve_messages.encode_model_config(kserve.configure_model(self._fleet, model, version))
+        asked = _parse("ModelConfig", body)
+        return _encode("ModelConfig", {"config": kserve.configure_model(self._fleet, asked.name, asked.version)})
 
     def _model_statistics(self, body: bytes) -> bytes:
-        model, version = kserve_messages.decode_texts(body, 1, 2)
-        if model:
-            kserve.is_model_ready(self._fleet, model, version)
-        return kserve_messages.encode_statistics(kserve.collect_statistics(self._engine.metrics(), model, version))
+        asked = _parse("ModelStatistics", body)
+        if asked.name:
+            kserve.is_model_ready(self._fleet, asked.name, asked.version)
+        statistics = kserve.collect_statistics(self._engine.metrics(), asked.name, asked.version)
+        return _encode("ModelStatistics", {"model_stats": statistics})
 
     def _repository_index(self, body: bytes) -> bytes:
-        only_ready = bool(kserve_messages.decode_fields(body).get(2, 0))
-        return kserve_messages.encode_repository_index(kserve.list_models(self._fleet, only_ready))
+        return _encode(
+            "RepositoryIndex", {"models": kserve.list_models(self._fleet, _parse("RepositoryIndex", body).ready)}
+        )
 
     def _check_health(self, body: bytes) -> bytes:
         """grpc.health.v1: of the whole server, of the service, or of a model by its name."""
-        (service,) = kserve_messages.decode_texts(body, 1)
+        service = protobuf.parse("grpc.health.v1.HealthCheckRequest", body).service
         if service in ("", _SERVICE):
             is_serving, _ = kserve.is_server_ready(self._fleet)
         else:
             is_serving = kserve.is_model_ready(self._fleet, service)
-        return kserve_messages.encode_number(1, _SERVING if is_serving else _NOT_SERVING)
+        status = "SERVING" if is_serving else "NOT_SERVING"
+        return protobuf.make_from_json("grpc.health.v1.HealthCheckResponse", {"status": status})
+
+
+def _parse(call: str, body: bytes) -> Any:
+    return protobuf.parse(f"inference.{call}Request", body)
+
+
+def _encode(call: str, answer: Mapping[str, Any]) -> bytes:
+    """`answer` is the protocol's JSON object."""
+    return protobuf.make_from_json(f"inference.{call}Response", answer)
 
 
 class _Arriving:

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from typing import Any
 from urllib.parse import unquote
 
-from elasticctr import _native
-from elasticctr.errors import DataError, ElasticCTRError, NotFound
+from elasticctr.errors import DataError, ElasticCTRError, NotFound, Unavailable
+from elasticctr.net.answers import retry_after
 from elasticctr.serve.control import ControlResponse, json_response
 from elasticctr.serve.kserve import metadata as kserve
 
@@ -27,7 +27,7 @@ class KServePages:
         try:
             return self._answer(method, [unquote(part) for part in path.split("/")[2:]], body)
         except ElasticCTRError as e:
-            return _error(str(e), _native.http_status(e.exit_status))
+            return _error(e)
 
     def _answer(self, method: str, parts: list[str], body: bytes) -> ControlResponse:
         is_index = parts == ["repository", "index"]
@@ -41,7 +41,7 @@ class KServePages:
                 return json_response({"live": True})
             case ["health", "ready"]:
                 is_ready, reason = kserve.is_server_ready(self._fleet)
-                return json_response({"ready": True}) if is_ready else _error(reason, 503)
+                return json_response({"ready": True}) if is_ready else _error(Unavailable(reason))
             case ["repository", "index"]:
                 return json_response(kserve.list_models(self._fleet, _asks_for_ready(body)))
             case ["models", "stats"]:
@@ -59,7 +59,7 @@ class KServePages:
             case ["ready"]:
                 if kserve.is_model_ready(self._fleet, model, version):
                     return json_response({"name": model, "ready": True})
-                return _error(f"model {model} {version} is not ready".replace("  ", " "), 503)
+                return _error(Unavailable(f"model {model} {version} is not ready".replace("  ", " ")))
             case ["config"]:
                 return json_response(kserve.configure_model(self._fleet, model, version))
             case ["stats"]:
@@ -91,5 +91,5 @@ def _error_body(message: str) -> bytes:
     return json.dumps({"error": message}, ensure_ascii=False).encode("utf-8", "replace")
 
 
-def _error(message: str, status: int) -> ControlResponse:
-    return ControlResponse(status, _error_body(message), headers=(("Retry-After", "1"),) if status == 503 else ())
+def _error(error: ElasticCTRError) -> ControlResponse:
+    return ControlResponse(error.http_status, _error_body(str(error)), headers=tuple(retry_after(error).items()))

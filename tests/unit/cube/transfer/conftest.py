@@ -16,13 +16,13 @@ from elasticctr.compat.paddle_cube.transfer_api import transfer_routes
 from elasticctr.config import parse_settings
 from elasticctr.config.tls import TlsSettings
 from elasticctr.cube.agent.process import AgentOptions, AgentProcess
-from elasticctr.cube.transfer.feed import Announcement, Link, join_links
 from elasticctr.cube.transfer.process import TransferOptions, TransferProcess
 from elasticctr.cube.transfer.rollout import ModelRollout
 from elasticctr.cube.transfer.settings import TransferSettings
 from elasticctr.errors import Corruption, NotFound
 from elasticctr.net.access import Tokens, write_token
 from elasticctr.net.client import Peer
+from elasticctr.versions.feed import Announcement, Link, join_links
 
 
 class FakeFeed:

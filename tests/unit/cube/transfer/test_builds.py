@@ -10,9 +10,9 @@ from tests.cluster.fakes import make_build
 
 from elasticctr.cube.transfer.builder import run_builder
 from elasticctr.cube.transfer.builds import FORMS, Builds
-from elasticctr.cube.transfer.feed import Link, join_links
 from elasticctr.errors import ConfigError, Corruption, DeadlineExceeded, NotFound
 from elasticctr.obs.watch import Watch
+from elasticctr.versions.feed import Link, join_links
 
 LINK = Link(3, 2, "ab" * 32, 10)
 # Of a base and a delta: the first, another delta, another base under that.

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from elasticctr.cube.transfer.feed import Link
 from elasticctr.cube.transfer.instance import Holding, ReplicaVersion
 from elasticctr.cube.transfer.plan import choose_forms
+from elasticctr.versions.feed import Link
 
 
 def chain(*versions: int) -> list[Link]:

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from tests.cluster.truth import MODEL, Truth, publish
 
-from elasticctr.cube.transfer.feed import RepositoryFeed
 from elasticctr.errors import NotFound
 from elasticctr.versions import Repository
+from elasticctr.versions.feed import RepositoryFeed
 
 
 @pytest.fixture

@@ -1,0 +1,1 @@
+"""Rows of a version → the immutable files that cube servers hold, per shard."""
