@@ -12,13 +12,15 @@ from elasticctr.config import Settings
 class RequestLogSettings(Settings):
     """Which predictions are logged, where, and how much disk that may take."""
 
-    directory: str = Field(min_length=1, description="files requests-*.jsonl go here; made if need be")
-    sample: float = Field(1.0, ge=0, le=1, description="part of the requests, by a hash of their id")
-    max_gib: float = Field(10.0, gt=0, le=1 << 20, description="of all files together; the oldest are removed")
-    file_mib: float = Field(64.0, gt=0, le=1 << 20, description="a file is complete beyond this size")
-    file_s: int = Field(60, ge=1, le=86400, description="or this age, in seconds")
-    queue_mib: float = Field(64.0, gt=0, le=1 << 14, description="requests waiting to be written; more are dropped")
-    body_kib: float = Field(256.0, ge=0, le=1 << 20, description="a longer request is logged without its text")
+    directory: str = Field(min_length=1, description="directory of the files requests-*.jsonl; created if needed")
+    sample: float = Field(1.0, ge=0, le=1, description="share of the requests to log, by a hash of their id")
+    max_gib: float = Field(10.0, gt=0, le=1 << 20, description="size of all files together; the oldest are removed")
+    file_mib: float = Field(64.0, gt=0, le=1 << 20, description="size at which a file is complete")
+    file_s: int = Field(60, ge=1, le=86400, description="age at which a file is complete, in seconds")
+    queue_mib: float = Field(
+        64.0, gt=0, le=1 << 14, description="size of requests waiting to be written; more are dropped"
+    )
+    body_kib: float = Field(256.0, ge=0, le=1 << 20, description="longer requests are logged without their text")
 
     def native(self) -> dict[str, Any]:
         """The arguments of `_native.RequestLog`."""
