@@ -2,9 +2,9 @@
 
 ElasticCTRError
 ├── ConfigError          a setting is unknown, missing or out of range
-├── DataError            a sample, file or stream does not hold what its format promises (path, line)
-├── NotFound             a file, run, table or version is not there
-├── AlreadyExists        it is there and would be overwritten
+├── DataError            a sample, file or stream does not follow its format (path, line)
+├── NotFound             a file, run, table or version does not exist
+├── AlreadyExists        it exists and would be overwritten
 ├── Corruption           bytes that fail their checksum or contradict themselves
 ├── FailedPrecondition   a valid request at the wrong time or for the wrong state
 ├── Unauthorized         no or wrong credentials
@@ -21,7 +21,7 @@ from pathlib import Path
 
 
 class ElasticCTRError(Exception):
-    """Root of the tree. `exit_status` is what a command ends with."""
+    """Root of the tree. `exit_status` is the exit status of a command that fails with it."""
 
     exit_status = 19
 

@@ -148,7 +148,7 @@ def _check_refusals(port: int, serve_port: int, tls: TlsSettings, stranger: Auth
         ask(strange)
     with pytest.raises(Unavailable, match="does not trust our certificate"):
         ask(strange.model_copy(update={"ca": tls.ca}))
-    with pytest.raises(Unavailable, match="wants to see a certificate"):
+    with pytest.raises(Unavailable, match="requires a certificate"):
         ask(TlsSettings(ca=tls.ca))
     for http_port in (port, serve_port):
         answer = httpx.get(f"http://127.0.0.1:{http_port}/v1/status", timeout=30)

@@ -1,4 +1,4 @@
-"""Files that are there completely or not at all, whatever dies meanwhile."""
+"""Files that exist completely or not at all, even after a crash."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _DISK_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
 
 class DiskFull(InternalError):
-    """Nothing was written for want of room; the same may succeed later."""
+    """The disk is full and nothing was written. Retry once there is space."""
 
     @property
     def code(self) -> str:
@@ -28,13 +28,13 @@ def is_disk_full(error: OSError) -> bool:
 
 
 def explain_write(error: OSError, path: Path) -> ElasticCTRError:
-    """An operating system's refusal to write as one of ours."""
+    """An operating system's write error as an ElasticCTRError."""
     if isinstance(error, (FileExistsError, NotADirectoryError)):
-        return ConfigError(f"{path}: a file is where a directory belongs; name another place")
+        return ConfigError(f"{path}: a file is in the place of a directory; choose another path")
     if isinstance(error, PermissionError):
         return ConfigError(f"{path}: permission denied; make it writable for this user")
     if is_disk_full(error):
-        return DiskFull(f"{path}: the disk is full ({error.strerror}); make room, nothing that is served was touched")
+        return DiskFull(f"{path}: the disk is full ({error.strerror}); free some space. Served versions are untouched")
     return InternalError(f"{path}: cannot be written: {error.strerror or error}")
 
 
@@ -47,8 +47,8 @@ def sync_directory(path: Path) -> None:
 
 
 def write_atomic(path: Path, data: bytes, *, writer: str = "") -> None:
-    """Replaces `path`: a reader, or this process after a crash, finds the old bytes or the new. Of several that may
-    write at once each is named by `writer`, so that none puts another's half in place."""
+    """Replaces `path`: a reader, or this process after a crash, finds the old bytes or the new. If several may write at
+    once, `writer` names each, so that none puts another's half-written file in place."""
     temporary = path.with_name(f".{path.name}{writer and '.' + writer}.tmp")
     try:
         with temporary.open("wb") as file:
@@ -75,12 +75,12 @@ def read_json(path: Path) -> dict[str, Any]:
     except (ValueError, OSError) as e:
         raise Corruption(f"{path}: cannot be read as JSON: {e}") from None
     if not isinstance(value, dict):
-        raise Corruption(f"{path}: holds a {type(value).__name__} where an object belongs")
+        raise Corruption(f"{path}: holds a JSON {type(value).__name__} instead of an object")
     return value
 
 
 def remove_tree(path: Path) -> None:
-    """Removes a directory and all in it. It disappears under its name at once, so a crash leaves no half of it."""
+    """Removes a directory and its contents. It is renamed first, so a crash leaves no part of it under its name."""
     doomed = path.with_name(f".{path.name}.gone")
     shutil.rmtree(doomed, ignore_errors=True)
     try:

@@ -1,4 +1,4 @@
-"""Files over http(s). A broken connection is resumed where it broke, with growing pauses between attempts."""
+"""Files over http(s). A broken transfer resumes where it stopped, with growing pauses between attempts."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _TRANSIENT = {408, 425, 429, 500, 502, 503, 504}
 
 
 class HttpFiles:
-    """URLs are files: a web server has no directories and no globs that could be relied on."""
+    """Every URL is a file: web servers have no reliable directories or globs."""
 
     def __init__(self, *, timeout_s: float = 60.0, retries: int = 4) -> None:
         self._timeout_s = timeout_s
@@ -57,7 +57,7 @@ class HttpFiles:
         return _Body(self, path)  # type: ignore[return-value]
 
     def pause(self, attempt: int, error: ElasticCTRError) -> None:
-        """Waits before another attempt, or raises `error` when there have been enough."""
+        """Waits before another attempt, or raises `error` after the last one."""
         if attempt >= self._retries:
             raise error
         time.sleep(min(_FIRST_PAUSE_S * 2**attempt, _LONGEST_PAUSE_S))
@@ -88,7 +88,7 @@ class HttpFiles:
 
 
 class _Body(io.RawIOBase):
-    """The bytes of one URL. Notices when a server closes early, which http.client does not."""
+    """The bytes of one URL. Unlike http.client, notices when the server closes early."""
 
     def __init__(self, files: HttpFiles, path: str) -> None:
         self._files = files
@@ -111,7 +111,7 @@ class _Body(io.RawIOBase):
                     self._offset += count
                     return count
                 failure: ElasticCTRError = Unavailable(
-                    f"{self._path}: the server closed after {self._offset} of {self._length} bytes"
+                    f"{self._path}: the server closed the connection after {self._offset} of {self._length} bytes"
                 )
             except (OSError, http.client.HTTPException) as e:
                 failure = explain_failure(self._path, e, self._files._timeout_s)
@@ -120,9 +120,9 @@ class _Body(io.RawIOBase):
             self._reopen()
 
     def jump(self, offset: int) -> None:
-        """Goes to `offset` without fetching what is before it, if the server can. REQUIRES: 0 < offset."""
+        """Continues at `offset` without fetching what precedes it, if the server can. REQUIRES: 0 < offset."""
         if self._length is not None and offset >= self._length:
-            raise DataError(f"has {self._length} bytes, and byte {offset} was asked for; has it changed?", self._path)
+            raise DataError(f"has {self._length} bytes, fewer than offset {offset}; has it changed?", self._path)
         self._offset = offset
         self._reopen()
 
@@ -130,9 +130,9 @@ class _Body(io.RawIOBase):
         self._response.close()
         self._response = self._files._open(self._path, offset=self._offset)
         if _version(self._response) != self._version:
-            raise DataError("changed on the server while it was read; start again", self._path)
+            raise DataError("changed on the server while it was being read; start again", self._path)
         if self._response.status == http.client.OK:
-            # The server ignored the range: pass over what has been read.
+            # The server ignored the range: skip what has been read.
             left = self._offset
             while left > 0 and (got := len(self._response.read(min(left, 1 << 20)))):
                 left -= got
@@ -154,7 +154,7 @@ def explain_failure(path: str, error: Exception, timeout_s: float) -> ElasticCTR
 
 
 def _explain_status(path: str, error: urllib.error.HTTPError) -> ElasticCTRError:
-    said = f"{path}: the server answers {error.code} {error.reason}"
+    said = f"{path}: the server answered {error.code} {error.reason}"
     if error.code in (404, 410):
         return NotFound(said)
     if error.code in (401, 403, 407):
