@@ -25,7 +25,7 @@ RowChunk = tuple[NDArray[np.uint64], NDArray[np.float32]]
 
 
 class Hashing:
-    """A file being written, and the digest of what went into it."""
+    """A file being written, and the digest of its bytes so far."""
 
     def __init__(self, file: IO[bytes]) -> None:
         self._file = file
@@ -108,7 +108,9 @@ def read_part(
                     continue
                 column = batch.column("row")
                 if column.type != pa.binary(table.row_bytes):
-                    raise Corruption(f"{where}: rows of type {column.type}, its manifest says {table.row_bytes} bytes")
+                    raise Corruption(
+                        f"{where}: rows of type {column.type}, but its manifest says {table.row_bytes} bytes"
+                    )
                 yield feasigns, _bytes_of(column, table.row_bytes)
         except (pa.ArrowException, OSError, KeyError, MemoryError) as e:
             raise explain_arrow(e, where, "not a readable Arrow file: {}") from None
@@ -122,9 +124,9 @@ def _bytes_of(column: Any, width: int) -> NDArray[np.uint8]:
 def get_rows(
     repository: Repository, chain: list[Manifest], table: str, feasigns: NDArray[np.uint64]
 ) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
-    """Decoded rows of some feasigns as a chain of versions leaves them: zeros and False where there is none.
+    """Decoded rows of some feasigns after a chain of versions: zeros and False where there is none.
 
-    Reads every part whose buckets hold one of the feasigns: for checks of some samples, not for serving.
+    Reads every part whose buckets hold one of the feasigns: meant for checking a few samples, not for serving.
     """
     wanted, inverse = np.unique(feasigns, return_inverse=True)
     entry = chain[-1].tables[table]

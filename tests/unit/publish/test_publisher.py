@@ -166,7 +166,7 @@ def test_the_same_state_is_published_once(story: Story) -> None:
     marks = story.learner.sparse.mark()
     snapshot = PublishedRun(story.job.samples, story.batch, {}, {}, marks)
     story.publisher.publish(story.learner, snapshot)
-    with pytest.raises(AlreadyExists, match="is version 1 already"):
+    with pytest.raises(AlreadyExists, match="is already version 1"):
         story.publisher.publish(story.learner, snapshot)
     assert story.publisher.publish(story.learner, snapshot, "base").version == 2
 
@@ -187,7 +187,7 @@ def test_a_delta_needs_a_parent_of_its_own_history(
     story: Story, template: dense_side.GraphTemplate, tmp_path: Path
 ) -> None:
     story.learn()
-    with pytest.raises(FailedPrecondition, match="no version a delta could stand on"):
+    with pytest.raises(FailedPrecondition, match="no parent for a delta"):
         story.publish("delta")
     story.publish()
     other = Story(tmp_path, template)
@@ -271,7 +271,7 @@ def test_verify_finds_a_flip_in_every_file(story: Story) -> None:
                 verify_version(story.repository, "ctr", 2)
             path.write_bytes(good)
     (root / "1" / "samples.json").unlink()
-    with pytest.raises(Corruption, match="not there"):
+    with pytest.raises(Corruption, match="in the manifest but missing"):
         verify_version(story.repository, "ctr", 1)
 
 

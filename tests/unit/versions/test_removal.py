@@ -75,7 +75,7 @@ def test_the_newest_stay_and_the_one_before_the_live_one(repository: Repository)
 
 def test_what_a_kept_version_stands_on_stays(repository: Repository) -> None:
     assert plan_removal(repository, "ctr", 3).going == [1, 2, 3]
-    assert reasons(repository, 3)[4] == "version 5 stands on it"
+    assert reasons(repository, 3)[4] == "version 5 depends on it"
     assert left(repository) == [1, 2, 3, 4, 5, 6, 7]
 
 
@@ -123,7 +123,7 @@ def test_leftovers_of_killed_publishers_are_removed_when_old(repository: Reposit
     os.utime(Path(repository.url, "ctr/11"), (1, 1))
     why = reasons(repository, None)
     assert "never announced" in why[9] and "last 10 minutes" in why[10] and "manifest.json is gone" in why[5]
-    assert why[11] == "pinned by server" and why[4] == "version 5 stands on it"
+    assert why[11] == "pinned by server" and why[4] == "version 5 depends on it"
     assert clean(repository) == [8]
     store.delete_tree("ctr/5")
     assert clean(repository) == [4]
@@ -183,7 +183,7 @@ def test_a_damaged_line_is_told_of_once(repository: Repository, capsys: pytest.C
     for _ in range(3):
         assert len(repository.events("ctr")) == 7
     assert capsys.readouterr().err.count("line 8 is damaged") == 1
-    with pytest.raises(FailedPrecondition, match=r"8 \(not the JSON of an event\)"):
+    with pytest.raises(FailedPrecondition, match=r"8 \(not an event in JSON\)"):
         plan_removal(repository, "ctr")
 
 
@@ -247,7 +247,7 @@ def test_a_version_whose_manifest_is_damaged_keeps_what_it_stands_on(repository:
     manifest.write_bytes(manifest.read_bytes().replace(b'"rows": 1', b'"rows": 2'))
     make_old(repository)
     why = reasons(repository, 1)
-    assert "not the announced one" in why[5] and why[4] == "version 5 stands on it"
+    assert "not the announced one" in why[5] and why[4] == "version 5 depends on it"
 
 
 def test_a_late_line_brings_nothing_back_and_loses_nothing(repository: Repository) -> None:
@@ -268,7 +268,7 @@ def test_dry_run_shows_what_would_go_and_why(repository: Repository) -> None:
     told = CliRunner().invoke(app, ["versions", repository.url, "--prune", "3", "--dry-run", "--json"])
     plan = json.loads(told.stdout)["plan"]
     assert [entry["version"] for entry in plan if entry["goes"]] == [1, 2, 3]
-    assert {entry["version"]: entry["why"] for entry in plan}[4] == "version 5 stands on it"
+    assert {entry["version"]: entry["why"] for entry in plan}[4] == "version 5 depends on it"
     shown = CliRunner().invoke(app, ["versions", repository.url, "--prune", "3", "--dry-run"]).stdout
     assert "ctr\t7\tstays\tlive" in shown and "ctr\t1\tgoes\tpast the newest 3" in shown
     assert files(repository) == before

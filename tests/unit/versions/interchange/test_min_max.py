@@ -1,4 +1,4 @@
-"""8-bit rows of older tools: the readers' formula, byte for byte, and an encoder that agrees with it."""
+"""8-bit rows of Paddle's tools: the readers' formula, byte for byte, and an encoder that agrees with it."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_quantised_sequence_file_is_read_as_floats(tmp_path: Path) -> None:
     ((feasigns, read),) = source.blocks()
     assert feasigns.tolist() == list(range(100))
     assert np.array_equal(read.view(np.float32), decode(rows))
-    with pytest.raises(DataError, match="values of 17 bytes are no floats"):
+    with pytest.raises(DataError, match="values of 17 bytes cannot be floats"):
         open_rows(str(tmp_path / "a.seq"))
 
 

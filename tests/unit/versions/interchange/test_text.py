@@ -48,13 +48,13 @@ def test_round_trip_keeps_every_bit(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     ("line", "message"),
     [
         ("7:1,x", ":3: is not `feasign:v1,v2,…`: '7:1,x'"),
-        ("7:1", ":3: 1 numbers where the first line has 2"),
+        ("7:1", ":3: 1 numbers; the first line has 2"),
         ("18446744073709551616:1,2", ":3: feasign 18446744073709551616 is not"),
         ("-1:1,2", ":3: feasign -1 is not"),
         ("zürich", ":3: is not"),
-        ("7:1,1e39", ":3: '1e39' is not a finite number"),
-        ("7:nan,1", ":3: 'nan' is not a finite number"),
-        ("7:1,-inf", ":3: '-inf' is not a finite number"),
+        ("7:1,1e39", ":3: '1e39' is not a finite 32-bit float"),
+        ("7:nan,1", ":3: 'nan' is not a finite 32-bit float"),
+        ("7:1,-inf", ":3: '-inf' is not a finite 32-bit float"),
     ],
 )
 @pytest.mark.promise("rows with nan, inf or numbers over 32 bits as input of a build", "DataError with path and line")
