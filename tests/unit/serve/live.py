@@ -34,7 +34,7 @@ class RememberingFleet:
 
     def model_status(self, model: str) -> dict[str, Any]:
         if model != "ctr":
-            raise NotFound(f"no model {model!r}; there is ctr")
+            raise NotFound(f"no model {model!r}; this server has ctr")
         return {"name": "ctr", "live": 7, "ready": [{"version": 7}], "variants": []}
 
     def _do(self, what: str, model: str, *given: Any) -> dict[str, Any]:

@@ -305,4 +305,4 @@ def test_a_version_is_held_to_its_samples(tower: Version) -> None:
     assert check_shared(native, tower.schema, format_samples(batch, scores, scores), settings, "ctr/1") == ""
     bad = scores + np.float32(1e-4)
     why = check_shared(native, tower.schema, format_samples(batch, bad, bad), settings, "ctr/1")
-    assert "samples would be scored 0.0001 away" in why
+    assert "scores would differ from those in samples.json by 0.0001" in why

@@ -1,4 +1,4 @@
-"""KServe V2 requests over HTTP (JSON, binary tensors) and gRPC, read again. docs/serve-kserve.md is what they mean."""
+"""KServe V2 requests over HTTP (JSON, binary tensors) and gRPC, decoded again. docs/serve-kserve.md defines them."""
 
 from __future__ import annotations
 
@@ -144,7 +144,7 @@ def _grpc_head(tensor: bytes) -> tuple[str, str, list[int], bytes]:
 
 
 def _typed(contents: bytes, kind: str) -> list[Any] | None:
-    """Values in the field of their type; None: one that is not read here."""
+    """Values in the field of their type; None for a type that is not supported here."""
     values: list[Any] = []
     for number, value in fields_of(contents):
         if kind == "BYTES" and number == 8:

@@ -1,5 +1,5 @@
-"""The gRPC messages of KServe V2 that are not predictions, written and read by hand: they are few and small, and the
-protobuf package is not needed to serve. proto/open_inference.proto has the names and numbers.
+"""Encodes and decodes the gRPC messages of KServe V2 except predictions. They are few and small, so serving does not
+need the protobuf package. proto/open_inference.proto has the names and numbers.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ _CONFIG_TYPES = {"TYPE_UINT64": 5, "TYPE_FP32": 11, "TYPE_STRING": 13}
 
 
 def encode_bool(value: bool) -> bytes:
-    """A message whose field 1 is that bool."""
+    """A message whose field 1 is the bool."""
     return _number(1, value)
 
 

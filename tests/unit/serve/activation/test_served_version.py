@@ -151,7 +151,7 @@ def test_parts_that_do_not_fit_are_refused(made: Made) -> None:
         make(schema=schema.model_copy(update={"tables": tables}))
     with pytest.raises(Corruption, match="wider than"):
         make(schema=schema.model_copy(update={"pooled_width": 12}))
-    with pytest.raises(Corruption, match="not there"):
+    with pytest.raises(Corruption, match="do not exist"):
         make(schema=schema.model_copy(update={"tables": {"main": schema.tables["main"]}}))
 
 

@@ -353,10 +353,10 @@ def test_answer_that_is_no_prediction(make: Any) -> None:
     [
         ({}, "one of samples"),
         ({"samples": [], "lines": []}, "one of samples"),
-        ({"user": {}, "samples": []}, "goes with candidates"),
-        ({"samples": [], "fields": {"lines": 1}}, "not a field of yours"),
+        ({"user": {}, "samples": []}, "needs candidates"),
+        ({"samples": [], "fields": {"lines": 1}}, "cannot be one of fields"),
         ({"samples": [], "timeout_s": 0}, "timeout_s"),
-        ({"samples": [], "id": "a b"}, "id is"),
+        ({"samples": [], "id": "a b"}, "id must be"),
     ],
 )
 def test_wrong_calls(make: Any, server: FakeServer, named: dict[str, Any], message: str) -> None:
@@ -367,11 +367,11 @@ def test_wrong_calls(make: Any, server: FakeServer, named: dict[str, Any], messa
 
 def test_wrong_values(make: Any, server: FakeServer) -> None:
     with make(server.url) as client:
-        with pytest.raises(ConfigError, match="which model"):
+        with pytest.raises(ConfigError, match="no model given"):
             client.predict(SAMPLE)
-        with pytest.raises(DataError, match="does not go into JSON"):
+        with pytest.raises(DataError, match="cannot be written as JSON"):
             client.predict([{"I1": float("nan")}], model="ctr")
-        with pytest.raises(DataError, match="does not go into JSON"):
+        with pytest.raises(DataError, match="cannot be written as JSON"):
             client.predict([{"I1": object()}], model="ctr")
 
 
