@@ -1,4 +1,4 @@
-"""What an exit status means, in words, and whether starting the same process again could help."""
+"""The meaning of an exit status, and whether restarting the same process could help."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ _PASSING: Final = {
 
 
 def is_worth_another_try(status: int) -> bool:
-    """Whether a process that ended like this is started again: not after success, nor after a mistake that stays."""
+    """Whether to restart a process that ended like this: not after success, nor after a permanent error."""
     return status != 0 and status not in _FOR_GOOD
 
 
 def explain_exit(status: int) -> str:
-    """`status` as subprocess gives it: negative for a signal. 128 + n is how shells and mpirun report one."""
+    """`status` as from subprocess: negative for a signal. Shells and mpirun report a signal as 128 + n."""
     if status == 0:
-        return "ended in good order"
+        return "ended normally"
     number = -status if status < 0 else status - 128 if status > 128 else None
     if number is not None:
         try:
@@ -43,4 +43,4 @@ def explain_exit(status: int) -> str:
         hint = " (out of memory?)" if name == "SIGKILL" else ""
         return f"was killed by {name}{hint}"
     name = _FOR_GOOD.get(status) or _PASSING.get(status) or "an unexpected error"
-    return f"ended with status {status} ({name})"
+    return f"exited with status {status} ({name})"

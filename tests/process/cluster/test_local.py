@@ -46,7 +46,7 @@ def test_roles_run_with_their_environment_and_log(engine: LocalEngine, tmp_path:
     lines = (tmp_path / "logs" / "trainer-0.log").read_text().splitlines()
     assert "hello from /bin/sh" in lines and "oops" in lines
     assert "started, process" in lines[0] or "started, process" in lines[1]
-    assert lines[-1].endswith("trainer-0 ended in good order")
+    assert lines[-1].endswith("trainer-0 ended normally")
     assert states["trainer-0"].log == str(tmp_path / "logs" / "trainer-0.log")
 
 
@@ -125,12 +125,12 @@ def test_roles_come_and_go_while_the_job_runs(engine: LocalEngine, tmp_path: Pat
 
 
 def test_refusals_come_before_the_first_process(engine: LocalEngine, tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="two roles are called trainer-0"):
+    with pytest.raises(ConfigError, match="two roles are named trainer-0"):
         engine.start([shell_role("sleep 60"), shell_role("sleep 60")], log_dir=str(tmp_path), max_restarts=0)
     with pytest.raises(ConfigError, match="MiB of memory"):
         engine.start([shell_role("sleep 60", memory_mib=1 << 40)], log_dir=str(tmp_path), max_restarts=0)
     (tmp_path / "file").touch()
-    with pytest.raises(ConfigError, match="logs cannot be written"):
+    with pytest.raises(ConfigError, match="cannot write logs"):
         engine.start([shell_role("sleep 60")], log_dir=str(tmp_path / "file"), max_restarts=0)
     assert engine.states() == []
 
