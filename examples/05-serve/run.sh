@@ -9,7 +9,7 @@ until [ -s serve.json ]; do sleep 0.1; done
 url=$(python -c 'import json; print(json.loads(open("serve.json").readline())["http"])')
 until curl -sf "$url/readyz" > /dev/null; do sleep 0.1; done
 
-# A line of the log as it is, then a file of them; the trainer's scores of the same file.
+# Score one raw line of the log, then a file of lines, and compare with the trainer's scores of the same file.
 head -2000 "$(ls log/part-* | tail -1)" > today.txt
 python - "$url" <<'PY'
 import json, sys, urllib.request
@@ -26,7 +26,7 @@ a, b = (np.loadtxt(name, ndmin=2)[:, -1] for name in ("served.txt", "offline.txt
 print(f"{len(a)} scores, largest difference {np.abs(a - b).max():.1g}")
 assert np.abs(a - b).max() <= 1e-6'
 
-# A tenth of the requests are answered by version 1 for a while; then all of them; then back to what the donefile says.
+# Version 1 answers a tenth of the requests, then all of them; then return to the version in the donefile.
 elasticctr variants set first=1:0.1 --sticky user_id --endpoint "$url"
 elasticctr variants activate 1 --endpoint "$url"
 elasticctr variants resume --endpoint "$url"
