@@ -1,9 +1,9 @@
-"""The attacks of abuse.py, in a niced process of their own, each at a fixed rate and with bounded numbers.
+"""The attacks of abuse.py, in a separate process of low priority, each at a fixed rate and with bounded numbers.
 
 usage: python benchmarks/abuse_attacks.py      (a line of JSON for the targets, then one per attack)
 
-Attackers come from loopback addresses other than the honest clients', as strangers would. A `stranger` knows no token;
-a `client` is one gone bad, with a token that is right.
+Attackers use other loopback addresses than the honest clients, as strangers would. A `stranger` knows no token; a
+`client` is a hostile client with a valid token.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ MOST_KEYS, MOST_REDIS_KEYS, MOST_HTTP_KEYS = 16_384, 8192, 4096  # of one reques
 HTTP = ("serve", "cube", "agent", "transfer", "coordinator")
 FRAMES = ("cube", "pserver")
 EVERY_PORT = (*HTTP, "grpc", "pserver")
-AT_ONCE = 400  # connections of an attack at a rate, at most; more are not begun
+AT_ONCE = 400  # most connections of an attack at a rate; further ones are not opened
 Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 JSON_PATHS = {
     "serve": "/v1/models/ctr:predict",
@@ -45,7 +45,7 @@ JSON_PATHS = {
 
 @dataclass
 class Field:
-    """Where to attack, until when, and what came of it."""
+    """Where to attack, until when, and the results."""
 
     ports: dict[str, int]
     token: str
@@ -103,7 +103,7 @@ def attack(name: str, who: str, *targets: str) -> Callable[[Run], Run]:
 
 
 async def guarded(at: Field, work: Coroutine[Any, Any, None]) -> None:
-    """Servers that close, refuse or reset are doing their work."""
+    """Ignores connections that a server closes, refuses or resets: that is its defence."""
     try:
         await work
     except (OSError, asyncio.IncompleteReadError, TimeoutError, asyncio.LimitOverrunError):
@@ -111,7 +111,7 @@ async def guarded(at: Field, work: Coroutine[Any, Any, None]) -> None:
 
 
 async def many(at: Field, count: int, work: Callable[[int], Coroutine[Any, Any, None]]) -> None:
-    """`count` at the same time, begun at 2,000 a second at most; the attack's time counts from when all are begun."""
+    """`count` at the same time, started at no more than 2,000 a second; the attack's time starts once all have."""
     tasks = []
     seconds, at.until = at.until - time.monotonic(), time.monotonic() + 600
     for number in range(count):
@@ -125,7 +125,7 @@ async def many(at: Field, count: int, work: Callable[[int], Coroutine[Any, Any, 
 
 
 async def at_rate(at: Field, rate: float, work: Callable[[int], Coroutine[Any, Any, None]]) -> None:
-    """`rate` a second; no more than AT_ONCE under way."""
+    """`rate` a second, with at most AT_ONCE in progress."""
     tasks: set[asyncio.Task[None]] = set()
     began, number = time.monotonic(), 0
     while at.is_on:
@@ -142,7 +142,7 @@ async def at_rate(at: Field, rate: float, work: Callable[[int], Coroutine[Any, A
 
 
 async def finish(streams: Streams, timeout_s: float = 3.0) -> None:
-    """Reads what comes until the server closes or time is up, then closes."""
+    """Reads until the server closes or time is up, then closes."""
     reader, writer = streams
     with contextlib.suppress(TimeoutError, OSError):
         async with asyncio.timeout(timeout_s):
@@ -185,12 +185,12 @@ async def drip(at: Field, target: str, start: bytes, rest: bytes, every_s: float
         streams[1].transport.abort()
 
 
-# Of strangers, on every port
+# By strangers, on every port
 
 
 @attack("nothing", "nobody")
 async def nothing(at: Field) -> None:
-    """The control: what the phases of this machine differ by, without an attack."""
+    """The control: how much phases differ on this machine without an attack."""
     await at.wait()
 
 
@@ -310,7 +310,7 @@ async def huge_lengths(at: Field) -> None:
 
 @attack("huge bodies of a client", "client", "agent", "transfer", "coordinator")
 async def huge_bodies(at: Field) -> None:
-    """32 MiB on each of some connections, of a body that never ends."""
+    """Sends 32 MiB of a body that never ends on each of several connections."""
     targets = ("agent", "transfer", "coordinator")
 
     async def one(number: int) -> None:
@@ -363,7 +363,7 @@ async def huge_frames(at: Field) -> None:
     await at_rate(at, 70, one)
 
 
-# Of clients gone bad
+# By hostile clients
 
 
 @attack("deep JSON", "client", *HTTP)
@@ -379,7 +379,7 @@ async def deep_json(at: Field) -> None:
 
 @cache
 def output_bomb() -> bytes:
-    """1 GiB of nothing; about a MiB, which ends with a small size."""
+    """1 GiB of zeros in about 1 MiB, which claims a small size at its end."""
     packed = gzip.compress(b" " * (256 << 20), 9)
     return packed[:-4] + struct.pack("<I", 1000)
 
@@ -429,7 +429,7 @@ async def paddle_names(at: Field) -> None:
 
 
 async def fill(at: Field, target: str, hello: bytes, request: bytes, count: int, connections: int) -> None:
-    """Requests with large answers that nobody reads."""
+    """Sends requests with large answers and reads none."""
 
     async def one(number: int) -> None:
         streams = await at.connect(target, small_window=True)
@@ -478,7 +478,7 @@ async def unread_serve(at: Field) -> None:
 
 @attack("half frames", "client", "cube", "pserver")
 async def half_frames(at: Field) -> None:
-    """8 MiB of a frame that never ends, on many connections."""
+    """Sends 8 MiB of a frame that never ends, on many connections."""
 
     async def one(number: int) -> None:
         target = FRAMES[number % 2]
@@ -568,7 +568,7 @@ async def grpc_oversize(at: Field) -> None:
 
 
 def prepare() -> None:
-    """What takes time to make is made before the clock runs."""
+    """Prepares expensive data before the clock starts."""
     output_bomb()
     work_bomb()
     many_names()

@@ -1,14 +1,14 @@
-"""Every model of the zoo over several seeds: mean ± sd of AUC and logloss on Frappe beside the published figure, and on
-made-up logs beside what can be attained; seconds and memory per epoch.
+"""Every model of the zoo over several seeds: mean ± sd of AUC and logloss, on Frappe beside the published figure and on
+synthetic logs beside the attainable one; seconds and memory per epoch.
 
 Frappe's files (frappe_x1_train_reconstructed.csv.gz, frappe_x1_valid.csv.gz: BARS' split, train negatives partly
-redrawn) are looked for in --data; without them only made-up logs are run. Configurations are examples/zoo/NAME.yaml. A
-run is kept in .bench/quality and not repeated while its configuration and the sources are the same, so a long benchmark
-can be interrupted; --again forgets them.
+redrawn) are read from --data; without them only synthetic logs are used. Configurations are examples/zoo/NAME.yaml.
+Runs are kept in .bench/quality and not repeated while their configuration and the sources are the same, so a long
+benchmark can be interrupted; --again discards them.
 
-A made-up log's last file is for validation, and what can be attained is the AUC of the true probabilities of just these
-rows: the luck of the draw is the same for a model and for its bar. Settings were chosen on logs of seed 1; those
-reported are of seed 0, which is another hidden model and other rows."""
+A synthetic log's last file is for validation, and the attainable AUC is that of the true probabilities of just these
+rows, so a model and its bar share the same luck. Settings were chosen on logs of seed 1; the reported logs have seed 0,
+with another hidden model and other rows."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from elasticctr.models import MODELS
 
 ZOO = measure.ROOT / "examples" / "zoo"
 WORK = measure.WORK / "quality"
-# Every run is a process of its own, forked from one that has loaded torch: that alone takes seconds.
+# Every run is a process forked from one that has loaded torch, since loading takes seconds.
 PROCESSES = multiprocessing.get_context("forkserver")
 PROCESSES.set_forkserver_preload(["elasticctr.train", "elasticctr.train.trainer"])
 FRAPPE = ("frappe_x1_train_reconstructed.csv.gz", "frappe_x1_valid.csv.gz")
@@ -65,36 +65,36 @@ PUBLISHED_MEANS = {
     "dcnv2": 0.98382,
     "xdeepfm": 0.98414,
 }
-# Made-up logs that are for some models only, and on which only these are run; all others are for every other model.
+# Synthetic logs for some models only; all other models run on all other logs.
 FAMILIES = {
     "history": ("din", "dien", "bst", "sim"),
     "conversions": ("shared_bottom", "esmm", "mmoe", "ple"),
 }
-# These take several times as long as the others: they start first, lest one of them be left alone at the end.
+# These take several times as long as the others and start first, so that none is left alone at the end.
 SLOWEST = ("dien", "ffm", "xdeepfm")
 
 
 @dataclass(frozen=True)
 class Log:
-    """A made-up log. Its last 100,000 rows are for validation."""
+    """A synthetic log. Its last 100,000 rows are for validation."""
 
     rows: int
     options: tuple[str, ...] = ()
     dense_diff: float = 1.0  # dense floats are divided by it
 
 
-# Slots of criteo and avazu have 10 values at most, and there are 50 items to be found in histories: what is asked is
-# whether a model finds the truth in rows that tell it, not how many rows that takes. Criteo's numbers are logarithms of
-# up to 7, which drown embeddings here: a tenth of them is read.
+# Slots of criteo and avazu have 10 values at most, and histories have 50 items: the question is whether a model finds
+# the truth in sufficient data, not how much data that takes. Criteo's numbers are logarithms of up to 7, which would
+# dominate the embeddings here, so they are divided by 10.
 LOGS = {
     "criteo": Log(800_000, ("--max-cardinality", "10"), 10.0),
     "avazu": Log(800_000, ("--max-cardinality", "10")),
     "history": Log(1_000_000, ("--max-cardinality", "50")),
     "conversions": Log(1_000_000),
 }
-# In place of what examples/zoo has for Frappe, whose ids are rare and learned by heart: far less L2, no dropout, higher
-# rates, and no batch norm, whose noise costs more here than it helps. Rates fall to 0.4 of what they were after every
-# epoch from the second on, whatever it brought (no gain is as much as 1): waiting for a plateau made slow models stop.
+# Replaces settings of examples/zoo for Frappe, whose ids are rare and easily memorised: far less L2, no dropout, higher
+# rates, and no batch norm, whose noise costs more here than it helps. From the second epoch on, rates are multiplied by
+# 0.4 after every epoch (no gain is as large as 1): waiting for a plateau stopped slow models too early.
 SYNTH_SETTINGS: dict[str, Any] = {
     "sparse.optimizer.learning_rate": 0.003,
     "sparse.optimizer.l2": 0.001,
@@ -109,7 +109,7 @@ SYNTH_SETTINGS: dict[str, Any] = {
     "train.plateau": {"metric": "auc", "factor": 0.4, "patience": 1, "min_delta": 1.0, "min_scale": 0.001},
     "train.early_stopping": None,
 }
-# Without a tower, embeddings are all there is to learn.
+# Without a tower, only embeddings can learn.
 SHALLOW: dict[str, Any] = {
     "sparse.optimizer.learning_rate": 0.01,
     "sparse.optimizer.l2": 0.00005,
@@ -119,19 +119,19 @@ SHALLOW: dict[str, Any] = {
     "train.plateau": {"metric": "auc", "factor": 0.1, "patience": 1, "min_delta": 0.002, "min_scale": 0.001},
     "train.early_stopping": {"metric": "auc", "patience": 2, "min_delta": 0.0002},
 }
-# Two models that lose more without batch norm and dropout than with them, and then learn fast.
+# Two models that are better with batch norm and dropout, and then learn fast.
 NORMED: dict[str, Any] = {
     "train.epochs": 4,
     "train.plateau": {"metric": "auc", "factor": 0.1, "patience": 1, "min_delta": 0.004, "min_scale": 0.001},
     "train.early_stopping": {"metric": "auc", "patience": 2, "min_delta": 0.0002},
 }
 SYNTH_SETTINGS_OF: dict[str, dict[str, Any]] = {
-    # As fm, and a tower that leaves the pairs to it.
+    # As fm, with a tower that leaves the pairs to it.
     "deepfm": {
         **{key: value for key, value in SHALLOW.items() if key.startswith("sparse.")},
         "model.hidden": [64, 32],
     },
-    "edcn": {"model.batch_norm": True, "model.layers": 1},  # pairs are all there is: more layers only add noise
+    "edcn": {"model.batch_norm": True, "model.layers": 1},  # the truth has only pairs: more layers only add noise
     "fibinet": {"model.dropout": 0.5},
     "finalmlp": NORMED,
     "finalnet": {**NORMED, "model.batch_norm": True},
@@ -140,7 +140,7 @@ SYNTH_SETTINGS_OF: dict[str, dict[str, Any]] = {
     "lr": SHALLOW,
     "fm": SHALLOW,
     "ffm": {**SHALLOW, "sparse.optimizer.learning_rate": 0.004, "train.epochs": 3},
-    # The form of the truth: one weight per id and per number, and pairs of slots whose vectors have four numbers.
+    # The form of the truth: one weight per id and per number, and pairs of slots with vectors of four numbers.
     "fwfm": {**SHALLOW, "model.dim": 4, "model.linear_part": "feature", "model.dense_fields": False},
 }
 
@@ -164,14 +164,14 @@ class Run:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="two seeds, a few models, small made-up logs")
-    parser.add_argument("--models", help="comma-separated; default: all that have a configuration")
+    parser.add_argument("--quick", action="store_true", help="two seeds, a few models, small synthetic logs")
+    parser.add_argument("--models", help="comma-separated; default: all with a configuration")
     parser.add_argument("--sets", default="frappe,criteo,avazu,history,conversions", help="comma-separated")
-    parser.add_argument("--seeds", type=int, help="runs of each; default 5, quick 2")
+    parser.add_argument("--seeds", type=int, help="runs of each model; default 5, quick 2")
     parser.add_argument("--data", type=Path, default=measure.ROOT.parent / "shared" / "data")
-    parser.add_argument("--parallel", type=int, default=os.cpu_count(), help="runs at a time, one thread each")
+    parser.add_argument("--parallel", type=int, default=os.cpu_count(), help="runs at the same time, one thread each")
     parser.add_argument("--device", default="cpu", help="cpu or cuda: train.device of every run")
-    parser.add_argument("--again", action="store_true", help="forget runs that are kept")
+    parser.add_argument("--again", action="store_true", help="discard kept runs")
     options = parser.parse_args()
     if options.again:
         shutil.rmtree(WORK / "results", ignore_errors=True)
@@ -180,7 +180,7 @@ def main() -> None:
         wanted = ["lr", "dnn", "deepfm", "din", "esmm"]
     configured = [name for name in wanted if (ZOO / f"{name}.yaml").exists()]
     for name in sorted(set(wanted) - set(configured)):
-        print(f"{name}: has no {ZOO.name}/{name}.yaml, left out")
+        print(f"{name}: has no {ZOO.name}/{name}.yaml, skipped")
     seeds = options.seeds or (2 if options.quick else 5)
     jobs: list[tuple[str, str, int, dict[str, Any]]] = []
     attainable: dict[str, float | None] = {}
@@ -188,14 +188,14 @@ def main() -> None:
     sets = options.sets.split(",")
     for data in sets:
         if data not in ("frappe", *LOGS):
-            parser.error(f"there is no set {data}; there are frappe, {', '.join(LOGS)}")
+            parser.error(f"no set {data}; known: frappe, {', '.join(LOGS)}")
     for data in sets:
         if data == "frappe":
             settings, attainable[data] = make_frappe(options.data), None
         else:
             settings, attainable[data], label_bars[data] = make_synth(data, options.quick)
         if not settings:
-            print(f"{data}: its files are not in {options.data}, left out")
+            print(f"{data}: its files are not in {options.data}, skipped")
             continue
         settings["train.device"] = options.device
         jobs += [(data, name, seed, settings) for seed in range(seeds) for name in models_for(data, configured)]
@@ -233,11 +233,11 @@ def models_for(data: str, names: list[str]) -> list[str]:
 
 
 def make_synth(shape: str, quick: bool) -> tuple[dict[str, Any], float, dict[str, float]]:
-    """Settings, and what can be attained: of the first label, and of each."""
+    """Settings, and the attainable figures: of the first label, and of each."""
     rows = LOGS[shape].rows // (10 if quick else 1)
     files = LOGS[shape].rows // 100_000
     log = WORK / f"{shape}-{rows}{''.join(LOGS[shape].options)}-{LOGS[shape].dense_diff:g}"
-    # The configurations of families are for their sets, and say how wide embeddings are.
+    # Configurations of families are made for their sets and include the embedding width.
     schema = ZOO / f"{shape}.yaml" if shape in FAMILIES else log / "schema.yaml"
     if not (log / "valid").exists():
         shutil.rmtree(log, ignore_errors=True)
@@ -272,12 +272,12 @@ def call(*arguments: str) -> None:
 
 
 def train(data: str, model: str, seed: int, settings: dict[str, Any]) -> Run:
-    """The run of a configuration, from what is kept if it was done before."""
+    """The run of a configuration; a kept one if there is one."""
     job = yaml.safe_load((ZOO / f"{model}.yaml").read_text())
     if "schema" not in settings:
         job["schema"] = yaml.safe_load((ZOO / job["schema"]).read_text())
     for key, value in {**settings, "train.seed": seed, "train.threads": 1}.items():
-        if not key.startswith("model.") or key.removeprefix("model.") in job["model"]:  # a model has its own knobs
+        if not key.startswith("model.") or key.removeprefix("model.") in job["model"]:  # models lack others' settings
             put(job, key, value)
     if data in LOGS and data not in FAMILIES:
         for key, value in SYNTH_SETTINGS_OF.get(model, {}).items():
@@ -329,7 +329,7 @@ def put(job: dict[str, Any], key: str, value: Any) -> None:
 
 
 def run_job(place: str) -> None:
-    """Runs job.yaml of a folder, in a process of its own that ends with it."""
+    """Runs a folder's job.yaml in a separate process."""
     from elasticctr.train import load_job
     from elasticctr.train.trainer import Trainer
 
@@ -353,7 +353,7 @@ def source_digest() -> str:
 
 
 def report(runs: list[Run], attainable: dict[str, float | None], label_bars: dict[str, dict[str, float]]) -> None:
-    """`label_bars`: what can be attained on each label of a set with several."""
+    """`label_bars` has the attainable AUC of each label, for sets with several."""
     result: dict[str, Any] = {}
     for data in dict.fromkeys(run.data for run in runs):
         best = attainable[data]
