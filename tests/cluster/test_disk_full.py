@@ -1,5 +1,5 @@
-"""A replica's disk is full: the version that does not fit is not half there, what is live goes on being served, and
-once there is room the replica catches up."""
+"""A replica's disk is full: no part of the version that does not fit stays, the live one stays in service, and
+the replica catches up once there is room."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A repository restored from a backup, or made anew, has other versions under known numbers: the Cube serves those."""
+"""A repository that was restored or recreated has other versions under known numbers: the Cube serves those."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def _begin_anew(story: Story, since: int) -> None:
 
 
 def _wait_right(story: Story, version: int) -> None:
-    """Until every replica has every row of the version as it is published now, and transfer says so."""
+    """Waits until every replica has every row of the version as published now, and transfer says so."""
 
     def is_right() -> bool:
         places = np.arange(len(story.truth.feasigns))
@@ -46,7 +46,7 @@ def _wait_right(story: Story, version: int) -> None:
 
 @contextmanager
 def _reading(story: Story, *truths: Truth) -> Iterator[None]:
-    """Somebody reads all rows all the time: each answer is wholly of one history, or a refusal."""
+    """Reads all rows all the time: each answer is from one history, or a refusal."""
     places = np.arange(len(story.truth.feasigns))
     over, mixed, whole = threading.Event(), list[Any](), list[Any]()
 

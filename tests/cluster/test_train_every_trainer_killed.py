@@ -1,4 +1,4 @@
-"""All trainers die at once: the pservers keep what they have, and those that are started again go on."""
+"""All trainers die at once: the pservers keep their state, and restarted trainers continue."""
 
 from __future__ import annotations
 

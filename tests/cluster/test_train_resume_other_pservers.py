@@ -1,4 +1,4 @@
-"""A run that was stopped goes on with more pservers, with fewer, and from and in one process."""
+"""A stopped run resumes with more or fewer pservers, and from and in a single process."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
 
 @pytest.mark.promise(
-    "one process is to resume a run with pservers that was killed in the middle of an epoch",
-    "FailedPrecondition names the command that goes on exactly where it was, with any number of pservers",
+    "a single process resumes a run with pservers that was killed in the middle of an epoch",
+    "FailedPrecondition names the command that resumes exactly there, with any number of pservers",
 )
 def test_stopped_with_two_pservers_resumed_with_three_then_one(training_log: Log, tmp_path: Path) -> None:
     with Training(tmp_path, training_log, seed=28) as training:

@@ -1,4 +1,4 @@
-"""kill -9 of transfer at every step of a rollout: servers do not notice, and its successor goes on with that step."""
+"""kill -9 of transfer at every step of a rollout: servers do not notice, and its successor continues with that step."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_transfer_killed_at_each_step_goes_on(tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(500)
 def test_transfer_killed_at_every_step_under_load(tmp_path: Path) -> None:
-    """Large versions are built by a process of their own; one that lost its transfer is no harm."""
+    """Large versions are built in a separate process; one that lost its transfer does no harm."""
     with Story(tmp_path, replicas=2, count=100_000, build={"in_process_rows": 20_000}) as story:
         story.begin()
         version = 1

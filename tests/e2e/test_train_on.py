@@ -72,7 +72,7 @@ def test_ctrl_c_then_resume(elasticctr: Run, invoke: Run, job: Path, tmp_path: P
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_versions_are_published_while_pservers_train(elasticctr: Run, job: Path, tmp_path: Path) -> None:
-    """The last of them is the finished model, whose run is evaluated, scored with and verified like any other."""
+    """The last version is the finished model; its run is evaluated, scored with and verified like any other."""
     repo, run, scores = tmp_path / "repo", tmp_path / "run", tmp_path / "scores.parquet"
     publish = ["--set", f"publish.to={repo}", "--set", "publish.model=ctr", "--set", "publish.every_steps=40"]
     trained = answer(elasticctr("train", job, "--on", "local", *MANY, *publish, timeout_s=400))

@@ -1,4 +1,4 @@
-"""A search over a real job: every trial a run, killed and gone on with, the best one a job that trains."""
+"""A search over a real job: every trial is a run, a killed search resumes, and the best job trains."""
 
 from __future__ import annotations
 

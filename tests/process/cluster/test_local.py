@@ -1,4 +1,4 @@
-"""The local engine with roles that are shell commands: restarts, ends, and that nothing is left behind."""
+"""The local engine with roles that are shell commands: restarts, ends, and no processes left behind."""
 
 from __future__ import annotations
 

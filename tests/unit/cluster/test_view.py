@@ -1,4 +1,4 @@
-"""The table of roles and the lines of a run that many processes train."""
+"""The table of roles and the printed lines of a distributed run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The client against servers that misbehave: each failure has its type, and no failure has rows."""
+"""The client against servers that misbehave: each failure has its error class, and none returns rows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Certificates change while servers run: new connections get the new one, open ones go on, bad files change nothing."""
+"""Certificates change while servers run: new connections get the new one, open ones stay, bad files change nothing."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def shown_by(port: int) -> str:
 
 
 def replace(file: Path, by: Path) -> None:
-    """As certificate managers do: in one step, by another file."""
+    """As certificate managers do: replaced in one step by another file."""
     beside = file.with_suffix(".new")
     beside.write_bytes(by.read_bytes())
     beside.replace(file)

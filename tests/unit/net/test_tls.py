@@ -80,9 +80,9 @@ def test_a_plain_port_called_by_tls_is_told(certificate: tuple[Path, Path]) -> N
 
 
 @pytest.mark.promise(
-    "a certificate that runs out while agent, transfer or coordinator runs",
-    "files replaced on disk are used by listener and callers for new connections, without a restart; a pair that does "
-    "not fit changes nothing",
+    "a certificate expires while agent, transfer or coordinator runs",
+    "listener and callers use files replaced on disk for new connections, without a restart; a mismatched pair "
+    "changes nothing",
 )
 def test_replaced_certificates_are_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(certificate_module, "LOOK_S", 0.02)

@@ -1,4 +1,4 @@
-"""Publishing a learner: deltas over parents are the whole, scores are the trainer's, nothing half done counts."""
+"""Publishing a learner: deltas on parents give the whole, scores are the trainer's, nothing unfinished counts."""
 
 from __future__ import annotations
 
@@ -142,7 +142,7 @@ def test_a_delta_holds_only_what_changed(story: Story) -> None:
 
 
 def test_rows_that_catch_up_are_published_as_bases(story: Story, tmp_path: Path) -> None:
-    """Rows that no step touched moved: a delta would not be all that changed."""
+    """Untouched rows changed: a delta would not contain every change."""
     optimizer = {"name": "adam", "learning_rate": 0.01, "l2": 0.1, "catch_up": 50}
     story.job = make_job(tmp_path, sparse={"optimizer": optimizer})
     story.learner = Learner(story.job)
@@ -194,7 +194,7 @@ def test_a_delta_needs_a_parent_of_its_own_history(
     other.learn()
     assert other.publish().kind == "base"
     story.learn()
-    # The newest version is another learner's; the one below it is this one's.
+    # The newest version is another learner's; the one before it is this one's.
     assert story.publish("delta").parent == 1
     fp16 = story.make_publisher(template, encoding="fp16")
     story.learn()
@@ -276,11 +276,11 @@ def test_verify_finds_a_flip_in_every_file(story: Story) -> None:
 
 
 class Killed(BaseException):
-    """The process is dead: nothing after it happens, clean-up neither."""
+    """The process is dead: nothing happens after it, not even clean-up."""
 
 
 class MortalStore(LocalStore):
-    """Dies at its n-th change, before or after making it; every later change is not made."""
+    """Dies before or after its n-th change; later changes are not made."""
 
     def __init__(self, root: str, at: int, after: bool) -> None:
         super().__init__(root)
@@ -370,8 +370,8 @@ def test_a_publisher_killed_at_every_step(story: Story, template: dense_side.Gra
 
 
 @pytest.mark.promise(
-    "the donefile is lost, then somebody publishes",
-    "publish refuses, removes nothing and names `elasticctr fsck --rebuild`; after that it goes on",
+    "the donefile is lost, then a version is published",
+    "publish refuses, removes nothing and names `elasticctr fsck --rebuild`; afterwards it works again",
 )
 def test_publishing_without_the_donefile_is_refused(story: Story) -> None:
     for _ in range(3):
@@ -390,8 +390,8 @@ def test_publishing_without_the_donefile_is_refused(story: Story) -> None:
 
 
 @pytest.mark.promise(
-    "line 1 of the donefile has a flipped byte, then somebody publishes with --keep 1",
-    "the base that the others stand on stays; publishing goes on with a warning that names `elasticctr fsck`",
+    "line 1 of the donefile has a flipped byte, then a version is published with --keep 1",
+    "the base that the others depend on stays; publishing continues with a warning that names `elasticctr fsck`",
 )
 def test_publishing_with_a_damaged_line_removes_nothing(
     story: Story, template: dense_side.GraphTemplate, capsys: pytest.CaptureFixture[str]

@@ -1,5 +1,5 @@
-"""A bRPC client of its own: frames and messages made with Google's protobuf from the public descriptions of baidu_std,
-CTRPredictionService and GeneralModelService. It shares no code with the server."""
+"""An independent bRPC client: frames and messages made with Google's protobuf from the public descriptions of
+baidu_std, CTRPredictionService and GeneralModelService. It shares no code with the server."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Paddle Serving's clients, over bRPC and HTTP, against a server in this process: the scores of publish/scoring.py."""
+"""Paddle Serving's clients, over bRPC and HTTP, against a server in this process: the scores of versions/scoring.py."""
 
 from __future__ import annotations
 

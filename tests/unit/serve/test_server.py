@@ -1,4 +1,4 @@
-"""Predictions over HTTP: the scores publish/scoring.py gives, by every way to say a sample, and every refusal."""
+"""Predictions over HTTP: the scores of versions/scoring.py, for every way to write a sample, and every refusal."""
 
 from __future__ import annotations
 

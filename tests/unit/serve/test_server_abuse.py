@@ -1,4 +1,4 @@
-"""Bytes nobody should send, on a live server: each costs its sender at most the connection, and scores stay right."""
+"""Malformed bytes on a live server: each costs its sender at most the connection, and scores stay right."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
 
 
 def talk(live: Live, *pieces: bytes, wait_s: float = 5.0) -> bytes:
-    """What comes back until the server ends the connection, or says nothing for so long."""
+    """What comes back until the server ends the connection or stays silent for this long."""
     received = b""
     with socket.create_connection(live.address, timeout=wait_s) as peer, suppress(OSError):
         for piece in pieces:
@@ -141,7 +141,7 @@ def test_slow_clients_are_cut_and_others_do_not_wait(live: Live) -> None:
             peer.sendall(request(GOOD)[: 20 + i])
         for _ in range(5):
             live.still_answers()
-        # A byte now and then is not enough.
+        # An occasional byte is not enough.
         ended = 0
         deadline = time.monotonic() + 60
         while ended < len(peers) and time.monotonic() < deadline:

@@ -1,4 +1,4 @@
-"""serve.yaml and the flags that stand for it."""
+"""serve.yaml and the equivalent flags."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What candidates share goes through the first layer once per request, and scores stay what they are."""
+"""Shared values go through the first layer once per request, and scores do not change."""
 
 from __future__ import annotations
 

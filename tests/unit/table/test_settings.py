@@ -1,4 +1,4 @@
-"""Table settings: mistakes are ConfigErrors that say where, every field says what it is for."""
+"""Table settings: mistakes are ConfigErrors that say where, and every field has a description."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Looking a repository over: each kind of damage is named, and a donefile is made anew from what is there."""
+"""Checking a repository: each kind of damage is named, and a donefile is rebuilt from what exists."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def test_each_kind_of_damage_has_its_name(repository: Repository) -> None:
 
 
 @pytest.mark.promise(
-    "the donefile is lost", "`elasticctr fsck --rebuild` makes it anew from the manifests, and publishing goes on"
+    "the donefile is lost", "`elasticctr fsck --rebuild` recreates it from the manifests, and publishing continues"
 )
 def test_a_lost_donefile_is_made_anew(repository: Repository) -> None:
     before = [(e.version, e.kind, e.parent, e.base, e.manifest_sha256) for e in repository.events("ctr")]
@@ -121,7 +121,7 @@ def test_a_lost_donefile_is_made_anew(repository: Repository) -> None:
 
 @pytest.mark.promise(
     "a line of the donefile is damaged",
-    "`elasticctr fsck --rebuild` keeps the good lines and the old file, and mends it",
+    "`elasticctr fsck --rebuild` repairs it, keeping the good lines and the old file",
 )
 def test_a_damaged_line_is_mended(repository: Repository) -> None:
     rollback(repository, "ctr", 2)

@@ -1,4 +1,4 @@
-"""What is removed and what never is; what killed publishers leave; when nobody may say."""
+"""What is removed and what never is; remains of killed publishers; when this cannot be decided."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def left(repository: Repository) -> list[int]:
 
 
 def clean(repository: Repository) -> list[int]:
-    """What every publisher does first."""
+    """The first step of every publisher."""
     with PublisherLease(repository.store, "ctr") as lease:
         plan = plan_removal(repository, "ctr")
         carry_out(repository, plan, lease)
@@ -85,7 +85,7 @@ def test_the_live_version_stays_however_old(repository: Repository) -> None:
     assert left(repository) == [1, 2, 7] and repository.live("ctr").version == 2
 
 
-@pytest.mark.promise("a pruned version is pinned by a server", "pinned versions and what they stand on stay")
+@pytest.mark.promise("a pruned version is pinned by a server", "pinned versions and their chains stay")
 def test_pinned_versions_stay_while_pinned(repository: Repository) -> None:
     repository.pin("ctr", "server", [3], ttl_s=60)
     repository.pin("ctr", "gone", [5], ttl_s=-1)
@@ -103,7 +103,7 @@ def test_young_versions_stay(repository: Repository) -> None:
 
 @pytest.mark.promise(
     "a publisher is killed, or paused, before it announced its version",
-    "its directory goes only when nobody wrote to it for the time of a lease, and never once it has a manifest",
+    "its directory is removed only if it was not written to for the time of a lease, and never if it has a manifest",
 )
 def test_leftovers_of_killed_publishers_are_removed_when_old(repository: Repository) -> None:
     store = repository.store
@@ -132,7 +132,7 @@ def test_leftovers_of_killed_publishers_are_removed_when_old(repository: Reposit
 
 
 @pytest.mark.promise(
-    "the donefile is lost", "publish and prune refuse and remove nothing; `fsck --rebuild` makes it anew"
+    "the donefile is lost", "publish and prune refuse and remove nothing; `fsck --rebuild` recreates it"
 )
 @pytest.mark.parametrize("is_pinned", [False, True])
 def test_a_lost_donefile_removes_nothing(repository: Repository, is_pinned: bool) -> None:
@@ -232,7 +232,7 @@ def test_a_donefile_that_cannot_be_read_removes_nothing(repository: Repository, 
 
 
 @pytest.mark.parametrize("text", [b"", b"{", b"[]", b'{"versions": [1]}', b'{"versions": 1, "expires": 99999999999}'])
-@pytest.mark.promise("a pin cannot be read", "nothing is removed, for nobody knows what it protects")
+@pytest.mark.promise("a pin cannot be read", "nothing is removed, since it may protect any version")
 def test_an_unreadable_pin_protects_everything(repository: Repository, text: bytes) -> None:
     repository.store.write_bytes("ctr/pins/server.json", text)
     with pytest.raises(FailedPrecondition, match=r"server\.json cannot be read.*nothing is removed.*fsck"):
@@ -251,7 +251,7 @@ def test_a_version_whose_manifest_is_damaged_keeps_what_it_stands_on(repository:
 
 
 def test_a_late_line_brings_nothing_back_and_loses_nothing(repository: Repository) -> None:
-    """A publisher paused for hours appends its line: its files are still there."""
+    """A publisher paused for hours appends its line: its files still exist."""
     late = publish(repository, "ctr", 8, [8])
     data = donefile(repository).read_bytes()
     line = data.splitlines(keepends=True)[-1]

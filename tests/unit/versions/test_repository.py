@@ -1,4 +1,4 @@
-"""Reading a repository: what is live, what garbage in a donefile does, pins, chains."""
+"""Reading a repository: the live version, garbage in a donefile, pins, chains."""
 
 from __future__ import annotations
 

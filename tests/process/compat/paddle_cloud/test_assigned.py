@@ -41,7 +41,7 @@ def start(job: Path, environment: dict[str, str]) -> subprocess.Popen[str]:
 
 @pytest.mark.promise(
     "roles started from PADDLE_* variables on 0.0.0.0 without a token",
-    "the first pserver makes a secret in the run directory and all show it; none there: the role does not start",
+    "the first pserver writes a secret into the run directory and all roles use it; without it a role does not start",
 )
 def test_four_processes_find_their_roles(tmp_path: Path) -> None:
     run = tmp_path / "run"

@@ -87,8 +87,8 @@ def test_the_coordinator_can_be_elsewhere(given: str, expected: str) -> None:
     [
         ({"TRAINING_ROLE": "TRAINER"}, "TRAINING_ROLE is TRAINER but PADDLE_TRAINING_ROLE is PSERVER"),
         ({"TRAINING_ROLE": "MASTER", "PADDLE_TRAINING_ROLE": ""}, "it must be PSERVER or TRAINER"),
-        ({"PADDLE_PSERVERS_NUM": "3"}, "PADDLE_PSERVERS_NUM is 3, and PADDLE_PSERVERS_IP_PORT_LIST has 2 entries"),
-        ({"PADDLE_TRAINERS_NUM": "5"}, "PADDLE_TRAINERS_NUM is 5, and PADDLE_TRAINER_ENDPOINTS has 2 entries"),
+        ({"PADDLE_PSERVERS_NUM": "3"}, "PADDLE_PSERVERS_NUM is 3, but PADDLE_PSERVERS_IP_PORT_LIST has 2 entries"),
+        ({"PADDLE_TRAINERS_NUM": "5"}, "PADDLE_TRAINERS_NUM is 5, but PADDLE_TRAINER_ENDPOINTS has 2 entries"),
         ({"PADDLE_TRAINERS_NUM": "two"}, "PADDLE_TRAINERS_NUM is 'two'; it must be a whole number"),
         ({"PADDLE_TRAINERS_NUM": "", "PADDLE_TRAINER_ENDPOINTS": ""}, "PADDLE_TRAINERS_NUM is not set"),
         ({"PADDLE_CURRENT_IP": "10.0.0.1"}, "POD_IP is 10.0.0.2 but PADDLE_CURRENT_IP is 10.0.0.1"),

@@ -103,7 +103,7 @@ def test_files(tmp_path: Path) -> None:
 
 
 def test_agrees_with_protobufs_own_reader() -> None:
-    """What protobuf's library writes is read the same here, field by field."""
+    """Text written by protobuf's library is read the same here, field by field."""
     file = descriptor_pb2.FileDescriptorProto(name="x\n\"'\\\t.proto", package="a.b", dependency=["é", "\x01"])
     message = file.message_type.add(name="M")
     message.field.add(name="f", number=7, label="LABEL_REPEATED", type="TYPE_INT64", default_value="-1")

@@ -59,5 +59,5 @@ def bench(tmp_path: Path) -> Iterator[Bench]:
 
 @pytest.fixture(autouse=True)
 def no_sync(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody pulls the plug in these tests, and on a busy disk most of their time would be waiting for it."""
+    """These tests need no durability, and on a busy disk they would spend most of their time on it."""
     monkeypatch.setattr(os, "fsync", lambda _: None)

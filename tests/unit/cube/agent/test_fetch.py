@@ -129,7 +129,7 @@ def test_a_deadline_ends_a_slow_download(host: FileHost, tmp_path: Path) -> None
 
 
 def test_a_full_disk_is_an_error_of_the_tree(host: FileHost, tmp_path: Path) -> None:
-    # A limit on file sizes stands for the full disk: the same refusal in the middle of a write.
+    # A limit on file sizes stands in for a full disk: the same error in the middle of a write.
     code = f"""
 import resource, signal, sys
 from pathlib import Path

@@ -31,7 +31,7 @@ class FakeFeed:
         self.parents: dict[int, int] = {}
         self.events: list[Announcement] = []
         self.pins: list[list[int]] = []
-        self.used: set[int] = set()  # pinned by servers of predictions
+        self.used: set[int] = set()  # pinned by prediction servers
 
     def publish(self, version: int, parent: int = 0) -> None:
         self.parents[version] = parent
@@ -146,7 +146,7 @@ class Bed:
         return Peer(process.address, TOKEN)
 
     def crash(self, process: TransferProcess) -> None:
-        """What is left of a transfer that was killed: its files, and a lease that runs on."""
+        """Leaves what a killed transfer leaves: its files, and an unexpired lease."""
         process.fleet._stop.set()
         for rollout in process.models.values():
             rollout.stop()
@@ -182,5 +182,5 @@ def bed(tmp_path: Path) -> Iterator[Bed]:
 
 @pytest.fixture(autouse=True)
 def no_sync(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody pulls the plug in these tests, and on a busy disk most of their time would be waiting for it."""
+    """These tests need no durability, and on a busy disk they would spend most of their time on it."""
     monkeypatch.setattr(os, "fsync", lambda _: None)

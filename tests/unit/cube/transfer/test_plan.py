@@ -68,7 +68,7 @@ def test_with_nobody_there_something_complete_is_built() -> None:
 
 
 def test_a_base_that_failed_under_several_deltas_is_sent_again() -> None:
-    """The middle one is there, but stands on nothing."""
+    """The middle one is held, but without its base."""
     held = {v: ReplicaVersion(v, v - 1, "failed" if v == 1 else "stored", f"id{v}", True, False) for v in (1, 2, 3)}
     assert forms(chain(1, 2, 3), Holding(0, 0, held)) == [(3, "compacted")]
     assert forms(chain(1, 2, 3), Holding(0, 0, {v: held[v] for v in (2, 3)})) == [(3, "compacted")]

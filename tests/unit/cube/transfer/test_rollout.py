@@ -315,7 +315,7 @@ class Crash(BaseException):
 def test_killed_at_a_transition_it_goes_on_after_a_restart(
     bed: Bed, monkeypatch: pytest.MonkeyPatch, write: int, is_written: bool
 ) -> None:
-    """The four writes of a rollout: begun, built, decided, done. Killed before or after each."""
+    """The four writes of a rollout: begun, built, decided, done. Killed before and after each."""
     process, rollout = bed.transfer()
     bed.feed.publish(1)
     rollout.turn()

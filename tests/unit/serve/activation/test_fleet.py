@@ -1,4 +1,4 @@
-"""Activation without sockets: what the fleet hands to the native server, in every turn of fortune."""
+"""Activation without sockets: what the fleet passes to the native server in every situation."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ WAIT_S = 60.0
 
 
 class Desk:
-    """A fleet, and what it handed over."""
+    """A fleet, and what it passed on."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -72,7 +72,7 @@ class Desk:
         return next(f"{one['code']}: {one['reason']}" for one in status["refused"] if one["version"] == version)
 
     def shares(self) -> dict[str, tuple[int, float, bool]]:
-        """What is handed over now: variant → version, weight, shadow."""
+        """The last state passed on: variant → version, weight, shadow."""
         return {name: (one.version, weight, shadow) for name, weight, shadow, one in self.handed[-1][0][4]}
 
 

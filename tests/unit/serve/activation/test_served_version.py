@@ -1,4 +1,4 @@
-"""A served version scores what publish/scoring.py scores, wherever its rows are, and says what was missing."""
+"""A served version scores the same as versions/scoring.py, wherever its rows are, and reports what was missing."""
 
 from __future__ import annotations
 

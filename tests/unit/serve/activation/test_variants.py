@@ -1,4 +1,4 @@
-"""Who gets which share, whatever of it is ready."""
+"""Shares of variants, with any of them ready."""
 
 from __future__ import annotations
 

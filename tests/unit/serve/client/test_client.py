@@ -38,7 +38,7 @@ SAMPLE = {"C1": "a"}
 
 
 class InThread:
-    """AsyncClient with the face of Client, on an event loop of its own."""
+    """AsyncPredictClient with the interface of PredictClient, on its own event loop."""
 
     def __init__(self, *arguments: Any, **named: Any) -> None:
         self._loop = asyncio.new_event_loop()
@@ -69,7 +69,7 @@ class InThread:
 
 @pytest.fixture(params=[PredictClient, InThread], ids=["sync", "async"])
 def make(request: pytest.FixtureRequest) -> Any:
-    """Patient unless told otherwise: the machine that tests run on may be busy."""
+    """Patient by default: the test machine may be busy."""
     return lambda *arguments, **named: request.param(*arguments, **{"timeout_s": 60, "connect_s": 60} | named)
 
 

@@ -1,4 +1,4 @@
-"""The gRPC server, before an engine that only remembers what it was asked."""
+"""The gRPC server in front of an engine that only records requests."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ def test_a_message_that_does_not_come_is_not_waited_for(engine: FakeEngine) -> N
 
 @pytest.mark.promise(
     "hundreds of gRPC health checks, without a token, that send no message",
-    "they hold no thread of predictions, are answered or cut within seconds, and health stays answered",
+    "they block no prediction, are answered or cancelled within seconds, and health checks are still answered",
 )
 def test_health_checks_without_a_message_hold_up_nobody(
     engine: FakeEngine, server: GrpcServer, channel: grpc.Channel

@@ -1,4 +1,4 @@
-"""The hand-written gRPC messages mean what Triton's generated classes say they mean."""
+"""The hand-written gRPC messages agree with Triton's generated classes."""
 
 from __future__ import annotations
 
