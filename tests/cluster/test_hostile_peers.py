@@ -162,7 +162,7 @@ def test_a_wrong_token(server: ServerProcess, innocent: Innocent) -> None:
             assert http.recv(4096).split()[1] == b"401"
 
 
-def test_an_answer_nobody_reads(server: ServerProcess, innocent: Innocent, truth: Truth) -> None:
+def test_an_answer_that_is_not_read(server: ServerProcess, innocent: Innocent, truth: Truth) -> None:
     """A peer that sends requests and reads no answers: the server stops reading from it, and memory stays bounded."""
     before = server.rss_bytes()
     wire = Wire(server.port, TOKEN)

@@ -76,7 +76,7 @@ def _reading(story: Story, *truths: Truth) -> Iterator[None]:
     "The repository is restored from a backup, and versions are published anew under the same numbers",
     "every replica serves the new rows: a build, a file and a loaded version are known by identity, not by number",
 )
-def test_versions_published_anew_take_the_place_of_those_of_the_same_number(tmp_path: Path) -> None:
+def test_republished_versions_replace_those_of_the_same_number(tmp_path: Path) -> None:
     with Story(tmp_path, shards=2, replicas=2, count=1000) as story:
         story.begin(load=False)
         story.delta()

@@ -23,7 +23,7 @@ def kill_at(story: Story, moment: str, *, is_base: bool = False) -> int:
 
 
 @pytest.mark.timeout(300)
-def test_transfer_killed_at_each_step_goes_on(tmp_path: Path) -> None:
+def test_transfer_killed_at_each_step_resumes(tmp_path: Path) -> None:
     with Story(tmp_path, replicas=1, count=50_000) as story:
         story.begin(load=False)
         version = 1

@@ -50,7 +50,7 @@ def test_roles_run_with_their_environment_and_log(engine: LocalEngine, tmp_path:
     assert states["trainer-0"].log == str(tmp_path / "logs" / "trainer-0.log")
 
 
-def test_a_role_that_dies_is_started_again_and_told_so(engine: LocalEngine, tmp_path: Path) -> None:
+def test_a_role_that_dies_is_restarted_and_reported(engine: LocalEngine, tmp_path: Path) -> None:
     script = 'echo "run ${ELASTICCTR_RESTARTS:-0}"; test "$ELASTICCTR_RESTARTS" = 2 && exit 0; kill -9 $$'
     engine.start([shell_role(script)], log_dir=str(tmp_path), max_restarts=5)
     state = engine.wait(lambda: is_done(engine), poll_s=0.01)[0]

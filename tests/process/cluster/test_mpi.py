@@ -166,7 +166,7 @@ main()
 
 @pytest.mark.slow
 @needs_mpi
-def test_ranks_of_somebody_elses_mpirun(tmp_path: Path) -> None:
+def test_ranks_of_an_existing_mpirun(tmp_path: Path) -> None:
     run = tmp_path / "run"
     settings = make_job(run).model_dump(mode="json", by_alias=True)
     settings["cluster"] = {"pservers": 1}

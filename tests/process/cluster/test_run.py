@@ -177,7 +177,7 @@ main()
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)])
-def test_ctrl_c_writes_a_checkpoint_and_says_how_to_go_on(tmp_path: Path, number: signal.Signals) -> None:
+def test_ctrl_c_writes_a_checkpoint_and_says_how_to_resume(tmp_path: Path, number: signal.Signals) -> None:
     run = tmp_path / "run"
     job = make_job(run)
     (tmp_path / "job.yaml").write_text(json.dumps(job.model_dump(mode="json", by_alias=True)))

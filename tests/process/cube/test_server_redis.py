@@ -171,7 +171,7 @@ def test_nothing_active_is_loading(tmp_path: Path) -> None:
         assert client.get("ctr/embedding:1") == value(3, 1)
 
 
-def test_a_scan_leaves_out_what_a_delta_took_away(tmp_path: Path) -> None:
+def test_a_scan_skips_what_a_delta_dropped(tmp_path: Path) -> None:
     data = tmp_path / "data"
     write_version(data, 3, SMALL)
     write_version(data, 4, SMALL[:5] + np.uint64(5000), parent=3, gone=SMALL[10:20])

@@ -105,7 +105,7 @@ def test_a_mistake_names_file_and_key(changes: dict[str, Any], message: str) -> 
 
 
 @pytest.mark.parametrize("text", ["[", "[1]", "[]", '{"a": 1'])
-def test_what_is_no_settings_file_is_refused(tmp_path: Path, text: str) -> None:
+def test_an_unreadable_settings_file_is_refused(tmp_path: Path, text: str) -> None:
     (tmp_path / "cube.conf").write_text(text)
     with pytest.raises(ConfigError, match=r"cube\.conf"):
         load_conf(tmp_path / "cube.conf")

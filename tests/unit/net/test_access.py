@@ -26,7 +26,7 @@ SECRET = "a secret of sixteen"
     "a token file with a short secret, or one that other users can read or change",
     "every role refuses it and says how to make a better one",
 )
-def test_a_token_file_must_hold_a_secret_that_nobody_else_sees(tmp_path: Path) -> None:
+def test_a_token_file_must_hold_a_secret_that_others_cannot_read(tmp_path: Path) -> None:
     path = tmp_path / "token"
     with pytest.raises(NotFound, match="elasticctr token"):
         read_token(path)

@@ -74,7 +74,7 @@ def test_no_part_of_an_answer_waits_for_the_part_before_it() -> None:
     "hundreds of silent connections to coordinator, agent or transfer",
     "others are answered meanwhile; silent connections are closed after 10 s, or sooner if room is needed",
 )
-def test_silent_connections_lock_nobody_out(serving: Serving) -> None:
+def test_silent_connections_do_not_lock_others_out(serving: Serving) -> None:
     with ExitStack() as held:
         silent = [held.enter_context(connect(serving)) for _ in range(520)]
         assert ask(serving, "GET", "/v1/status").status_code == 200

@@ -368,7 +368,7 @@ def test_the_access_log_has_a_line_for_every_request(tmp_path: Path) -> None:
     assert [json.loads(line)["id"] for line in log.read_text().splitlines()] == ["three"]
 
 
-def test_stopping_answers_what_arrived_and_says_goodbye(tmp_path: Path) -> None:
+def test_stopping_answers_what_has_arrived_and_closes(tmp_path: Path) -> None:
     outcomes: list[str] = []
     with live_server(tmp_path) as live:
         stop = threading.Event()

@@ -178,7 +178,7 @@ def test_connections_over_the_limit_are_closed_and_room_comes_back(live: Live) -
     assert refused
 
 
-def test_answers_nobody_reads_do_not_pile_up(live: Live) -> None:
+def test_unread_answers_do_not_pile_up(live: Live) -> None:
     # Each answer is far larger than its request; the server stops reading from who does not read.
     ask = b"GET /openapi.json HTTP/1.1\r\n\r\n"
     with socket.create_connection(live.address, timeout=0.5) as peer:

@@ -193,7 +193,7 @@ def test_candidates_that_are_all_alike_are_scored(tower: Version) -> None:
     assert not scored.is_split and np.abs(scored.scores - tower.expected(whole)).max() <= 1e-6
 
 
-def test_requests_without_candidates_are_in_nobodys_way(tower: Version) -> None:
+def test_requests_without_candidates_do_not_delay_others(tower: Version) -> None:
     none = tower.request(5, 0, "ab")
     some = tower.request(6, 30, "abc")
     scored = tower.served.score_requests([(own, shared) for own, shared, _ in (none, some, none)])

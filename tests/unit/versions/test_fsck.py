@@ -101,7 +101,7 @@ def test_each_kind_of_damage_has_its_name(repository: Repository) -> None:
 @pytest.mark.promise(
     "the donefile is lost", "`elasticctr fsck --rebuild` recreates it from the manifests, and publishing continues"
 )
-def test_a_lost_donefile_is_made_anew(repository: Repository) -> None:
+def test_a_lost_donefile_is_rebuilt(repository: Repository) -> None:
     before = [(e.version, e.kind, e.parent, e.base, e.manifest_sha256) for e in repository.events("ctr")]
     place(repository, "donefile").unlink()
     with pytest.raises(FailedPrecondition, match=r"fsck .* --rebuild"):
@@ -123,7 +123,7 @@ def test_a_lost_donefile_is_made_anew(repository: Repository) -> None:
     "a line of the donefile is damaged",
     "`elasticctr fsck --rebuild` repairs it, keeping the good lines and the old file",
 )
-def test_a_damaged_line_is_mended(repository: Repository) -> None:
+def test_a_damaged_line_is_repaired(repository: Repository) -> None:
     rollback(repository, "ctr", 2)
     path = place(repository, "donefile")
     good = path.read_bytes()
@@ -162,7 +162,7 @@ def test_a_change_of_equal_length_is_seen_by_its_size(repository: Repository) ->
     assert len(path.read_bytes()) != size and repository.live("ctr").version == 4
 
 
-def test_nobody_publishes_while_a_donefile_is_made_anew(repository: Repository) -> None:
+def test_publishing_is_refused_while_a_donefile_is_rebuilt(repository: Repository) -> None:
     place(repository, "donefile").unlink()
     with PublisherLease(repository.store, "ctr"), pytest.raises(Unavailable, match="is publishing"):
         rebuild_donefile(repository, "ctr")

@@ -135,7 +135,7 @@ def test_a_lock_of_another_pid_namespace_holds_until_its_time(tmp_path: Path, ch
         pass
 
 
-def test_a_number_given_to_another_process_is_no_sign_of_life(tmp_path: Path) -> None:
+def test_a_reused_process_number_is_not_taken_for_the_publisher(tmp_path: Path) -> None:
     store = open_store(str(tmp_path))
     PublisherLease(store, "ctr").__enter__()
     held = json.loads(store.read_bytes(f"ctr/{LOCK}"))

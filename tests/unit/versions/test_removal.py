@@ -177,7 +177,7 @@ def clean_or_refuse(repository: Repository) -> list[int]:
     return []
 
 
-def test_a_damaged_line_is_told_of_once(repository: Repository, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_damaged_line_is_reported_once(repository: Repository, capsys: pytest.CaptureFixture[str]) -> None:
     with donefile(repository).open("ab") as file:
         file.write(b"garbage\n\n")
     for _ in range(3):
@@ -187,7 +187,7 @@ def test_a_damaged_line_is_told_of_once(repository: Repository, capsys: pytest.C
         plan_removal(repository, "ctr")
 
 
-def test_an_unfinished_last_line_is_no_damage(repository: Repository) -> None:
+def test_an_unfinished_last_line_is_not_damage(repository: Repository) -> None:
     with donefile(repository).open("ab") as file:
         file.write(b'{"event": "publish", "vers')
     assert plan_removal(repository, "ctr", 1).going == [1, 2, 3, 4, 5]
@@ -240,7 +240,7 @@ def test_an_unreadable_pin_protects_everything(repository: Repository, text: byt
     assert left(repository) == [1, 2, 3, 4, 5, 6, 7]
 
 
-def test_a_version_whose_manifest_is_damaged_keeps_what_it_stands_on(repository: Repository) -> None:
+def test_a_version_with_a_damaged_manifest_keeps_its_chain(repository: Repository) -> None:
     rollback(repository, "ctr", 3)
     rollback(repository, "ctr", 7)
     manifest = Path(repository.url, "ctr", "5", "manifest.json")

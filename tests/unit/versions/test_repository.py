@@ -166,7 +166,7 @@ def test_manifests_that_cannot_be(repository: Repository) -> None:
         parse_manifest(b"", "x")
 
 
-def test_a_late_publish_turns_nobody_back_but_a_rollback_does() -> None:
+def test_a_late_publish_has_no_effect_but_a_rollback_does() -> None:
     def event(number: int, kind: Literal["publish", "rollback"], version: int) -> DonefileEvent:
         return DonefileEvent(number, kind, version, "base", 0, version, "", 0.0)
 

@@ -63,7 +63,7 @@ def test_hosts_and_a_port_instead_of_endpoints() -> None:
     assert assigned is not None and assigned.pservers == ("10.0.0.1:30236", "10.0.0.2:30236") and assigned.index == 1
 
 
-def test_two_pservers_of_one_host_are_told_apart_by_port() -> None:
+def test_two_pservers_of_one_host_are_distinguished_by_port() -> None:
     given = {**PSERVER, "PADDLE_PSERVERS_IP_PORT_LIST": "127.0.0.1:4000,127.0.0.1:4001", "PADDLE_CURRENT_IP": ""}
     assigned = read_environment({**given, "POD_IP": "127.0.0.1", "PADDLE_PORT": "4001"})
     assert assigned is not None and assigned.index == 1

@@ -28,7 +28,7 @@ def published(place: Path) -> Path:
     return place
 
 
-def test_the_guides_files_as_they_are(tmp_path: Path) -> None:
+def test_the_guides_files_unchanged(tmp_path: Path) -> None:
     directory = conf(
         tmp_path,
         model_toolkit_prototxt=seed_files.MODEL_TOOLKIT,

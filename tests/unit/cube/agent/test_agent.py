@@ -133,7 +133,7 @@ def test_the_same_contents_built_otherwise_are_the_same_version(bench: Bench) ->
     assert len(bench.host.requests) == before
 
 
-def test_damage_on_the_agents_disk_is_mended_by_another_fetch(bench: Bench) -> None:
+def test_damage_on_the_agents_disk_is_repaired_by_another_fetch(bench: Bench) -> None:
     make_build(bench.builds)
     bench.server.damage_next_load = True
     prepare(bench, bench.request(1))
@@ -147,7 +147,7 @@ def test_a_version_its_server_refuses_stays_refused(bench: Bench) -> None:
         prepare(bench, bench.request(1))
 
 
-def test_a_full_disk_is_told_before_anything_is_fetched(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_is_reported_before_anything_is_fetched(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     make_build(bench.builds)
     prepare(bench, bench.request(1))
     bench.agent.activate("ctr", 1)
@@ -175,7 +175,7 @@ def test_a_server_restarted_empty_gets_back_what_live_says(bench: Bench) -> None
     assert bench.server.models["ctr"][1]["state"] == "ready"
 
 
-def test_retiring_keeps_the_files_a_kept_version_stands_on(bench: Bench) -> None:
+def test_retiring_keeps_the_files_a_kept_version_depends_on(bench: Bench) -> None:
     for version, parent in ((1, 0), (2, 1), (3, 0)):
         make_build(bench.builds, version=version, parent=parent)
         prepare(bench, bench.request(version))
@@ -251,7 +251,7 @@ def test_a_job_can_be_cancelled_and_ends_in_time(bench: Bench) -> None:
     assert slow.finished.wait(60) and isinstance(slow.error, DeadlineExceeded)
 
 
-def test_a_killed_download_goes_on_where_it_was(bench: Bench) -> None:
+def test_a_killed_download_resumes_where_it_was(bench: Bench) -> None:
     make_build(bench.builds, bytes_each=300_000)
     part = bench.data / ".incoming/ctr/1/embedding.cube.part"
     part.parent.mkdir(parents=True)

@@ -312,7 +312,7 @@ class Crash(BaseException):
 
 @pytest.mark.parametrize("is_written", [pytest.param(False, marks=pytest.mark.slow), True], ids=["before", "after"])
 @pytest.mark.parametrize("write", range(1, 5))
-def test_killed_at_a_transition_it_goes_on_after_a_restart(
+def test_killed_at_a_transition_it_resumes_after_a_restart(
     bed: Bed, monkeypatch: pytest.MonkeyPatch, write: int, is_written: bool
 ) -> None:
     """The four writes of a rollout: begun, built, decided, done. Killed before and after each."""

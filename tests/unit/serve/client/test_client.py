@@ -125,7 +125,7 @@ def test_connection_is_kept(make: Any, server: FakeServer) -> None:
 
 
 @pytest.mark.parametrize("how", ["close", "stale"])
-def test_closed_connection_is_opened_anew_at_no_cost(make: Any, how: str) -> None:
+def test_a_closed_connection_is_reopened_without_an_attempt(make: Any, how: str) -> None:
     with FakeServer(how, how) as server, make(server.url, model="ctr", retries=0) as client:
         attempts = []
         for _ in range(3):
@@ -339,7 +339,7 @@ def test_many_tasks_share_a_client(server: FakeServer) -> None:
     assert asyncio.run(work()) == 50
 
 
-def test_answer_that_is_no_prediction(make: Any) -> None:
+def test_an_answer_that_is_not_a_prediction(make: Any) -> None:
     with (
         FakeServer(("status", (200, {"scores": []}, {}))) as server,
         make(server.url, model="ctr") as client,

@@ -43,7 +43,7 @@ def test_quantised_sequence_file_is_read_as_floats(tmp_path: Path) -> None:
         open_rows(str(tmp_path / "a.seq"))
 
 
-def test_a_range_that_is_no_number_is_refused(tmp_path: Path) -> None:
+def test_a_range_that_is_not_a_number_is_refused(tmp_path: Path) -> None:
     rows = encode(np.ones((3, 4), np.float32))
     rows[1, :4] = np.array([np.nan], "<f4").view(np.uint8)
     with (tmp_path / "a.seq").open("wb") as file:
