@@ -1,11 +1,11 @@
-"""What honest clients notice while every port is attacked, and what an attack costs the servers in memory and CPU.
+"""What honest clients notice while every port is attacked, and what attacks cost the servers in memory and CPU.
 
 Real processes on loopback: a prediction server (HTTP, gRPC, bRPC), a cube server (wire, Redis, HTTP), its agent,
-transfer, a coordinator and a pserver, all with a token. Honest clients ask each of them all the time, from processes of
-their own: first undisturbed, then under one attack after the other (abuse_attacks.py), then undisturbed again.
+transfer, a coordinator and a pserver, all with a token. Honest clients send requests to each of them all the time, from
+separate processes: first undisturbed, then under one attack after another (abuse_attacks.py), then undisturbed again.
 
-Attackers have the lowest priority and a fixed rate: what is measured is how the servers defend themselves, not how two
-cores are shared. An attack is to cost no honest request, and no server more memory than its limits say.
+Attackers have the lowest priority and a fixed rate: this measures how the servers defend themselves, not how two cores
+are shared. No attack may fail an honest request or take more of a server's memory than its limits allow.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ from stack import Process, Stack, free_port, make_log, run_command, wait_until
 
 HERE = Path(__file__).resolve().parent
 MODEL, ROWS = "ctr", 4000
-BUFFERED_MIB = 64  # what cube server and pserver are told
-# What a process may grow by under attack. Cube server and pserver: --max-buffered; prediction server: its 1 GiB of
+BUFFERED_MIB = 64  # limit set for cube server and pserver
+# How much a process may grow under attack. Cube server and pserver: --max-buffered; prediction server: its 1 GiB of
 # requests and answers; the control ports: bodies of 1 MiB on at most some hundred connections.
 BUDGET_MIB = {
     "serve": 1024,
@@ -55,7 +55,7 @@ class Plan:
 
 
 QUICK, FULL = Plan(4.0, 1.5), Plan(20.0, 20.0)
-CALM_S = 60.0  # after an attack, for honest clients to be answered again; what they meet is part of it
+CALM_S = 60.0  # time after an attack until honest clients are answered again; failures in it count
 
 
 class Children:
@@ -79,7 +79,7 @@ class Children:
             self._ask(process, {"phase": name})
 
     def wait_calm(self) -> bool:
-        """Until every loop is answered, without failure, at once."""
+        """Waits until every loop is answered at once and without failure."""
         deadline = time.monotonic() + CALM_S
         while time.monotonic() < deadline:
             if all(self._ask(process, {"calm": True}) for process in self._processes):
@@ -105,7 +105,7 @@ class Children:
         process.stdin.flush()
         answer = process.stdout.readline()
         if not answer:
-            raise SystemExit(f"the honest clients ended with status {process.wait()}")
+            raise SystemExit(f"the honest clients exited with status {process.wait()}")
         return json.loads(answer)
 
 
@@ -118,7 +118,7 @@ class Cost:
     grown_mib: dict[str, float] = field(default_factory=dict)
     sent: dict[str, int] = field(default_factory=dict)
     ended: list[str] = field(default_factory=list)
-    calm_s: float = 0.0  # from its end until everybody was answered again
+    calm_s: float = 0.0  # from its end until all clients were answered again
 
     @property
     def over_budget(self) -> list[str]:
@@ -283,7 +283,7 @@ def p99_ms(found: dict[str, Any], loop: str, *phases: str) -> float:
 
 
 def report(found: dict[str, Any], costs: list[Cost]) -> dict[str, Any]:
-    """Prints a table; gives the figures."""
+    """Prints a table and returns the figures."""
     details: dict[str, Any] = {}
     quiet = {loop: p99_ms(found, loop, "quiet before", "quiet after") for loop in found}
     print("\nundisturbed, p99 in ms: " + ", ".join(f"{loop} {ms:.1f}" for loop, ms in quiet.items()))
@@ -320,7 +320,7 @@ def report(found: dict[str, Any], costs: list[Cost]) -> dict[str, Any]:
 def main() -> None:
     parser = measure.make_parser(__doc__.splitlines()[0])
     parser.add_argument(
-        "--only", action="append", default=[], help="attacks whose name has this in it; may be repeated"
+        "--only", action="append", default=[], help="run only attacks whose name contains this; may be repeated"
     )
     arguments = parser.parse_args()
     plan = QUICK if arguments.quick else FULL
@@ -332,7 +332,7 @@ def main() -> None:
         batch = next(iter(Dataset(str(root / "log" / "part-*"), load_job(arena.job_file).samples)))
         keys = sorted({int(v) for v in batch.values})
         honest = Children(arena.clients(protocols.samples_of(batch, 0, 5), table_name(arena), keys))
-        time.sleep(1.0)  # everybody's first connections
+        time.sleep(1.0)  # for all first connections
         honest.phase("quiet before")
         time.sleep(plan.quiet_s)
         costs = attack_all(arena, honest, plan, arguments.only)

@@ -1,9 +1,9 @@
-"""The attacks of abuse.py, in a niced process of their own, each at a fixed rate and with bounded numbers.
+"""The attacks of abuse.py, in a separate process of low priority, each at a fixed rate and with bounded numbers.
 
 usage: python benchmarks/abuse_attacks.py      (a line of JSON for the targets, then one per attack)
 
-Attackers come from loopback addresses other than the honest clients', as strangers would. A `stranger` knows no token;
-a `client` is one gone bad, with a token that is right.
+Attackers use other loopback addresses than the honest clients, as strangers would. A `stranger` knows no token; a
+`client` is a hostile client with a valid token.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""The honest clients of abuse.py: steady closed loops in a process of their own, a thread per protocol.
+"""The honest clients of abuse.py: steady closed loops in a separate process, with a thread per protocol.
 
-usage: python benchmarks/abuse_clients.py      (told what to do by lines of JSON, answers each with one)
+usage: python benchmarks/abuse_clients.py      (commands are lines of JSON, answered with one line each)
 
-A request that takes longer than TIMEOUT_S, is refused or ends with an error has failed. A connection is kept for some
-requests and then opened anew, so that a server that lets nobody in shows; a kept connection that turns out to be closed
-is opened again once, as every client library does.
+A request fails if it takes longer than TIMEOUT_S, is refused or ends with an error. A connection is kept for some
+requests and then replaced, which reveals a server that accepts no connections; a kept connection that turns out to be
+closed is reopened once, as in every client library.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Connection = Any
 
 
 class Talk:
-    """How one protocol is spoken: `open` gives a connection, `ask` sends one request and reads its answer."""
+    """A protocol's client: `open` returns a connection, `ask` sends one request and reads its answer."""
 
     def __init__(self, open_: Callable[[], Connection], ask: Callable[[Connection], None]) -> None:
         self.open, self.ask = open_, ask
@@ -139,7 +139,7 @@ class Loop:
         self.is_over = False
         self.latencies: dict[str, list[float]] = defaultdict(list)
         self.failed: dict[str, list[str]] = defaultdict(list)
-        self._good = 0  # requests in a row, answered and not late
+        self._good = 0  # consecutive requests answered in time
 
     @property
     def is_calm(self) -> bool:

@@ -1,9 +1,9 @@
-"""What rare feasigns cost and what they are worth: memory and AUC by admission threshold, optimizer state and encoding.
+"""The cost and value of rare feasigns: memory and AUC by admission threshold, optimizer state and encoding.
 
-A Criteo-shaped log with tens of millions of different ids is made up, most of which occur once. One epoch of DeepFM for
-each threshold (a row at the 1st, 2nd, 5th, 10th occurrence) and for each size of optimizer state; the model with every
-id in it is scored again from its rows as published in fp32, fp16 and int8. Prints tables, draws plots/admission.png,
-ends with one line of JSON. Weights are fp32 while training. About 7 minutes, 4 GB of memory and 3 GB of disk.
+Trains on a synthetic Criteo-shaped log with tens of millions of different ids, most of which occur once: one epoch of
+DeepFM for each threshold (a row at the 1st, 2nd, 5th, 10th occurrence) and each size of optimizer state. The model with
+every id is scored again from its rows as published in fp32, fp16 and int8. Prints tables, draws plots/admission.png and
+ends with one line of JSON. Weights are fp32 in training. Takes about 7 minutes, 4 GB of memory and 3 GB of disk.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from matplotlib.figure import Figure
 from measure import ROOT, WORK, parse_arguments, stamp
 
 THRESHOLDS = (1, 2, 5, 10)
-# Bytes of state per weight differ: two floats, one per row, none. Rates that suit each on this log.
+# Optimizer state: two floats per weight, one per row, none. Each with a rate that suits this log.
 OPTIMIZERS = {"adam": 0.0003, "rowwise_adagrad": 0.01, "sgd": 1.0}
 DIM = 8
 PLOT = ROOT / "benchmarks" / "plots" / "admission.png"
@@ -30,7 +30,7 @@ PLOT = ROOT / "benchmarks" / "plots" / "admission.png"
 
 @dataclass(frozen=True)
 class Size:
-    rows: int  # learned from; a tenth of it is kept for validation
+    rows: int  # for training; a tenth more for validation
     cardinality: int  # of each of 26 slots
     zipf: float = 0.9
 

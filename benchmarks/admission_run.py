@@ -1,4 +1,4 @@
-"""One run of admission.py in a process of its own, so that its peak of memory is its own.
+"""One run of admission.py in a separate process, so that peak memory is that of the run.
 
 Trains one epoch without checkpoints, evaluates, and prints one line of JSON: rows, bytes, AUC, seconds. With
 `encodings`, also the AUC of the rows as a published version holds them.
@@ -59,7 +59,7 @@ def run(job: Job, *, is_encoded: bool) -> dict[str, Any]:
 
 
 def score_encodings(learner: Learner, job: Job) -> dict[str, dict[str, float]]:
-    """Rows encoded and decoded as publishing does it, the batch scored from them."""
+    """Scores a batch from rows that were encoded and decoded as in publishing."""
     schema = dense.make_serving_schema(learner, job.samples)
     tables = {table.settings.name: table for table in learner.sparse.tables}
     assert job.data.valid is not None

@@ -2,11 +2,11 @@
 
 Real processes on loopback: two trainings that publish versions (one process: bases and deltas; coordinator, pservers
 and trainers: bases), a Cube of 2 shards x 2 replicas with agents and transfer, two prediction servers over it, and
-clients by several protocols that hold every answer against the repository. Processes are killed or stopped at random
-and started again, as an operator's supervisor would. The seed is printed; `--seed` repeats its draws.
+clients of several protocols that check every answer against the repository. Processes are killed or stopped at random
+and restarted, as by an operator's supervisor. The seed is printed; `--seed` repeats a run's random choices.
 
-Of cube servers that hold the same shard and of prediction servers one is left alone until the other is ready again:
-a request may then never fail. `--keep` leaves logs and repository behind.
+One of the cube servers of a shard, and one of the prediction servers, is always left alone until the other is ready
+again, so no request may fail. `--keep` keeps logs and repository.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ PATIENT = {"queue_ms": 20_000, "timeout_ms": 30_000}  # two cores run some twent
 @dataclass(frozen=True)
 class Plan:
     chaos_s: float
-    every_s: float  # between two blows, on average
+    every_s: float  # mean time between faults
 
 
 QUICK, FULL = Plan(120.0, 3.0), Plan(3600.0, 5.0)
@@ -54,7 +54,7 @@ QUICK, FULL = Plan(120.0, 3.0), Plan(3600.0, 5.0)
 class Result:
     kills: Counter[str] = field(default_factory=Counter)
     stops: Counter[str] = field(default_factory=Counter)
-    crashed: list[str] = field(default_factory=list)  # ended without having been killed
+    crashed: list[str] = field(default_factory=list)  # ended without being killed
     stuck: list[str] = field(default_factory=list)
     lost: int = 0
     wrong: int = 0
@@ -75,14 +75,14 @@ class Chaos:
             Flow(root, log, self.stack.repository, model, is_cluster=is_cluster) for model, is_cluster in FLOWS.items()
         ]
         self._killed: set[int] = set()  # process ids
-        self._stopped: dict[int, tuple[float, Process | None]] = {}  # when each goes on
+        self._stopped: dict[int, tuple[float, Process | None]] = {}  # when each continues
         self._dead_since: dict[str, float] = {}
         self._seen: dict[str, tuple[Any, float]] = {}
         self._live: dict[str, int] = {}
         self._clients: subprocess.Popen[str] | None = None
         self._began = time.monotonic()
 
-    # The course of it
+    # The run
 
     def run(self) -> Result:
         self._say("starting")
@@ -96,7 +96,7 @@ class Chaos:
             for server in one:
                 wait_until(lambda server=server: server.answers("/readyz"), f"{server.name} ready")
         self._start_clients()
-        self._say(f"all is up; {self._plan.chaos_s:g} s of chaos")
+        self._say(f"everything is up; {self._plan.chaos_s:g} s of chaos")
         until = time.monotonic() + self._plan.chaos_s
         next_blow = time.monotonic() + 2
         while time.monotonic() < until:
@@ -106,12 +106,12 @@ class Chaos:
                 self._strike()
                 next_blow = time.monotonic() + self._draw.expovariate(1 / self._plan.every_s)
             time.sleep(0.1)
-        self._say("no more blows; waiting for all to settle")
+        self._say("no more faults; waiting for everything to settle")
         self._settle()
         return self.result
 
     def _settle(self) -> None:
-        """Everything is started again; trainings end, the last versions go live everywhere, everything is checked."""
+        """Restarts everything, waits until training ends and the last versions are live, and checks everything."""
         for pid in list(self._stopped):
             self._resume(pid)
         for flow in self.flows:
@@ -162,7 +162,7 @@ class Chaos:
             self.result.lost += len(lost)
             self.result.notes += lost
 
-    # Blows
+    # Faults
 
     def _strike(self) -> None:
         victims = self._victims()
@@ -187,7 +187,7 @@ class Chaos:
                 self._say(f"stop {name} for {seconds:.1f} s")
 
     def _victims(self) -> dict[str, tuple[int, Process | None]]:
-        """Everything that runs, but the last ready one of each group of replicas."""
+        """Every running process except the last ready one of each group of replicas."""
         found: dict[str, tuple[int, Process | None]] = {}
         for group in (*self.stack.cube, self.stack.serve):
             ready = [one for one in group if one.answers("/readyz")]
@@ -207,7 +207,7 @@ class Chaos:
         return found
 
     def _publishers(self) -> list[int]:
-        """Children of a coordinator that publish a checkpoint."""
+        """The children of a coordinator that publish checkpoints."""
         pids = [int(path.name) for path in Path("/proc").iterdir() if path.name.isdigit()]
         where = str(self.stack.repository)
         return [pid for pid in pids if " publish " in (command := command_of(pid)) and where in command]
@@ -248,7 +248,7 @@ class Chaos:
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGCONT)
 
-    # What must move
+    # Progress
 
     def _watch(self) -> None:
         now = time.monotonic()
@@ -266,7 +266,7 @@ class Chaos:
                 live = 0 if process.is_paused or not process.is_running else self._live_at(process.url, model)
                 live = max(live, self._live.get(key, 0))
                 self._live[key] = live
-                # Not behind is as good as moving.
+                # Being up to date counts as progress.
                 self._moves(key, (live, newest if live >= newest else 0, now if live >= newest else 0), now)
 
     def _moves(self, what: str, value: Any, now: float) -> None:
@@ -333,7 +333,7 @@ class Chaos:
             self.result.wrong += loop["wrong"]
             self.result.notes += [f"{name}: {text}" for text in loop["messages"]]
             if not loop["asked"]:
-                self._stuck(f"{name}: not one request came to an end")
+                self._stuck(f"{name}: no request ended")
             print(
                 f"  {name:<20}{loop['asked']:>8,} requests, {loop['failed']} failed, {loop['wrong']} wrong, "
                 f"slowest {loop['slowest_s']:.1f} s"
@@ -360,9 +360,9 @@ class Chaos:
 
 def main() -> None:
     parser = measure.make_parser(__doc__.splitlines()[0])
-    parser.add_argument("--seed", type=int, help="of the blows; default: drawn and printed")
-    parser.add_argument("--minutes", type=float, help="how long blows fall; default: 60, with --quick 2")
-    parser.add_argument("--keep", action="store_true", help="leave logs and repository behind")
+    parser.add_argument("--seed", type=int, help="seed of the faults; default: random, printed")
+    parser.add_argument("--minutes", type=float, help="how long faults occur; default: 60, with --quick 2")
+    parser.add_argument("--keep", action="store_true", help="keep logs and repository")
     arguments = parser.parse_args()
     plan = QUICK if arguments.quick else FULL
     if arguments.minutes is not None:

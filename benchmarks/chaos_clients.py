@@ -1,9 +1,9 @@
-"""The honest clients of chaos.py: lookups and predictions by several protocols, answers held against the repository.
+"""The clients of chaos.py: lookups and predictions over several protocols, with answers checked against the repository.
 
-usage: python benchmarks/chaos_clients.py      (a line of JSON says where everything is; another one ends it)
+usage: python benchmarks/chaos_clients.py      (one line of JSON has all addresses; another one ends it)
 
-An answer names a version; its rows must be that version's rows, its scores what that version's files give
-(elasticctr.versions.scoring). A request has failed when the client's usual retries over the endpoints did not help.
+An answer names a version; its rows must be that version's rows, and its scores those of that version's files
+(elasticctr.versions.scoring). A request fails if the client's usual retries over the endpoints did not help.
 """
 
 from __future__ import annotations
@@ -39,15 +39,15 @@ from elasticctr.versions.sparse import get_rows
 from elasticctr.versions.verification import GRAPH
 
 EVERY_S = 0.05
-PATIENCE_S = 20.0  # for a whole call: two cores run some twenty processes
-TRY_S = 3.0  # for one attempt of the protocols that have no client of ours
+PATIENCE_S = 20.0  # for a whole call: about twenty processes share two cores
+TRY_S = 3.0  # for one attempt with protocols for which we have no client
 TRIES = 6
 TOLERANCE = 2e-5  # of scores
 BATCHES, SAMPLES = 16, 5
 
 
 class Truth:
-    """What a version holds and how it scores, from the repository's files alone."""
+    """A version's rows and scores, from the repository's files alone."""
 
     def __init__(self, repository: str, model: str, batches: list[Batch], feasigns: NDArray[np.uint64]) -> None:
         self._repository, self._model = Repository(repository), model
@@ -57,13 +57,13 @@ class Truth:
         self.scores = lru_cache(maxsize=16)(self._scores)
 
     def _rows(self, version: int) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
-        """Of every feasign that is ever asked for, in their order."""
+        """The rows of all feasigns in the requests, in order."""
         with self._lock:
             chain = self._repository.chain(self._model, version)
             return get_rows(self._repository, chain, next(iter(chain[-1].tables)), self._feasigns)
 
     def _scores(self, version: int) -> list[NDArray[np.float32]]:
-        """Of every batch that is ever asked for."""
+        """The scores of all batches in the requests."""
         with self._lock:
             chain = self._repository.chain(self._model, version)
 
@@ -80,7 +80,7 @@ class Truth:
 
 
 class Loop:
-    """One client of one model by one protocol."""
+    """A client of one model over one protocol."""
 
     def __init__(self, name: str, ask: Callable[[random.Random], str]) -> None:
         self.name, self._ask = name, ask
@@ -130,7 +130,7 @@ class Clients:
             for one in samples
         ]
         known = np.unique(np.concatenate([batch.values for batch in batches]))
-        feasigns = np.concatenate([known, np.arange(1, 20, dtype=np.uint64)])  # and some that nobody ever saw
+        feasigns = np.concatenate([known, np.arange(1, 20, dtype=np.uint64)])  # and some without rows
         truth = Truth(at["repository"], model, batches, feasigns)
         (table,) = schema.tables
         asks = {
@@ -239,7 +239,7 @@ def connect(address: str) -> socket.socket:
 
 
 def retry(once: Callable[[str], Any], endpoints: list[str], draw: random.Random) -> Any:
-    """Another endpoint after each failure, with a growing pause: what any client does."""
+    """Tries another endpoint after each failure, with a growing pause, like any client."""
     order = draw.sample(endpoints, len(endpoints))
     failures = []
     for attempt in range(TRIES):

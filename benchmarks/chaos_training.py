@@ -1,9 +1,9 @@
-"""The trainings of chaos.py: job after job, each started again until it is over, then counted.
+"""The training jobs of chaos.py: one after another, each restarted until it ends, then counted.
 
-usage: python benchmarks/chaos_training.py JOB.yaml MODEL REPOSITORY      (counts what a finished run learned from)
+usage: python benchmarks/chaos_training.py JOB.yaml MODEL REPOSITORY      (counts the samples of a finished run)
 
-Rows count their shows in the same step as they learn, so the shows of the last checkpoint tell what was learned from
-and how often. Every feasign must have been seen exactly as often as it stands in the log.
+Rows count shows in the same step as they learn, so the shows in the last checkpoint tell which samples were learned
+from and how often. Every feasign must have been seen exactly as often as it occurs in the log.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import yaml
 
 from stack import Process
 
-STEP_S = 0.03  # longer than a step takes: there is always something under way to be killed
+STEP_S = 0.03  # longer than a step takes, so there is always a step to interrupt
 ROWS = 12_000
 BATCH = 64
 MODEL = f'''"""Wide & Deep whose training step takes {STEP_S} s longer."""
@@ -44,7 +44,7 @@ class Paced(WideDeep):
 
 @dataclass
 class Tally:
-    """What all jobs of a flow came to."""
+    """The results of all jobs of a flow."""
 
     jobs: int = 0
     lost: int = 0
@@ -52,7 +52,7 @@ class Tally:
 
 
 class Flow:
-    """One job after the other that publishes into `repository` as `model`: in one process, or with pservers."""
+    """Jobs, one after another, that publish `model` into `repository`: in one process, or with pservers."""
 
     def __init__(self, root: Path, log: Path, repository: Path, model: str, *, is_cluster: bool) -> None:
         self.model, self.is_cluster = model, is_cluster
@@ -61,7 +61,7 @@ class Flow:
         self._network = self._root / "paced.py"
         self._network.write_text(MODEL)
         self.tally = Tally()
-        self.is_ending = False  # the job under way is the last
+        self.is_ending = False  # the current job is the last
         self.is_over = False
         self._number = 0
         self._checks: list[subprocess.Popen[str]] = []
@@ -100,14 +100,14 @@ class Flow:
         self.process = Process(f"train-{self.model}", [], self._root / "output.txt")
 
     def start(self) -> None:
-        """Starts the job, or goes on with it."""
+        """Starts or resumes the job."""
         is_used = (self.run_dir / "metrics.json").exists() or any((self.run_dir / "checkpoints").glob("step-*"))
         where = ["--on", "local"] if self.is_cluster else []
         self.process.arguments = ["train", str(self.job_file), *where, *(["--resume"] if is_used else [])]
         self.process.start()
 
     def look(self) -> None:
-        """Called often: takes the next job when this one is over."""
+        """Called often: starts the next job when this one has ended."""
         if self.is_over or self.process.exit_status != 0 or not self._is_finished():
             return
         command = ["nice", sys.executable, __file__, str(self.job_file), self.model, str(self._repository)]
@@ -124,12 +124,12 @@ class Flow:
         return path.exists() and '"event": "end"' in path.read_text().replace('":"', '": "')
 
     def progress(self) -> tuple[int, int]:
-        """Changes as long as anything moves."""
+        """A value that changes as long as there is progress."""
         files = [self.run_dir / "ledger" / "journal.jsonl", self.run_dir / "events.jsonl"]
         return self._number, sum(path.stat().st_size for path in files if path.exists())
 
     def roles(self) -> dict[str, int]:
-        """Process ids of what the job consists of, beside the process that was started."""
+        """Process ids of the job, except the one that was started."""
         try:
             about = json.loads((self.run_dir / "cluster" / "roles.json").read_text())
         except (OSError, ValueError):
@@ -137,7 +137,7 @@ class Flow:
         return {one["name"]: one["pid"] for one in about["roles"] if one["pid"] and one["phase"] == "running"}
 
     def finish(self) -> Tally:
-        """What the checks of all finished jobs said."""
+        """The results of the checks of all finished jobs."""
         for check in self._checks:
             out, _ = check.communicate(timeout=300)
             try:

@@ -1,10 +1,10 @@
 """The cube server against Redis, and both against a hash map in the client's own process (the limit).
 
-The same rows in each: random feasigns, rows of 40 and 256 bytes. Server pinned to one core, load generator
-(contenders/kv_load.cc: one thread, epoll, pipelining, never sleeping, checks answers) to another. Redis is the real
-one, with keys of 8 bytes, MGET, no persistence, and io-threads if they help it; our server answers the wire, and
-through its Redis port MGET of decimal keys. Throughput is the best over connections and pipelines of each contestant,
-medians of interleaved rounds. Latency is measured at an offered load that Redis can carry, requests sent on time.
+Each holds the same rows: random feasigns, rows of 40 and 256 bytes. The server is pinned to one core, the load
+generator (contenders/kv_load.cc: one thread, epoll, pipelining, never sleeping, checks answers) to another. Redis runs
+with keys of 8 bytes, MGET, no persistence, and io-threads if they help; our server answers the native protocol and, on
+its Redis port, MGET of decimal keys. Throughput is each contestant's best over connections and pipelines, as the median
+of interleaved rounds. Latency is measured at an offered load that Redis can sustain, with requests sent on schedule.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from contenders.kv_servers import CubeServer, HashMap, LoadGenerator, RedisServe
 
 SHAPES_FULL = [(1, 1), (1, 16), (8, 1), (8, 8), (8, 32), (32, 1), (32, 8)]
 TRY_S = 0.4
-MAX_IN_FLIGHT = 1 << 20  # bytes of rows asked for at once, over all connections
+MAX_IN_FLIGHT = 1 << 20  # bytes of rows in flight, over all connections
 
 
 def shapes_for(batch: int, row_bytes: int, quick: bool) -> list[tuple[int, int]]:
@@ -39,7 +39,7 @@ class Comparison:
         self.wrong = 0
 
     def best(self, contestants: dict[str, Run], shapes: list[tuple[int, int]]) -> dict[str, Result]:
-        """Each contestant in the shape that a first try showed to suit it best: medians over interleaved rounds."""
+        """Each contestant in the shape that was best for it in a first try: medians over interleaved rounds."""
         chosen = dict.fromkeys(contestants, shapes[0])
         if len(shapes) > 1:
             for name, run in contestants.items():
@@ -73,7 +73,7 @@ class Comparison:
     def latency(
         self, cube: CubeServer, redis: RedisServer, keys: int, row: int, batch: int, rate: float
     ) -> dict[str, Result]:
-        """Both at the same offered load, 8 connections."""
+        """Measures both at the same offered load, with 8 connections."""
         results: dict[str, list[Result]] = {"cube": [], "redis": []}
         for _ in range(self.rounds):
             for name, server, protocol in (("cube", cube, "wire"), ("redis", redis, "redis")):
@@ -89,7 +89,7 @@ class Comparison:
 
 
 def redis_benchmark(port: int, keys: int, arguments: list[str], requests: int, pipeline: int) -> float:
-    """Requests per second that redis-benchmark sees."""
+    """Requests per second as measured by redis-benchmark."""
     command = ["taskset", "-c", "1", shutil.which("redis-benchmark") or str(find_redis("redis-benchmark"))]
     command += [
         "-p",
@@ -184,7 +184,7 @@ def main() -> None:
         if measure_fits(keys, row):
             run_size(keys, row, comparison, io_threads, arguments.quick, result)
         else:
-            print(f"{keys:>10,} x {row:>3} B: left out, both servers' rows do not fit in the memory left")
+            print(f"{keys:>10,} x {row:>3} B: skipped, both servers' rows do not fit in the available memory")
     result["resp_vs_redis"] = compare_by_redis_benchmark(load, 1_000_000, 40, arguments.quick)
     if comparison.wrong:
         raise SystemExit(f"{comparison.wrong} answers were wrong")

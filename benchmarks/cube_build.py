@@ -31,7 +31,7 @@ WORK = measure.WORK / "cube_build"
 
 
 def publish(repository: Path, version: int, rows: int) -> None:
-    """A version of random rows, written as docs/formats/version.md says, without training it."""
+    """Publishes a version of random rows in the format of docs/formats/version.md, without training."""
     directory = repository / "bench" / str(version)
     if (directory / "manifest.json").exists():
         return

@@ -1,8 +1,8 @@
-"""What a client notices while versions are swapped, and how soon a row pushed in the trainer is served.
+"""What clients notice while versions are swapped, and how soon a row pushed in the trainer is served.
 
-Real processes on this machine: two shards, an agent beside each, a transfer, a client that asks at a constant rate and
-holds every row against the version its answer names, and `elasticctr cube bench`, which takes the times. Swaps are
-bases and deltas, published one after the other and rolled out by transfer. For the last figure rows are pushed into a
+Real processes on this machine: two shards, an agent beside each, a transfer, a client that sends lookups at a constant
+rate and checks every row against the version its answer names, and `elasticctr cube bench`, which measures latencies.
+Bases and deltas are published one after another and rolled out by transfer. For the last figure rows are pushed into a
 trainer's table and published as a delta; the clock runs from before the push until a lookup returns the new row.
 """
 
@@ -29,7 +29,7 @@ from tests.cluster.truth import MODEL, TABLE
 from measure import parse_arguments, print_result
 
 RATE, KEYS = 200, 100
-LATER = ("nice", "-n", "10")  # for what runs on this machine only because there is no other one
+LATER = ("nice", "-n", "10")  # for processes that would run on other machines
 TRIES = 3
 
 
@@ -41,14 +41,14 @@ def main() -> None:
 
 
 def swap(bases: int, deltas: int, count: int, quiet_s: float) -> dict[str, float]:
-    """`deltas` spread over `bases`, all under load."""
+    """Rolls out `deltas` spread over `bases`, under load."""
     with tempfile.TemporaryDirectory(prefix="cube-swap-") as root, Story(Path(root), count=count, poll_s=0.05) as story:
         _start(story)
         story.base()
         story.wait_live(1)
         story.start_load(RATE, KEYS, prefix=LATER)
         assert story.load is not None
-        time.sleep(3.0)  # it has its own start behind it
+        time.sleep(3.0)  # past its start
         before = Probe(story, Path(root), quiet_s).wait()
         probe = Probe(story, Path(root), 3600)
         os.nice(10)  # this process publishes
@@ -86,7 +86,7 @@ def swap(bases: int, deltas: int, count: int, quiet_s: float) -> dict[str, float
 
 
 class Probe:
-    """`cube bench` at the constant rate, in a process of its own: native threads that wait for nobody's Python."""
+    """`cube bench` at the constant rate, in a separate process: its native threads do not wait for Python."""
 
     def __init__(self, story: Story, root: Path, seconds: float) -> None:
         keys = root / "keys"
@@ -108,7 +108,7 @@ class Probe:
 
 
 def _start(story: Story) -> None:
-    """Servers first; agents and transfer give way to them and to the clients."""
+    """Starts servers first; agents and transfer have lower priority than servers and clients."""
     for instance in story.cluster.instances:
         instance.start_server()
         instance.prefix = LATER

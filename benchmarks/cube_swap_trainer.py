@@ -1,4 +1,4 @@
-"""The trainer of cube_swap.py: a real learner with a table of a million rows, of which a step changes 100 k."""
+"""The trainer of cube_swap.py: a real learner with a table of a million rows, 100,000 of which a step changes."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Trainer:
         )
         self._learner = Learner(self._job)
         self._random = np.random.default_rng(0)
-        # Every batch has feasigns of its own, so a step changes exactly its 100 k rows.
+        # Batches share no feasigns, so a step changes exactly 100,000 rows.
         size = (BATCHES, SLOTS, SAMPLES)
         numbers = self._random.permutation(int(np.prod(size))).astype(np.uint64)
         self._feasigns = (numbers * np.uint64(0x9E3779B97F4A7C15)).reshape(size)
@@ -40,7 +40,7 @@ class Trainer:
             self._step(number)
 
     def push(self) -> tuple[int, int]:
-        """One step of training. A feasign whose row it changed, and how many rows it changed."""
+        """Trains one step. Returns a feasign whose row it changed, and how many rows it changed."""
         number = int(self._random.integers(BATCHES))
         self._step(number)
         return int(self._feasigns[number, 0, 0]), SLOTS * SAMPLES
@@ -51,7 +51,7 @@ class Trainer:
         return self._publisher.publish(self._learner, snapshot).version
 
     def check(self, feasign: int, answer: Lookup) -> None:
-        """The served row is the trainer's."""
+        """Checks that the served row is the trainer's."""
         own = self._rows.get(np.array([feasign], np.uint64)).weights
         if not np.array_equal(answer.rows, own):
             raise SystemExit(f"feasign {feasign}: served {answer.rows}, trained {own}")

@@ -1,12 +1,12 @@
-"""Goodput while trainers come and go and a pserver dies: useful samples over possible ones, with and without standby.
+"""Goodput while trainers come and go and a pserver dies: useful samples over possible ones, with and without a standby.
 
-Useful are samples that are part of the model at the end: what a rollback makes undone does not count, nor does a batch
-that is computed twice. Possible is the pace of a trainer in the undisturbed first part of the same run, times the time
-trainers' processes ran, from their start on: that a trainer has to load its libraries, to join and to connect counts
-against the system. The moment between a death and the engine's new process does not; nobody is there to learn.
+Useful samples are those in the final model: samples undone by a rollback and batches computed twice do not count. The
+possible number is the rate of one trainer in the undisturbed first part of the same run, times the time that trainers'
+processes ran. That time includes loading libraries, joining and connecting, but not the time between a trainer's death
+and the engine's new process.
 
-Trainers wait in every step as if they computed on machines of their own, so that this machine's few cores are not what
-is measured; that a trainer which starts takes time from the others here counts against the system, too.
+Trainers sleep in every step, as if they computed on other machines, so that this machine's few cores are not the
+bottleneck. A starting trainer still takes CPU time from the others, which counts against the system.
 
 Prints what each event cost until the next one, then one line of JSON with `goodput_standby` and `goodput`.
 """
@@ -64,7 +64,7 @@ class Plan:
     pservers: int = 2
 
     def script(self) -> list[tuple[float, str, str]]:
-        """What happens when, in parts of the window."""
+        """The events and their times, as fractions of the window."""
         steps = [
             (0.02, "add", "trainer-3"),
             (0.15, "kill", "trainer-0"),
@@ -81,7 +81,7 @@ QUICK = Plan(baseline_s=10.0, window_s=45.0)
 
 
 def write_job(folder: Path, plan: Plan, *, standby: bool) -> Path:
-    """A job that would run for much longer than it is looked at."""
+    """Writes a job that would run much longer than it is observed."""
     log = folder / "log"
     if not log.exists():
         spec = criteo_spec(Format.SLOT, slots=8, dense=4, cardinalities=(1000,))
@@ -126,14 +126,14 @@ class Result:
 
 
 class Run:
-    """One job on the local engine, looked at from the thread that supervises it."""
+    """One job on the local engine, observed from the thread that supervises it."""
 
     def __init__(self, plan: Plan, launch: Launch) -> None:
         self._plan, self._launch = plan, launch
         self._engine = LocalEngine()
         self._line = Timeline()
         self._began_s = time.monotonic()
-        self._first_s: float | None = None  # when every trainer had learned something
+        self._first_s: float | None = None  # when every trainer had learned from a sample
         self._todo = plan.script()
         self._done: list[tuple[float, str, str]] = []  # when, what, to whom
         self._peer: Peer | None = None

@@ -1,5 +1,5 @@
-"""What was seen of a run, every tenth of a second, and what follows from it: samples learned from, time trainers were
-there, and what each event cost. Used by elastic.py."""
+"""Observations of a run, every tenth of a second, and results from them: samples learned from, trainers' running time,
+and the cost of each event. Used by elastic.py."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from itertools import pairwise
 @dataclass(frozen=True, slots=True)
 class Moment:
     at_s: float
-    samples: int  # in the model: a rollback takes some away
+    samples: int  # in the model; fewer after a rollback
     there: int  # trainers whose processes run
     working: int  # trainers that have work
 
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """Of what happened at `start_s`, until the next event. In seconds of one trainer, but for the pause."""
+    """The cost of the event at `start_s`, until the next one. In seconds of one trainer, except for the pause."""
 
     what: str
     possible: float
     lost: float
-    starting: float  # of what was lost: trainers that are there and have no work yet
-    pause_s: float  # the longest time in which nobody reported anything new
+    starting: float  # part of the loss: trainers that run but have no work yet
+    pause_s: float  # the longest time without a new report
 
 
 @dataclass
@@ -35,7 +35,7 @@ class Timeline:
         return self._samples_at(end_s) - self._samples_at(start_s)
 
     def _samples_at(self, at_s: float) -> float:
-        """Between two moments in proportion."""
+        """Interpolates between two observations."""
         for a, b in pairwise(self.seen):
             if a.at_s <= at_s < b.at_s:
                 return a.samples + (b.samples - a.samples) * (at_s - a.at_s) / (b.at_s - a.at_s)
@@ -54,7 +54,7 @@ class Timeline:
                 yield a, seconds
 
     def longest_pause_s(self, start_s: float, end_s: float) -> float:
-        """The longest time in which nothing new was learned."""
+        """The longest time without newly learned samples."""
         longest, most, since_s = 0.0, -1, start_s
         for moment in self.seen:
             if start_s <= moment.at_s <= end_s:

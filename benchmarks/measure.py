@@ -1,4 +1,4 @@
-"""What every benchmark shares: fair rounds, peers in their own environments, and a stamp on the result."""
+"""Shared by all benchmarks: fair rounds, peers in their own environments, and the origin of a result."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ WORK = ROOT / ".bench"  # data and peers' environments; ignored by git, kept bet
 
 def make_parser(description: str) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=description)
-    parser.add_argument("--quick", action="store_true", help="less data and fewer rounds: ends within a minute or two")
+    parser.add_argument("--quick", action="store_true", help="less data and fewer rounds: takes a minute or two")
     return parser
 
 
@@ -39,7 +39,7 @@ def seconds(work: Callable[[], object]) -> float:
 def interleave(contestants: Mapping[str, Callable[[], float]], rounds: int) -> dict[str, float]:
     """Median seconds of each contestant, which returns its own time.
 
-    All run once per round, after one unmeasured round, so that whatever else the machine does meets all of them alike.
+    All run once per round, after one unmeasured round, so that other load on the machine affects all of them equally.
     """
     for run in contestants.values():
         run()
@@ -51,7 +51,7 @@ def interleave(contestants: Mapping[str, Callable[[], float]], rounds: int) -> d
 
 
 def make_environment(name: str, packages: Sequence[str]) -> Path:
-    """The Python of a virtual environment that holds `packages`, made on first use."""
+    """The Python of a virtual environment with `packages`, created on first use."""
     folder = WORK / name
     python, stamp = folder / "bin" / "python", folder / "packages.txt"
     if not stamp.exists() or stamp.read_text() != "\n".join(packages):
@@ -109,5 +109,5 @@ def stamp() -> dict[str, str]:
 
 
 def print_result(result: Mapping[str, float], **details: Any) -> None:
-    """The last line of a benchmark."""
+    """Prints the last line of a benchmark."""
     print(json.dumps({**{k: float(f"{v:.4g}") for k, v in result.items()}, **details, **stamp()}))

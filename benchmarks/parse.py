@@ -1,8 +1,8 @@
-"""Text → arrays, one core each: ours against plain Python, polars and pyarrow on the same bytes.
+"""Parses text into arrays on one core: ours against plain Python, polars and pyarrow on the same bytes.
 
 Slot text (`click:0 dense_feature:… 1:… 26:…`) and Criteo text, made here from a seed. Ours runs as in training: blocks
-of 4 MiB, labels, dense floats and feasigns out. Peers get the whole text at once and are measured twice: until they
-have the arrays a trainer needs, and reading it as CSV alone. Ratios use whichever is better for the peer.
+of 4 MiB into labels, dense floats and feasigns. Peers get the whole text at once and are measured twice: until they
+have the arrays a trainer needs, and for reading it as CSV only. Ratios use the better result of the peer.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def cut(text: bytes) -> list[memoryview]:
 
 
 def parse_ours(parser: Parser, blocks: list[memoryview]) -> int:
-    """Batches are dropped one after another, as a training loop does."""
+    """Drops one batch after another, like a training loop."""
     return sum(len(parser.parse(block).batch) for block in blocks)
 
 
@@ -164,7 +164,7 @@ def check_peer(result: dict[str, np.ndarray], data: dict[str, np.ndarray], forma
 
 
 def measure(format: Format, data: dict[str, np.ndarray], polars: Peer, rounds: int) -> dict[str, float]:
-    """Bytes per second of everyone, checked to have read the same."""
+    """Bytes per second of all contestants, after checking that they read the same."""
     is_slot = format is Format.SLOT
     text = (FOLDER / f"{format.value}.txt").read_bytes()
     rows = len(data["labels"])

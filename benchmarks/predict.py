@@ -1,12 +1,12 @@
-"""`elasticctr serve` against what users would pick: the same graph in ONNX Runtime and the same rows in Redis behind
-FastAPI, BentoML and Ray Serve; and against ONNX Runtime alone on ready-made inputs (the limit).
+"""`elasticctr serve` against common alternatives: the same graph in ONNX Runtime and the same rows in Redis behind
+FastAPI, BentoML and Ray Serve; and against ONNX Runtime alone on prepared inputs (the limit).
 
 PaddleRec's Wide & Deep with a million rows (contenders/predict_data.py), 1, 10, 100 and 500 candidates per request, the
-same bodies for all. A server and everything it needs, Redis too, has core 0; the load generator
-(contenders/http_load.cc) has core 1. Only one server runs at a time. Peers run in the better of two variants each, and
-everybody with the number of connections that suits it, chosen by a first try. Closed loop: as many requests as are
-answered. Fixed rate: half of what the best peer carries, requests sent on time, latencies counted from when they were
-due. Medians of interleaved rounds. Everybody's scores are checked against the version's own files first.
+same bodies for all. A server and everything it needs, including Redis, has core 0; the load generator
+(contenders/http_load.cc) has core 1. Only one server runs at a time. Peers run in the better of two variants, and every
+server with its best number of connections, found in a first try. Closed loop: as many requests as are answered. Fixed
+rate: half of the best peer's maximum, with requests sent on schedule and latencies measured from then. Figures are
+medians of interleaved rounds. First, all scores are checked against the version's own files.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Contest:
         self.closed: dict[tuple[str, int], list[Result]] = {}
         self.fixed: dict[tuple[str, int], list[Result]] = {}
         self.limits: dict[int, list[float]] = {size: [] for size in SIZES}
-        self.shares: dict[int, list[float]] = {size: [] for size in SIZES}  # ours over the limit beside it
+        self.shares: dict[int, list[float]] = {size: [] for size in SIZES}  # ours over the limit, in turns with it
 
     def check(self, name: str, server: Server) -> None:
         """Waits for a server and compares its scores."""
@@ -69,7 +69,7 @@ class Contest:
         print(f"{name:>20}: scores within {worst:.1e} of the version's", flush=True)
 
     def try_out(self, name: str, start: Callable[[], Server]) -> dict[int, float]:
-        """Requests per second by size, each with the best number of connections, which is remembered."""
+        """Requests per second by size, each with the best number of connections, which is kept for later."""
         best = {}
         with start() as server:
             self.check(name, server)
@@ -91,7 +91,7 @@ class Contest:
         for variant in PEERS[name][: 1 if self.quick else None]:
             full = f"{name} {variant}"
             tried[full] = self.try_out(full, partial(start_peer, name, variant, redis))
-        # By the mean of logarithms: every size counts alike. Where nothing was answered in time, almost 0.
+        # By the mean of logarithms, so that every size counts equally; almost 0 if nothing was answered in time.
         chosen = max(tried, key=lambda full: sum(math.log(max(speed, 0.01)) for speed in tried[full].values()))
         self.starts[chosen] = partial(start_peer, *chosen.split(), redis)
         return tried[chosen]
@@ -111,7 +111,7 @@ class Contest:
                         )
 
     def run_limits(self) -> None:
-        """Ours and ONNX Runtime alone in turns, so that what the machine does meanwhile meets both."""
+        """Runs ours and ONNX Runtime alone in turns, so that other load on the machine affects both."""
         with self.starts[OURS]() as server:
             server.wait(read_bodies(1, 1)[0])
             for size in SIZES * (1 if self.quick else LIMIT_ROUNDS):

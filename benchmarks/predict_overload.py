@@ -1,8 +1,8 @@
-"""`elasticctr serve` offered three times what it can do: goodput, and how fast the rest is refused.
+"""`elasticctr serve` at three times its capacity: goodput, and how fast the rest is refused.
 
-Capacity is what a closed loop gets answered. Then requests come at three times that rate, at fixed times, whether or
-not the server keeps up: on as many connections as that takes. An answer counts if it comes within the deadline, seen
-from when its request was due; a refusal (429) has its time taken the same way. Server on core 0, load on core 1.
+Capacity is the throughput of a closed loop. Then requests arrive at three times that rate, at fixed times whether or
+not the server keeps up, on as many connections as needed. An answer counts if it arrives within the deadline, measured
+from when its request was due; refusals (429) are timed the same way. Server on core 0, load on core 1.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import measure
 from contenders.predict_data import prepare, read_bodies
 from contenders.predict_servers import LoadGenerator, Result, start_ours
 
-CANDIDATES = 100  # a request costs enough that one core of load can offer three times as many
+CANDIDATES = 100  # requests are expensive enough that one core of load can offer three times the capacity
 OVERLOAD = 3.0
 DEADLINE_MS = 250.0
 CONNECTIONS = 32

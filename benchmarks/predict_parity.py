@@ -1,5 +1,5 @@
-"""Scores of the trainer against scores served, over 100,000 samples of every format through every protocol: the largest
-difference of each pair. The same cases as tests/e2e/test_parity.py."""
+"""The trainer's scores against served scores, over 100,000 samples of every format through every protocol: the largest
+difference for each pair. The same cases as tests/e2e/test_parity.py."""
 
 from __future__ import annotations
 

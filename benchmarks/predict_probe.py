@@ -1,8 +1,8 @@
-"""The latency probe of predict_swap.py: one request at a time at a constant rate, from a process of its own.
+"""The latency probe of predict_swap.py: one request at a time at a constant rate, from a separate process.
 
 usage: python benchmarks/predict_probe.py PORT BODY.json RATE SECONDS      (SIGINT ends it sooner)
 
-A request is timed from the moment it was due, so that waiting for the one before it counts.
+A request is timed from the moment it was due, so waiting for the previous one counts.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import numpy as np
 
 
 class Probe:
-    """This script, started; `wait` or `stop` give what it found."""
+    """A running probe; `wait` or `stop` return its results."""
 
     def __init__(self, port: int, body: Path, rate: float, seconds: float) -> None:
         command = [sys.executable, __file__, str(port), str(body), str(rate), str(seconds)]
@@ -61,7 +61,7 @@ def measure(port: int, body: bytes, rate: float, seconds: float) -> dict[str, fl
 
 
 def _read(connection: socket.socket) -> int:
-    """One answer; its status."""
+    """Reads one answer and returns its status."""
     data = b""
     while b"\r\n\r\n" not in data:
         data += _receive(connection)

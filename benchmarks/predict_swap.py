@@ -1,11 +1,11 @@
-"""Activations and rollbacks under a fixed load: failed and mixed answers, and what they do to the latency.
+"""Activations and rollbacks under a fixed load: failed and mixed answers, and the effect on latency.
 
 usage: python benchmarks/predict_swap.py [--quick]
 
-One `elasticctr serve` with rows in its own memory. Load at a constant rate holds every score of every answer against
-the version it names: a score of another version's rows or graph is `mixed`. A probe in a process of its own asks at a
-constant rate too, and takes the times. Versions are bases and deltas, published one after the other; the rollbacks are
-commands to the server. Publishing runs on the same machine at a lower priority: it is there only for want of another.
+One `elasticctr serve` with rows in its own memory. Load at a constant rate checks every score of every answer against
+the version it names: a score from another version's rows or graph is `mixed`. A probe in a separate process also sends
+requests at a constant rate and measures latencies. Bases and deltas are published one after another; rollbacks are
+commands to the server. For lack of a second machine, publishing runs on the same one at a lower priority.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def main() -> None:
 
 
 def swap(count: int, quiet_s: float) -> dict[str, float]:
-    """`count` rows; latencies are taken for `quiet_s` before, and during all changes."""
+    """Swaps versions of `count` rows; measures latencies for `quiet_s` before, and during all changes."""
     with tempfile.TemporaryDirectory(prefix="predict-swap-") as root:
         scored = Scored(Repository(str(Path(root) / "repo")), count=count)
         scored.base()
@@ -49,7 +49,7 @@ def swap(count: int, quiet_s: float) -> dict[str, float]:
             samples = [sample.json() for sample in scored.draw(np.random.default_rng(9), CANDIDATES)]
             body.write_text(json.dumps({"samples": samples, "values": "feasigns"}))
             with predictor.load(rate=RATE, candidates=CANDIDATES) as load:
-                time.sleep(2.0)  # they have their own start behind them
+                time.sleep(2.0)  # past their start
                 before = Probe(predictor.port, body, RATE, quiet_s).wait()
                 probe = Probe(predictor.port, body, RATE, 3600)
                 os.nice(10)  # this process publishes
@@ -79,7 +79,7 @@ def swap(count: int, quiet_s: float) -> dict[str, float]:
 
 
 def change(predictor: Predictor, scored: Scored) -> tuple[list[float], list[float]]:
-    """Publishes and rolls back in turn; the seconds each took until it answered."""
+    """Publishes and rolls back in turn. Returns the seconds until each version answered."""
     live_s, back_s = [], []
     for number in range(ACTIVATIONS):
         started = time.perf_counter()
@@ -91,7 +91,7 @@ def change(predictor: Predictor, scored: Scored) -> tuple[list[float], list[floa
             status = predictor.command("rollback")
             back_s.append(time.perf_counter() - started)
             if status["live"] == before:
-                raise SystemExit(f"the rollback was not instant: {status}")
+                raise SystemExit(f"the rollback was not immediate: {status}")
             time.sleep(0.2)
             predictor.command("resume")
             predictor.wait_live(before)

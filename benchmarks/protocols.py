@@ -1,6 +1,6 @@
 """The bytes of every protocol our ports speak, for honest and hostile clients.
 
-Samples are feasigns per slot and dense floats. What is read back is only what shows that the answer is one.
+Samples are feasigns per slot and dense floats. Answers are parsed only as far as needed to recognise them.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ GENERAL = "baidu.paddle_serving.predictor.general_model"
 
 
 class Refused(Exception):
-    """An answer that says no."""
+    """An answer that is a refusal or an error."""
 
 
 @dataclass(frozen=True)
@@ -140,7 +140,7 @@ def brpc_call(model: str, samples: Samples, number: int = 1, token: str = "") ->
 
 
 def read_brpc(connection: socket.socket) -> Any:
-    """The scores."""
+    """The scores of an answer."""
     magic, body_bytes, meta_bytes = struct.unpack(">4sII", receive(connection, 12))
     if magic != b"PRPC":
         raise ConnectionResetError(f"answers {magic!r}")
@@ -175,7 +175,7 @@ def read_redis(file: Any) -> Any:
 
 
 def wire_frame(opcode: int, body: bytes = b"", table: int = 0, announced: int | None = None) -> bytes:
-    """`announced`: what the header says of the body's length, if that is not true."""
+    """`announced` is the body length in the header, if it is to be wrong."""
     length = len(body) if announced is None else announced
     return WIRE_HEADER.pack(WIRE_MAGIC, length, 1, 0, table, 0, opcode, 0, 0) + body
 

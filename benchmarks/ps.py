@@ -1,9 +1,9 @@
-"""What parameter servers cost: a pserver alone, whole runs against one process, and PaddlePaddle's parameter server.
+"""The cost of parameter servers: a pserver alone, whole runs against one process, and PaddlePaddle's parameter server.
 
 `pserver_pull_vs_table`, `pserver_push_vs_table`: rows per CPU second of a pserver process over those of the table in
 the trainer's own process. `cpu_vs_embedded`: CPU time per sample of all processes of a run with pservers, coordinator
-and launcher included, over that of one process alone on the machine, in steady state (ps_runs.py), the worst of the
-ways measured; `cpu_vs_full_machine` the same over one process per core at a time. `bytes_per_sample`: both ways, at
+and launcher included, over that of one process alone on the machine, in steady state (ps_runs.py), for the worst of the
+ways measured; `cpu_vs_full_machine` is the same over one process per core. `bytes_per_sample`: both ways, at
 the default batch size. `vs_paddle_ps`: CPU time per sample of PaddlePaddle's over ours, 1 pserver and 2 trainers,
 though Paddle's has its samples in memory while ours reads text. Prints tables, then one line of JSON.
 """
@@ -37,9 +37,9 @@ Way = tuple[int, int, int]  # batch size, pservers, trainers; no pservers: one p
 @dataclass(frozen=True)
 class Plan:
     rows: int
-    times: int  # through the log in a run
-    rounds: int  # of the pserver alone
-    runs: int  # of each way
+    times: int  # passes over the log in a run
+    rounds: int  # rounds of the pserver alone
+    runs: int  # runs of each way
     ways: tuple[Way, ...]
     paddle_s: float
 
@@ -78,7 +78,7 @@ def run_alone(folder: Path, plan: Plan) -> dict[str, float]:
 
 
 def run_all(folder: Path, plan: Plan) -> dict[Way, list[Speed]]:
-    """Of each way, one of every round."""
+    """The speeds of each way, one per round."""
     work = folder / "ps_runs"
     work.mkdir(exist_ok=True)
     found: dict[Way, list[Speed]] = {}
@@ -87,7 +87,7 @@ def run_all(folder: Path, plan: Plan) -> dict[Way, list[Speed]]:
         job = ps_runs.write_job(work, folder / "train", size, plan.times)
         ways = [(size, 0, 0), (size, 0, 1), *(way for way in plan.ways if way[0] == size)]
         found |= {way: [] for way in ways}
-        for _ in range(plan.runs):  # in turns, so that whatever else the machine does meets all of them alike
+        for _ in range(plan.runs):  # in turns, so that other load on the machine affects all of them equally
             for way in ways:
                 found[way].append(run_way(job, *way[1:]))
         for way in ways:
@@ -101,8 +101,8 @@ def run_all(folder: Path, plan: Plan) -> dict[Way, list[Speed]]:
 
 
 def compare(found: dict[Way, list[Speed]], way: Way, reference: int) -> float:
-    """CPU time over that of one process (`reference` 0) or one per core (1), the median of the rounds: what else the
-    machine's host does changes over minutes."""
+    """CPU time over that of one process (`reference` 0) or one per core (1), as the median of the rounds, since other
+    load on the machine's host changes over minutes."""
     of = zip(found[way], found[(way[0], 0, reference)], strict=True)
     return median(speed.cpu_us / other.cpu_us for speed, other in of)
 
@@ -115,7 +115,7 @@ def run_way(job: Path, pservers: int, trainers: int) -> Speed:
 
 def run_paddle(folder: Path, plan: Plan, is_quick: bool) -> Speed | None:
     if is_quick and not (WORK / "venvs" / "paddle_ps").exists():
-        print("\nPaddlePaddle's parameter server: left out; its environment is made by a full run")
+        print("\nPaddlePaddle's parameter server: skipped; a full run creates its environment")
         return None
     try:
         python = prepare(WORK / "venvs", "paddle_ps")

@@ -1,7 +1,7 @@
-"""A pserver alone against the table it is made of: rows pulled and pushed per second of one core.
+"""A pserver alone against the table inside it: rows pulled and pushed per second of one core.
 
-The pserver is a process of its own with one event loop; this one generates the load natively and asks the system what
-CPU time the pserver took. The table does in this process what a trainer without pservers does for the same batches.
+The pserver is a separate process with one event loop; this process generates the load natively and reads the pserver's
+CPU time from the system. The table does in this process what a trainer without pservers does for the same batches.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ from ps_runs import TICK_S, cpu_s
 
 SLOTS, DIM = 26, 9
 JOB = 5
-AHEAD = 4  # requests under way
-PULLS_PER_DENSE = 2  # a trainer asks for dense parameters as often as its default staleness says
+AHEAD = 4  # requests in flight
+PULLS_PER_DENSE = 2  # how often a trainer requests dense parameters with its default staleness
 
 Floats = NDArray[np.float32]
 
@@ -62,7 +62,7 @@ class Pserver:
         assert self._process.stdout is not None
         port = self._process.stdout.readline().strip()
         if not port:
-            raise SystemExit(f"the pserver ended with status {self._process.wait()}")
+            raise SystemExit(f"the pserver exited with status {self._process.wait()}")
         self.address = f"unix:{unix_path}" if unix_path else f"127.0.0.1:{port}"
 
     def cpu_s(self) -> float:
@@ -119,7 +119,7 @@ def connect(server: Pserver, dense_floats: int) -> PsClient:
 
 
 class Load:
-    """The same batches for everyone."""
+    """The same batches for all contestants."""
 
     def __init__(self, ids: NDArray[np.int64], size: int) -> None:
         self.table = Table(_settings())
@@ -163,7 +163,7 @@ class Load:
 def _rate(rows: int, clock: Callable[[], float], work: Callable[[], None]) -> float:
     began = clock()
     work()
-    return rows / 1e6 / max(clock() - began, TICK_S)  # less than a tick is seen as nothing
+    return rows / 1e6 / max(clock() - began, TICK_S)  # less than a tick cannot be measured
 
 
 def measure(ids: NDArray[np.int64], size: int, dense_floats: int, rounds: int, *, uses_unix: bool) -> Alone:
@@ -196,7 +196,7 @@ def measure(ids: NDArray[np.int64], size: int, dense_floats: int, rounds: int, *
             before = client.stats()
             load.pull(client, wants_dense=True)
             load.push(client, rounds + 1, dense)
-            # They were new only once here.
+            # They are new only in the first round.
             news = 4 * dense_floats * (len(load.lookups) / PULLS_PER_DENSE - 1)
             all_bytes = (_bytes(before, client.stats()) + news) / load.samples
         finally:

@@ -1,4 +1,4 @@
-"""How far a run with pservers is, exact at any moment: the coordinator hears of samples when a chunk is done, pserver 0
+"""The exact progress of a run with pservers: the coordinator learns of samples only when a chunk is done, but pserver 0
 counts every push it applies.
 """
 
@@ -16,7 +16,7 @@ from elasticctr.train import load_job
 
 
 class PushCounter:
-    """Of one run, which need not have begun."""
+    """Counts the pushes of one run, which need not have started."""
 
     def __init__(self, run: Path) -> None:
         self._run = run
@@ -24,7 +24,7 @@ class PushCounter:
         self._address: str | None = None
 
     def count(self) -> int | None:
-        """Pushes applied so far; None while there is nobody to ask."""
+        """Pushes applied so far; None while pserver 0 cannot be reached."""
         try:
             if self._client is None or self._address is None:
                 self._find()

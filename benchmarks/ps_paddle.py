@@ -1,4 +1,4 @@
-"""Runs PaddlePaddle's parameter server on this machine and counts what it costs. contenders/paddle_ps.py is a role."""
+"""Runs PaddlePaddle's parameter server on this machine and measures its cost. contenders/paddle_ps.py is a role."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ATTEMPTS = 2  # its roles do not always find each other
 
 
 class PeerError(Exception):
-    """It did not run; the message is the end of what it said."""
+    """It did not run; the message has the end of its output."""
 
 
 class Role:
@@ -57,7 +57,7 @@ class Role:
         self._process.stdin.flush()
 
     def expect(self, start: str, timeout_s: float) -> str:
-        """The next line that starts so; Paddle prints others too."""
+        """The next line that starts with `start`; Paddle prints others too."""
         deadline = time.monotonic() + timeout_s
         with contextlib.suppress(queue.Empty):
             while (line := self._lines.get(timeout=max(deadline - time.monotonic(), 0.0))) is not None:
@@ -66,7 +66,7 @@ class Role:
         status = self._process.poll()
         state = "still runs" if status is None else f"ended with status {status}"
         end = self._log.read_text(errors="replace")[-500:]
-        raise PeerError(f"{self._log.stem} did not say {start!r} within {timeout_s:.0f} s and {state}: {end}")
+        raise PeerError(f"{self._log.stem} did not print {start!r} within {timeout_s:.0f} s and {state}: {end}")
 
     def __enter__(self) -> Role:
         return self
@@ -77,14 +77,14 @@ class Role:
 
 
 def measure(python: Path, folder: Path, batch_size: int, servers: int, trainers: int, seconds: float) -> Speed:
-    """Steady state: from when every trainer is warm, for so many seconds."""
+    """Measures the steady state: this many seconds after every trainer has warmed up."""
     for attempt in range(1, ATTEMPTS + 1):
         try:
             return _measure(python, folder, batch_size, servers, trainers, seconds)
         except PeerError as failure:
             if attempt == ATTEMPTS:
                 raise
-            print(f"PaddlePaddle's parameter server is started again: {failure}", flush=True)
+            print(f"restarting PaddlePaddle's parameter server: {failure}", flush=True)
     raise AssertionError("not reached")
 
 

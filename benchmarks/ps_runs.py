@@ -1,9 +1,9 @@
 """Whole runs of `elasticctr train`: one process, and pservers with trainers on this machine, over the same log.
 
-Measured in the middle of one epoch that goes through the log several times, after most rows are there, so that starting
-(imports, connecting, first rows), checkpoints and stopping count for nobody: CPU time of all processes of the run, the
-coordinator and the launcher included, and samples, as the run's events tell, or the pushes that a pserver has applied.
-Reading text is in it on both sides. All have one thread to compute with.
+Measures the CPU time of all processes of a run, coordinator and launcher included, and its samples, from the run's
+events or the pushes that a pserver has applied. The measurement is taken in the middle of one epoch that reads the log
+several times, when most rows exist, so that starting (imports, connecting, first rows), checkpoints and stopping do not
+count. Reading text counts on both sides. All compute with one thread.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ from ps_count import PushCounter
 
 DENSE, SLOTS, DIM, LAYERS = 13, 26, 9, (512, 256, 128, 32)
 POLL_S = 0.02
-ATTEMPTS = 3  # a busy machine can hold the watcher up for a whole run
-COUNT_S = 0.2  # between two looks at how far pservers are
-WARM_UP, WIND_DOWN = 0.4, 0.9  # measured is what lies between these shares of a run
+ATTEMPTS = 3  # a busy machine can delay the watcher for a whole run
+COUNT_S = 0.2  # between two readings of the pservers' progress
+WARM_UP, WIND_DOWN = 0.4, 0.9  # the measurement lies between these shares of a run
 TICK_S = 1 / os.sysconf("SC_CLK_TCK")  # CPU time of processes is counted in these
 
 
 @dataclass(frozen=True)
 class Speed:
-    """Of one way to train."""
+    """The speed of one way to train."""
 
     cpu_us: float  # per sample, all processes together
     samples_per_s: float
@@ -46,13 +46,13 @@ class Moment:
 
 
 def cpu_s(pid: int) -> float:
-    """CPU time of a running process so far, its threads that ended included."""
+    """CPU time of a running process so far, including ended threads."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) * TICK_S
 
 
 def tree_cpu_s(root: int) -> float:
-    """CPU time of a process and all that descend from it and live."""
+    """CPU time of a process and its living descendants."""
     parents: dict[int, int] = {}
     for stat in Path("/proc").glob("[0-9]*/stat"):
         try:
@@ -73,7 +73,7 @@ def tree_cpu_s(root: int) -> float:
 
 
 def write_job(folder: Path, text: Path, batch_size: int, times: int) -> Path:
-    """The job of PaddleRec's Wide & Deep, as benchmarks/train.py has it, on the log so many times over."""
+    """Writes the job of PaddleRec's Wide & Deep, as in benchmarks/train.py, for this many passes over the log."""
     log = folder / f"log-{times}"
     log.mkdir(exist_ok=True)
     for time_through in range(times):
@@ -98,13 +98,13 @@ def write_job(folder: Path, text: Path, batch_size: int, times: int) -> Path:
 
 
 def measure_one_process(job: Path) -> Speed:
-    """Of a run without pservers, alone on the machine."""
+    """The speed of a run without pservers, alone on the machine."""
     return _measure(job, "run-one", [])
 
 
 def measure_full_machine(job: Path) -> Speed:
-    """Of runs without pservers, as many at a time as there are cores: what one sample costs where cores share caches
-    and more with working neighbours, as those of a run with pservers do. Samples/s are those of one run.
+    """The speed of runs without pservers, one per core at the same time: the cost of a sample when busy cores share
+    caches, as they do in a run with pservers. Samples/s are those of one run.
     """
     count = len(os.sched_getaffinity(0))
     with ThreadPoolExecutor(count) as pool:
@@ -113,7 +113,7 @@ def measure_full_machine(job: Path) -> Speed:
 
 
 def measure(job: Path, pservers: int, trainers: int) -> Speed:
-    """Of one run with pservers."""
+    """The speed of one run with pservers."""
     options = ["--on", "local", "--pservers", str(pservers), "--trainers", str(trainers), "--strategy", "async"]
     return _measure(job, f"run-{pservers}-{trainers}", options)
 
@@ -134,8 +134,8 @@ def _measure(job: Path, name: str, options: list[str]) -> Speed:
 
 
 def speed_between(moments: list[Moment]) -> Speed | None:
-    """In the middle of the run, or in all of it where a busy machine let too few looks fall into the middle. None where
-    samples, time or CPU time did not move between two looks."""
+    """The speed in the middle of the run, or in all of it if there are too few readings in the middle. None if samples,
+    time or CPU time did not change between two readings."""
     total = moments[-1].samples if moments else 0
     inside = [m for m in moments if WARM_UP * total <= m.samples <= WIND_DOWN * total]
     for looks in (inside, moments):
@@ -149,7 +149,7 @@ def speed_between(moments: list[Moment]) -> Speed | None:
 
 
 def _watch(command: list[str], events: Path, counter: PushCounter | None, batch_size: int) -> list[Moment]:
-    """How far the run was now and then: as its pservers say, else at each line of its log."""
+    """Readings of the run's progress: from its pservers, or else at each line of its log."""
     moments: list[Moment] = []
     seen, next_s = 0, 0.0
     with tempfile.TemporaryFile("w+") as log:
@@ -159,7 +159,7 @@ def _watch(command: list[str], events: Path, counter: PushCounter | None, batch_
             whole = text[: text.rfind(b"\n") + 1]
             lines = map(json.loads, whole[seen:].splitlines() if counter is None else ())
             trained = [event for event in lines if event["event"] == "train"]
-            if trained:  # CPU time is of now, so only the last line goes with it
+            if trained:  # the CPU time is current, so it belongs to the last line only
                 moments.append(Moment(trained[-1]["time"], tree_cpu_s(process.pid), trained[-1]["samples"]))
             seen = len(whole)
             if counter is not None and whole and time.monotonic() >= next_s:

@@ -48,11 +48,11 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="two seeds, a few models, small synthetic logs")
     parser.add_argument("--models", help="comma-separated; default: all that have a configuration")
     parser.add_argument("--sets", default="frappe,criteo,avazu,history,conversions", help="comma-separated")
-    parser.add_argument("--seeds", type=int, help="runs of each; default 5, quick 2")
+    parser.add_argument("--seeds", type=int, help="runs of each model; default 5, quick 2")
     parser.add_argument("--data", type=Path, default=measure.ROOT.parent / "shared" / "data")
-    parser.add_argument("--parallel", type=int, default=os.cpu_count(), help="runs at a time, one thread each")
+    parser.add_argument("--parallel", type=int, default=os.cpu_count(), help="runs at the same time, one thread each")
     parser.add_argument("--device", default="cpu", help="cpu or cuda: train.device of every run")
-    parser.add_argument("--again", action="store_true", help="forget runs that are kept")
+    parser.add_argument("--again", action="store_true", help="discard kept runs")
     options = parser.parse_args()
     if options.again:
         shutil.rmtree(WORK / "results", ignore_errors=True)
@@ -61,7 +61,7 @@ def main() -> None:
         wanted = ["lr", "dnn", "deepfm", "din", "esmm"]
     configured = [name for name in wanted if (ZOO / f"{name}.yaml").exists()]
     for name in sorted(set(wanted) - set(configured)):
-        print(f"{name}: has no {ZOO.name}/{name}.yaml, left out")
+        print(f"{name}: has no {ZOO.name}/{name}.yaml, skipped")
     seeds = options.seeds or (2 if options.quick else 5)
     jobs: list[tuple[str, str, int, dict[str, Any]]] = []
     attainable: dict[str, float | None] = {}
@@ -69,14 +69,14 @@ def main() -> None:
     sets = options.sets.split(",")
     for data in sets:
         if data not in ("frappe", *LOGS):
-            parser.error(f"there is no set {data}; there are frappe, {', '.join(LOGS)}")
+            parser.error(f"no set {data}; known: frappe, {', '.join(LOGS)}")
     for data in sets:
         if data == "frappe":
             settings, attainable[data] = make_frappe(options.data), None
         else:
             settings, attainable[data], label_bars[data] = make_synth(data, options.quick)
         if not settings:
-            print(f"{data}: its files are not in {options.data}, left out")
+            print(f"{data}: its files are not in {options.data}, skipped")
             continue
         settings["train.device"] = options.device
         jobs += [(data, name, seed, settings) for seed in range(seeds) for name in models_for(data, configured)]
@@ -94,12 +94,12 @@ def main() -> None:
 
 
 def train(data: str, model: str, seed: int, settings: dict[str, Any]) -> Run:
-    """The run of a configuration, from what is kept if it was done before."""
+    """The run of a configuration; a kept one if there is one."""
     job = yaml.safe_load((ZOO / f"{model}.yaml").read_text())
     if "schema" not in settings:
         job["schema"] = yaml.safe_load((ZOO / job["schema"]).read_text())
     for key, value in {**settings, "train.seed": seed, "train.threads": 1}.items():
-        if not key.startswith("model.") or key.removeprefix("model.") in job["model"]:  # a model has its own knobs
+        if not key.startswith("model.") or key.removeprefix("model.") in job["model"]:  # models lack others' settings
             put(job, key, value)
     if data in LOGS and data not in FAMILIES:
         for key, value in SYNTH_SETTINGS_OF.get(model, {}).items():
@@ -151,7 +151,7 @@ def put(job: dict[str, Any], key: str, value: Any) -> None:
 
 
 def run_job(place: str) -> None:
-    """Runs job.yaml of a folder, in a process of its own that ends with it."""
+    """Runs a folder's job.yaml in a separate process."""
     from elasticctr.train import load_job
     from elasticctr.train.trainer import Trainer
 

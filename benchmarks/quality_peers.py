@@ -1,10 +1,10 @@
 """The zoo's models here, in FuxiCTR and in DeepCTR-Torch: the same files, seeds, sizes and recipe, one thread each.
 
 AUC of the best epoch on validation, mean ± sd over seeds, and CPU and wall seconds per epoch. Jobs are
-examples/zoo/NAME.yaml, data is Frappe as in quality.py. Peers live in virtual environments of their own under .bench,
-made on first use. A run is kept in .bench/quality_peers and not repeated while its job and what runs it are the same;
---again forgets them. AUC to the end of training takes hours on a few cores: --device cuda trains all stacks on a GPU,
---epochs 3 measures speed here, both with --save, and quality_peers_report.py puts the files together."""
+examples/zoo/NAME.yaml, data is Frappe as in quality.py. Peers have their own virtual environments under .bench, created
+on first use. Runs are kept in .bench/quality_peers and not repeated while their job and code are the same; --again
+discards them. Training to the end takes hours on a few cores: use --device cuda to train all stacks on a GPU and
+--epochs 3 to measure speed here, both with --save, and quality_peers_report.py to combine the files."""
 
 from __future__ import annotations
 
@@ -37,20 +37,20 @@ QUICK_EPOCHS = 3
 
 
 class TrainingFailedError(Exception):
-    """A run ended badly; the message has the end of its output."""
+    """A run failed; the message has the end of its output."""
 
 
 def read_options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="one seed, three models, three epochs")
-    parser.add_argument("--models", help="comma-separated; default: all that a peer has")
+    parser.add_argument("--models", help="comma-separated; default: all that any peer has")
     parser.add_argument("--stacks", default=",".join(MODELS), help="comma-separated; default: %(default)s")
     parser.add_argument("--seeds", type=int, help="runs of each; default 5, quick 1")
-    parser.add_argument("--first-seed", type=int, default=0, help="default 0: a benchmark can be split by seeds")
-    parser.add_argument("--epochs", type=int, help="at most; enough for speed, not for AUC; default: the job's")
-    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help="speed is reported of cpu only")
+    parser.add_argument("--first-seed", type=int, default=0, help="for splitting a benchmark by seeds; default 0")
+    parser.add_argument("--epochs", type=int, help="most epochs; 3 suffice for speed, not for AUC; default: the job's")
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help="speed is reported for cpu only")
     parser.add_argument("--parallel", type=int, default=1, help="runs at a time, one thread each; default 1")
-    parser.add_argument("--peers", type=Path, help="folder of the peers' packages, where pip can reach nothing")
+    parser.add_argument("--peers", type=Path, help="folder of the peers' packages, for machines without internet")
     parser.add_argument("--data", type=Path, default=measure.ROOT.parent / "shared" / "data")
     parser.add_argument("--save", type=Path, help="append every run to this file, for quality_peers_report.py")
     parser.add_argument("--again", action="store_true", help="forget runs that are kept")
@@ -70,11 +70,11 @@ def main() -> None:
     models = options.models.split(",") if options.models else QUICK if options.quick else MODELS["ours"]
     for name in models:
         if name not in MODELS["ours"]:
-            raise SystemExit(f"no peer here has {name}; there are {', '.join(MODELS['ours'])}")
+            raise SystemExit(f"no peer has {name}; known: {', '.join(MODELS['ours'])}")
     stacks = options.stacks.split(",")
     for stack in stacks:
         if stack not in MODELS:
-            raise SystemExit(f"no stack {stack}; there are {', '.join(MODELS)}")
+            raise SystemExit(f"no stack {stack}; known: {', '.join(MODELS)}")
     epochs = options.epochs or (QUICK_EPOCHS if options.quick else None)
     orders = [
         (stack, make_job(name, seed, made, epochs, options.device))
@@ -123,7 +123,7 @@ def make_job(model: str, seed: int, settings: dict[str, Any], epochs: int | None
 
 
 def train(stack: str, job: dict[str, Any], is_complete: bool, peers: Path | None, kept_only: bool) -> Run | None:
-    """The run of a job, from what is kept if it was done before. None: it is not kept, and that alone was asked for."""
+    """The run of a job; a kept one if there is one. None if only kept runs are wanted and there is none."""
     name = hashlib.sha256(json.dumps([stack, job, digest(stack)], sort_keys=True).encode()).hexdigest()[:20]
     kept = WORK / "results" / f"{name}.json"
     if kept.exists():
@@ -135,7 +135,7 @@ def train(stack: str, job: dict[str, Any], is_complete: bool, peers: Path | None
     folder.mkdir(parents=True)
     (folder / "order.json").write_text(json.dumps(job))
     python, environment = sys.executable, os.environ | {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
-    if stack != "ours":  # nothing of ours may reach into theirs
+    if stack != "ours":  # nothing of ours may leak into theirs
         environment["PYTHONPATH"] = "" if peers is None else str(peers.resolve())
         if peers is None:
             python = str(environments.prepare(measure.WORK / "venvs", stack))

@@ -1,8 +1,8 @@
 """Runs of quality_peers.py as a table and keys: `python quality_peers_report.py FILE…` for files that --save made.
 
-AUC is of runs to the end of training, on a GPU where a model has such, speed of runs on the CPU: CPU seconds per epoch
-of one thread, which other load on the machine hardly changes. A gap of AUC within 2 sd of the difference of the means
-is a tie; with one seed nothing is known about that."""
+AUC comes from complete runs, on a GPU if there are any for the model; speed comes from runs on the CPU: CPU seconds per
+epoch of one thread, which other load on the machine hardly changes. An AUC gap within 2 sd of the difference of the
+means is a tie; one seed cannot tell."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ class Run:
     model: str
     seed: int
     device: str
-    is_complete: bool  # to the end of training, not a given number of epochs
+    is_complete: bool  # trained to the end, not for a given number of epochs
     auc: float
     logloss: float
     epochs: int
     epoch_s: float  # wall; like the next two the median over epochs
     epoch_cpu_s: float
-    steps_cpu_s: float  # of a peer: training steps alone, without its loader and evaluation
+    steps_cpu_s: float  # of a peer: training steps only, without loader and evaluation
     peak_mib: float
     version: str
 
@@ -51,7 +51,7 @@ class Cell:
 
     @property
     def for_auc(self) -> list[Run]:
-        """Of one device and length, by seed."""
+        """The runs of one device and length, by seed."""
         runs = self.on("cuda") or self.on("cpu")
         kept = [run for run in runs if run.is_complete] or runs
         return list({run.seed: run for run in kept}.values())
@@ -123,7 +123,7 @@ def describe(cell: Cell) -> dict[str, Any]:
 
 
 def compare(cells: dict[str, Cell], stack: str) -> dict[str, Any]:
-    """Ours against a peer: AUC on the seeds both have, CPU time."""
+    """Ours against a peer: AUC on common seeds, and CPU time."""
     if stack == "ours" or "ours" not in cells:
         return {}
     figures: dict[str, Any] = {}
@@ -157,7 +157,7 @@ def summarize(peer: str, rows: list[dict[str, Any]]) -> dict[str, float]:
 
 
 def compare_devices(cells: dict[str, dict[str, Cell]]) -> dict[str, dict[str, Any]]:
-    """AUC on the CPU minus AUC on the GPU, where runs to the end are there of both."""
+    """AUC on the CPU minus AUC on the GPU, for models with complete runs on both."""
     gaps: dict[str, dict[str, Any]] = {}
     for model, of in cells.items():
         for stack, cell in of.items():
@@ -196,7 +196,7 @@ def read_runs(path: Path) -> list[Run]:
     except OSError as error:
         raise SystemExit(f"{path} cannot be read: {error.strerror}") from None
     except (ValueError, TypeError):
-        raise SystemExit(f"{path} is no file that quality_peers.py --save made") from None
+        raise SystemExit(f"{path} is not a file made by quality_peers.py --save") from None
 
 
 if __name__ == "__main__":

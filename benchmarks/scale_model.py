@@ -1,9 +1,9 @@
-"""What 10, 100 and 1,000 trainers and a table of 1 TB would need, by a simulation fed with measured costs.
+"""Simulates, from measured costs, what 10, 100 and 1,000 trainers and a table of 1 TB would need.
 
 Costs (CPU seconds of a trainer and of a pserver per batch, bytes on the wire, CPU seconds of the coordinator per chunk)
-are taken from real runs on this machine. The simulation knows machines with cores and network cards, queues in front of
-them, and the order in which a trainer does things; it is checked against the real runs with 1 to 4 trainers before it
-is asked about more. Prints tables, then one line of JSON: `error` is the largest relative error of those checks.
+are taken from real runs on this machine. The simulation models machines with cores and network cards, the queues in
+front of them, and the order of a trainer's work. It is checked against real runs with 1 to 4 trainers before it
+extrapolates. Prints tables, then one line of JSON: `error` is the largest relative error of those checks.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ import measure
 import scale_real
 from scale_real import Costs, Point
 
-# The machines of the cluster that is asked about.
+# The machines of the simulated cluster.
 CORES = 32
 NIC_BYTES_PER_S = 25e9 / 8
 ROUND_TRIP_S = 100e-6
-PSERVER_GIB = 384.0  # of memory that rows may take
+PSERVER_GIB = 384.0  # memory for rows
 DISK_BYTES_PER_S = 1e9
-TRAINER_CORES = 8.0  # a trainer's share of a machine: its step is that much faster than on one core, at best
+TRAINER_CORES = 8.0  # a trainer's share of a machine: at best, its step is this many times faster than on one core
 PARALLEL_PART = 0.9  # of a step
 
 CHUNK_MIB = 32.0  # the default of a job
 MOST_ERROR = 0.25  # of a simulated rate
 TABLE_BYTES = 1e12
 TRAINERS = (10, 100, 1000)
-_EFFICIENT = 0.9  # of what the same trainers would do if pservers took no time
+_EFFICIENT = 0.9  # of the rate of the same trainers if pservers took no time
 
 
 class Station:
@@ -52,7 +52,7 @@ class Station:
 
 @dataclass(frozen=True)
 class Cluster:
-    """What is simulated. With `is_one_machine` all processes share `cores`; else each has machines of its own."""
+    """The simulated cluster. With `is_one_machine` all processes share `cores`; otherwise each has its own machine."""
 
     trainers: int
     pservers: int
@@ -72,10 +72,10 @@ class Outcome:
 
 class Simulation:
     """Async training: a trainer fetches the next batch's rows while it computes, and waits for a push only when
-    `staleness` of them are under way.
+    `staleness` of them are in flight.
 
-    Every trainer asks every pserver for each batch, so all pservers are alike: up to eight of them are simulated, each
-    with all of its load, and the slowest answer of the eight stands for the slowest of all.
+    Every trainer asks every pserver for each batch, so all pservers have the same load: up to eight of them are
+    simulated, each with its full load, and the slowest answer of the eight stands for the slowest of all.
     """
 
     def __init__(self, cluster: Cluster) -> None:
@@ -90,14 +90,14 @@ class Simulation:
         self._push_s = costs.pserver_s * (1 - costs.fetch_part) / cluster.pservers + costs.request_s
         self._bytes = costs.bytes_per_batch / cluster.pservers / 2
         self._trip_s = 20e-6 if cluster.is_one_machine else ROUND_TRIP_S
-        # A core that a trainer waits for on a machine of its own is none that others have.
+        # On its own machine a trainer does not wait for a core that others use.
         self._wait_s = costs.wait_s + (costs.queued_s if cluster.is_one_machine else 0.0)
-        # What the machine does beside computing and answering: reading and sockets of trainers, the coordinator.
+        # Other work of the machine: reading and sockets of trainers, the coordinator.
         chunks = costs.batch / (costs.samples_per_mib * scale_real.CHUNK_MIB)
         self._beside_s = costs.trainer_s - costs.main_s + chunks * costs.coordinator_s
 
     def _ask(self, now_s: float, work_s: float) -> float:
-        """When the last pserver has answered."""
+        """The time at which the last pserver has answered."""
         last = now_s
         for pserver, nic in zip(self._pservers, self._nics, strict=True):
             arrived = now_s + self._trip_s / 2
@@ -109,7 +109,7 @@ class Simulation:
     def run(self, batches: int) -> Outcome:
         """`batches` of every trainer, the first fifth not counted."""
         cluster, costs = self._cluster, self._cluster.costs
-        # Trainers do not begin at the same moment. An event: when, whose, and whether its gradients are computed.
+        # Trainers start at different times. An event: time, trainer, and whether its gradients are computed.
         events = [(costs.main_s * i / cluster.trainers, i, False) for i in range(cluster.trainers)]
         heapq.heapify(events)
         fetched = [0.0] * cluster.trainers
@@ -149,13 +149,13 @@ class Simulation:
 
 
 def on_more_cores(costs: Costs) -> Costs:
-    """A trainer of TRAINER_CORES: its step is faster, but not than all its threads together can be."""
+    """A trainer of TRAINER_CORES: its step is faster, limited by the work of all its threads."""
     step_s = costs.main_s * (1 - PARALLEL_PART + PARALLEL_PART / TRAINER_CORES)
     return replace(costs, main_s=max(step_s, costs.trainer_s / TRAINER_CORES))
 
 
 def check(points: list[Point], cores: int) -> float:
-    """Prints real and simulated rates; the largest relative error of the points that costs were not taken from."""
+    """Prints real and simulated rates. Returns the largest relative error, except of the point that gave the costs."""
     print(f"\nchecked on this machine, {cores} cores shared by all processes")
     print("  trainers  pservers   real samples/s   simulated    error")
     worst = 0.0
@@ -173,7 +173,7 @@ def check(points: list[Point], cores: int) -> float:
 
 
 def ask(costs: Costs) -> dict[str, float]:
-    """How many pservers each number of trainers needs, and what would give in first."""
+    """How many pservers each number of trainers needs, and what saturates first."""
     there = on_more_cores(costs)
     print(f"\na cluster of machines with {CORES} cores, {NIC_BYTES_PER_S * 8 / 1e9:.0f} Gbit/s and", end=" ")
     print(
@@ -220,7 +220,7 @@ def saturate(costs: Costs, pservers: int) -> float:
 
 
 def hold(costs: Costs) -> dict[str, float]:
-    """What a table of 1 TB needs in memory, and what its checkpoints take."""
+    """The memory for a table of 1 TB, and the time of its checkpoints."""
     rows = TABLE_BYTES / costs.row_bytes
     memory = rows * costs.bytes_per_row_in_memory
     pservers = -(-memory // (PSERVER_GIB * 2**30))
@@ -229,7 +229,7 @@ def hold(costs: Costs) -> dict[str, float]:
     print(
         f"{memory / 2**40:.2f} TiB of memory: {pservers:.0f} pservers of {PSERVER_GIB:.0f} GiB, twice that with standby"
     )
-    print(f"a checkpoint takes {save_s:,.0f} s at {DISK_BYTES_PER_S / 1e9:.0f} GB/s each, while training goes on")
+    print(f"a checkpoint takes {save_s:,.0f} s at {DISK_BYTES_PER_S / 1e9:.0f} GB/s each, while training continues")
     return {"pservers_1tb": pservers, "checkpoint_1tb_s": save_s}
 
 

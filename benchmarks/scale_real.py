@@ -1,7 +1,7 @@
-"""Real runs with 1 to 4 trainers for scale_model.py: samples per second, and what each role's CPU did for them.
+"""Real runs with 1 to 4 trainers for scale_model.py: samples per second, and the CPU time of each role.
 
-Samples are the pushes that a pserver has applied. A trainer's CPU time is split into that of the thread that computes,
-which one step after the other has to wait for, and that of its others (reading, sockets, reports), which run beside it.
+Samples are the pushes that a pserver has applied. A trainer's CPU time is split into that of the computing thread, for
+which every step has to wait, and that of the others (reading, sockets, reports), which run beside it.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ from ps_count import PushCounter
 BATCH = 512
 _TICKS = os.sysconf("SC_CLK_TCK")
 _FETCH_PART = 0.45  # of a pserver's work for a batch; the push steps the rows besides finding them
-_REQUEST_S = 15e-6  # of a pserver's CPU for a frame, whatever it holds
+_REQUEST_S = 15e-6  # a pserver's CPU time for a frame of any size
 CHUNK_MIB = 4.0
-_SETTLE_S = 1.0  # after the first samples, until every process is at its pace
+_SETTLE_S = 1.0  # from the first samples until every process has its full speed
 
 
 @dataclass(frozen=True)
 class Costs:
-    """Of one batch, on one core of the machine measured."""
+    """Costs of one batch, on one core of the measured machine."""
 
     batch: int
     trainer_s: float  # of all its threads
-    main_s: float  # of the one that computes
-    wait_s: float  # that one sleeps, for rows, answers, the interpreter lock: no CPU time
-    queued_s: float  # that it waits for a core, although one is idle at times
+    main_s: float  # of the computing thread
+    wait_s: float  # sleeping time of that thread, for rows, answers or the interpreter lock
+    queued_s: float  # its time waiting for a core
     pserver_s: float  # of all pservers together, frames aside
     request_s: float
     fetch_part: float
@@ -75,7 +75,7 @@ def measure(folder: Path, *, is_quick: bool) -> list[Point]:
 
 def _run(folder: Path, trainers: int, pservers: int, rows: int, size: int) -> Point:
     run = folder / f"run-{trainers}-{pservers}"
-    times = 2 + trainers  # through the log, as one epoch: the ends of epochs are none of the model's
+    times = 2 + trainers  # passes over the log, as one epoch: the model does not cover the ends of epochs
     log = folder / f"log-{times}"
     log.mkdir(exist_ok=True)
     for part in sorted((folder / "log").glob("part-*")):
@@ -116,8 +116,8 @@ class _Look:
     pushes: int
     status: dict[str, Any]
     cpu_s: dict[str, float]  # by role
-    main_s: float  # of the threads that compute, all trainers together
-    queued_s: float  # for which they could have run, had there been a core
+    main_s: float  # of the computing threads of all trainers
+    queued_s: float  # time in which they were ready but had no core
 
 
 class _Watch:
@@ -152,12 +152,12 @@ class _Watch:
 
     def point(self, trainers: int, pservers: int, samples_per_mib: float) -> Point:
         if len(self._seen) < 4 or self._seen[-1].time_s - self._seen[0].time_s < 2 * _SETTLE_S:
-            raise SystemExit(f"{self._run}: was over before it could be measured; more rows are needed")
+            raise SystemExit(f"{self._run}: ended before it could be measured; use more rows")
         start = next((s for s in self._seen if s.time_s > self._seen[0].time_s + _SETTLE_S), self._seen[0])
-        # Towards the end of the log trainers run out of work one by one.
+        # At the end of the log trainers run out of work one by one.
         end = next((s for s in self._seen if s.pushes >= 0.9 * self._seen[-1].pushes), self._seen[-1])
         if end.time_s <= start.time_s or end.pushes <= start.pushes:
-            raise SystemExit(f"{self._run}: went too fast at its end to be measured; more rows are needed")
+            raise SystemExit(f"{self._run}: was too fast at its end to be measured; use more rows")
         batches = end.pushes - start.pushes
         samples = batches * BATCH
         seconds = end.time_s - start.time_s
@@ -194,7 +194,7 @@ class _Watch:
 
 
 def _main_s(pid: int) -> tuple[float, float]:
-    """Of a process' first thread: seconds it ran, seconds it waited for a core."""
+    """Of a process's first thread: seconds it ran, seconds it waited for a core."""
     try:
         ran, queued, _ = Path(f"/proc/{pid}/task/{pid}/schedstat").read_text().split()
     except OSError:

@@ -1,11 +1,11 @@
-"""This working tree beside another commit, in turns of half a second: the ratio of their speeds.
+"""Compares the speed of this working tree with another commit's, in turns of half a second.
 
 usage: python benchmarks/side_by_side.py --before COMMIT [--turns 40] [train cube predict]
 
-The other commit is checked out into a git worktree under .bench/ and built there (minutes, the first time). Its virtual
-environment borrows this one's packages. Both are up at the same time, and whoever's turn it is gets the load, so that
-whatever else the machine does meets both alike. A ratio above 1 means that this tree is faster. The error is that of
-the median over all pairs of turns (by bootstrap): differences below twice of it mean nothing.
+The other commit is checked out into a git worktree under .bench/ and built there (which takes minutes the first time).
+Its virtual environment borrows this one's packages. Both run at the same time and take turns under load, so that other
+load on the machine affects both equally. A ratio above 1 means that this tree is faster. The error is that of the
+median over all pairs of turns (by bootstrap): differences below twice the error are insignificant.
 """
 
 from __future__ import annotations
@@ -57,8 +57,8 @@ def build(commit: str) -> Path:
         run(["git", "worktree", "add", "--detach", "--force", root, name], measure.ROOT)
     run([sys.executable, "-m", "venv", "--without-pip", root / ".venv"], root)
     theirs = Path(run([python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"], root).strip())
-    # Packages are borrowed, all but elasticctr itself: an editable one of this tree is a .pth file, which is not read
-    # in a directory that is itself named by a .pth file.
+    # All packages are borrowed except elasticctr itself: this tree's editable install is a .pth file, which is not
+    # read in a directory that is itself named by a .pth file.
     borrowed = [path for path in sys.path if Path(path).name == "site-packages"]
     (theirs / "borrowed.pth").write_text("\n".join(borrowed) + "\n")
     pip = [python, "-m", "pip", "install", "--quiet", "--no-deps", "--no-build-isolation", "--ignore-installed"]
@@ -118,7 +118,7 @@ CONTESTS = {"train": train, "cube": cube, "predict": predict}
 
 
 def compare(turns: list[Turn], count: int) -> tuple[float, float, float]:
-    """Median speeds' ratio, its error, and the speed before."""
+    """The ratio of median speeds, its error, and the speed before."""
     pairs = []
     for number in range(count):
         order = (0, 1) if number % 2 else (1, 0)
@@ -132,8 +132,8 @@ def compare(turns: list[Turn], count: int) -> tuple[float, float, float]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--before", required=True, metavar="COMMIT", help="what to compare with")
-    parser.add_argument("--turns", type=int, default=40, help="of each; medians are compared")
+    parser.add_argument("--before", required=True, metavar="COMMIT", help="the commit to compare with")
+    parser.add_argument("--turns", type=int, default=40, help="turns of each; medians are compared")
     parser.add_argument("contests", nargs="*", default=list(CONTESTS), help="default: %(default)s")
     arguments = parser.parse_args()
     pythons = [build(arguments.before), Path(sys.executable)]

@@ -29,7 +29,7 @@ from elasticctr.errors import ElasticCTRError
 from elasticctr.net.client import Peer
 
 T = TypeVar("T")
-START_S = 180.0  # a dozen processes that start at once on a busy machine take their time
+START_S = 180.0  # a dozen processes that start at once on a busy machine take long
 HOST = "127.0.0.1"
 _TICKS = os.sysconf("SC_CLK_TCK")
 
@@ -39,7 +39,7 @@ def free_port() -> int:
 
 
 def wait_until(check: Callable[[], T], what: str, timeout_s: float = START_S, every_s: float = 0.1) -> T:
-    """The first true answer of `check`; errors of the tree count as not yet."""
+    """The first true result of `check`; errors of the tree count as not yet."""
     deadline = time.monotonic() + timeout_s
     last: object = None
     while time.monotonic() < deadline:
@@ -73,14 +73,14 @@ def make_log(folder: Path, rows: int, *, files: int = 3, cardinality: int = 300)
 
 
 def run_command(*arguments: str) -> None:
-    """One `elasticctr …` that must work."""
+    """Runs an `elasticctr …` command that must succeed."""
     done = subprocess.run([sys.executable, "-m", "elasticctr", *arguments], capture_output=True, text=True)
     if done.returncode:
         raise SystemExit(f"elasticctr {' '.join(arguments)} ended with {done.returncode}:\n{done.stderr[-3000:]}")
 
 
 class Process:
-    """One `elasticctr …` command that can be started again and again."""
+    """An `elasticctr …` command that can be restarted."""
 
     def __init__(
         self, name: str, arguments: Sequence[str], log: Path, url: str = "", token: str = "", grpc: str = ""
@@ -126,7 +126,7 @@ class Process:
             self._process.wait(60)
 
     def answers(self, path: str = "/healthz", timeout_s: float = 2.0) -> bool:
-        """Whether it does so, with success."""
+        """Whether it answers successfully."""
         if not self.is_running or self.is_paused:
             return False
         try:
@@ -147,7 +147,7 @@ class Process:
     def tail(self, count: int = 3000) -> str:
         return self.log.read_text(errors="replace")[-count:] if self.log.exists() else ""
 
-    # What it costs
+    # Costs
 
     def cpu_s(self) -> float:
         fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
@@ -218,7 +218,7 @@ class Stack:
             wait_until(lambda url=url: self.live(url, model) >= version, f"{model} {version} at {url}", timeout_s)
 
     def live(self, url: str, model: str) -> int:
-        """What transfer or a prediction server answers from; 0: nothing yet."""
+        """The version that transfer or a prediction server has live; 0 for none."""
         for one in self.ask(url, "/v1/status")["models"]:
             if one["name"] == model:
                 return int(one.get("live") or 0)
@@ -236,7 +236,7 @@ class Stack:
             one.kill()
 
     def run(self, name: str, arguments: Sequence[str], port: int) -> Process:
-        """One more process of this stack; it has the token, and is ended by whoever asked for it."""
+        """Starts one more process of this stack, with the token. The caller ends it."""
         return Process(
             name,
             [*arguments, "--port", str(port), *self._secret],

@@ -1,11 +1,11 @@
 """Strategies and encodings against one process on the same data: AUC on held-out samples over several seeds, samples
 per second and bytes on the wire per sample, with 2 trainers and 2 pservers on this machine.
 
-Where trainers step together (sync, hybrid) each takes its share of the batch, so that a step is of as many samples as
-one process'; elsewhere each takes whole batches.
+If trainers step together (sync, hybrid), each takes its share of the batch, so that a step has as many samples as in
+one process; otherwise each takes whole batches.
 
-Seeds decide how parameters start and in which order samples come, so that the noise is that of both. Every run is kept
-in .bench/strategies as it ends: a benchmark that was interrupted goes on, `--anew` forgets what is there.
+Seeds decide initial parameters and the order of samples, so the noise includes both. Runs are kept in .bench/strategies
+as they end: an interrupted benchmark continues, `--anew` discards them.
 
 A cost is within noise if it is at most two standard errors of a difference of means: 2 s sqrt(2 / seeds), where s is
 the standard deviation over seeds, pooled over all contestants, since few seeds say little about one of them."""
@@ -49,7 +49,7 @@ class Run:
 
 @dataclass
 class Contestant:
-    """One way to train, and what came of it with each seed."""
+    """One way to train, and its results with each seed."""
 
     name: str
     settings: dict[str, str]
@@ -85,7 +85,7 @@ def make_data(folder: Path, rows: int) -> dict[str, Any]:
     log = folder / "log"
     command = ["data", "synth", str(log), "--rows", str(rows), "--files", "4", "--max-cardinality", "20000", "--json"]
     truth = json.loads(run_elasticctr(command))
-    print(f"{rows:,} samples of a made-up log; best attainable AUC {truth.get('auc', float('nan')):.4f}", flush=True)
+    print(f"{rows:,} samples of a synthetic log; best attainable AUC {truth.get('auc', float('nan')):.4f}", flush=True)
     return {
         "schema": str(log / "schema.yaml"),
         "data": {
@@ -140,13 +140,13 @@ class Kept:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="less data and fewer seeds")
-    parser.add_argument("--job", help="a job of your own with data.test, in place of the made-up log")
+    parser.add_argument("--job", help="a job of your own with data.test, instead of the synthetic log")
     parser.add_argument("--seeds", type=int, help="runs of each; default 5, quick 2")
-    parser.add_argument("--rows", type=int, help="samples of the made-up log; default 600,000, quick 60,000")
+    parser.add_argument("--rows", type=int, help="samples of the synthetic log; default 600,000, quick 60,000")
     parser.add_argument("--trainers", type=int, default=2)
     parser.add_argument("--pservers", type=int, default=2)
-    parser.add_argument("--anew", action="store_true", help="forget the runs that are kept")
-    parser.add_argument("--only", help="comma-separated names of contestants besides the one process")
+    parser.add_argument("--anew", action="store_true", help="discard kept runs")
+    parser.add_argument("--only", help="comma-separated names of contestants, in addition to the single process")
     options = parser.parse_args()
     batch_size = load_job(options.job).train.batch_size if options.job else BATCH
     contestants = make_contestants(options.trainers, options.pservers, batch_size)
@@ -188,7 +188,7 @@ def measure_noise(contestants: list[Contestant]) -> float:
 
 def judge(cost: float, noise: float) -> str:
     if math.isnan(noise):
-        return "one seed says nothing"
+        return "one seed cannot tell"
     return "within noise" if abs(cost) <= noise else "worse" if cost > 0 else "better"
 
 

@@ -1,8 +1,8 @@
 """Sparse table: pulls and pushes against NumPy moving the same rows (a limit) and torch EmbeddingBag with SparseAdam.
 
 The work is one training batch of 4096 samples x 26 slots, dim 9, Adam, for tables of growing size and uniform or
-zipf-like ids. Ours starts from feasigns; NumPy and torch are given row numbers, and NumPy's push is even given each row
-once with its gradients summed. `pull` of ours includes `find`. Figures are medians of interleaved rounds.
+zipf-like ids. Ours starts from feasigns; NumPy and torch get row numbers, and NumPy's push even gets each row once with
+its gradients summed. Our `pull` includes `find`. Figures are medians of interleaved rounds.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from elasticctr import _native
 from elasticctr.table import SegmentSettings, SlotTarget, Table, TableSettings
 
 SAMPLES, SLOTS, DIM = 4096, 26, 9
-BATCHES = 8  # different ones in turn, so that rows are not always in cache
+BATCHES = 8  # different batches in turn, so that rows are not always in cache
 RATE, BETA1, BETA2, EPSILON = 0.001, 0.9, 0.999, 1e-8
 
 Work = Callable[[], float]
@@ -72,7 +72,7 @@ class Ours:
 
 
 class Numpy:
-    """The same rows moved by NumPy, whose indexing is one thread's work."""
+    """The same rows moved by NumPy, whose indexing uses one thread."""
 
     def __init__(self, size: int, batches: list[NDArray[np.int64]]) -> None:
         self.weights, self.m, self.v = (np.zeros((size, DIM), np.float32) for _ in range(3))
@@ -142,7 +142,7 @@ def run_size(size: int, rounds: int) -> tuple[dict[str, dict[str, float]], tuple
         if available_bytes() > size * DIM * 4 * 3 * 2:  # twice: NumPy's zeros take theirs later
             contestants |= torch_contestants(size, batches, gradient)
         else:
-            print(f"{size:>11,} rows {kind}: torch left out, its weights and moments do not fit in the memory left")
+            print(f"{size:>11,} rows {kind}: torch skipped, its weights and moments do not fit in the available memory")
         results[kind] = measure.interleave(contestants, rounds)
         del contestants
         gc.collect()

@@ -1,8 +1,8 @@
 """An MLP alone, trained natively and by torch, eager and compiled, in fp32 and bf16: samples per second.
 
 One step is forward, BCE loss, backward to input and parameters, Adam. Towers: a plain one, and the zoo's (examples/zoo)
-with batch norm and dropout. Native and torch live in a process each, with the environment that suits them; they run in
-turn, round after round, and the median round counts.
+with batch norm and dropout. Native and torch run in separate processes, each with the environment that suits it; they
+take turns, and the median round counts.
 Usage: python benchmarks/tower.py [--quick]
 """
 
@@ -82,7 +82,7 @@ def work() -> None:
 
 def start_worker(name: str) -> subprocess.Popen[str]:
     settings = environment()
-    if name == "torch":  # alone in its process, torch is better off with its own way of waiting
+    if name == "torch":  # alone in its process, torch is faster with its own way of waiting
         settings.pop("OMP_WAIT_POLICY")
     return subprocess.Popen(
         [sys.executable, __file__, "--worker"],

@@ -1,8 +1,8 @@
 """How fast PaddleRec's Wide & Deep trains here: ours, the limit of the hardware, and the peers, side by side.
 
-Every contender is a process of its own that waits until it is its turn to train for some seconds; rounds of turns
-follow each other, so that a slow minute of the machine is everybody's. What is compared is in `contenders/roster.py`,
-how the figures are made in `docs/benchmarks.md`. Prints tables, then one line of JSON.
+Every contender is a separate process; they take turns to train for a few seconds in several rounds, so that a slow
+minute of the machine affects all of them. `contenders/roster.py` lists the contenders, `docs/benchmarks.md` explains
+the figures. Prints tables, then one line of JSON.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ class Plan:
     seconds: float
     rows: int
     seeds: int
-    foreign_cores: float  # a window in which others used more is noisy
-    window_tries: int  # how often a noisy one is tried
+    foreign_cores: float  # a window in which other processes used more is noisy
+    window_tries: int  # how often a noisy window is repeated
     has_warm_up_round: bool
     is_quick: bool
 
@@ -41,7 +41,7 @@ class Bench:
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
         self._records: list[Record] = []
-        self._without_amx: set[str] = set()  # contenders that need it, by name
+        self._without_amx: set[str] = set()  # names of contenders that need it
 
     def run(self) -> dict[str, object]:
         _say(f"making {self._plan.rows:,} rows under {WORK}")
@@ -68,7 +68,7 @@ class Bench:
         return noisy
 
     def _prepare_environments(self) -> dict[str, Path | str]:
-        """Interpreters by environment; for one that could not be made, why."""
+        """Interpreters by environment, or the reason if one could not be made."""
         made: dict[str, Path | str] = {}
         for name in dict.fromkeys(c.environment for c in self._plan.contenders if c.environment):
             _say(f"environment {name}")
@@ -86,7 +86,7 @@ class Bench:
             for turn in range(plan.rounds + plan.has_warm_up_round):
                 is_warm_up = plan.has_warm_up_round and turn == 0
                 _say(f"{cell}: {'warm-up' if is_warm_up else f'round {turn + 1 - plan.has_warm_up_round}'}")
-                # Each round starts with another one, so that nobody always follows the same neighbour.
+                # Each round starts with another contender, so that none always follows the same neighbour.
                 first = turn % max(len(workers), 1)
                 for record, worker in workers[first:] + workers[:first]:
                     self._take_turn(record, worker, is_warm_up)
@@ -101,13 +101,15 @@ class Bench:
 
     def _start_workers(self, cell: Cell) -> list[tuple[Record, Worker]]:
         takes_part = [c for c in self._plan.contenders if cell.precision in c.precisions]
-        if self._plan.is_quick and cell.precision == "bf16":  # a minute is short; float32 tells of the readers
+        if (
+            self._plan.is_quick and cell.precision == "bf16"
+        ):  # a minute is short; float32 is enough to compare the readers
             takes_part = [c for c in takes_part if c.variant not in ("cache", "text", "sparse")]
         records = [Record(contender, cell) for contender in takes_part]
         self._records += records
         ready: list[tuple[Record, Worker]] = []
         starting: list[tuple[Record, Worker]] = []
-        # torch.compile settles for lesser instructions when its probe of the CPU takes long: one at a time, first.
+        # One at a time, first: torch.compile uses older instructions if its probe of the CPU is slow.
         for record in sorted(records, key=lambda record: not record.contender.is_compiled):
             environment = record.contender.environment
             python = self._pythons[environment] if environment else Path(sys.executable)
@@ -182,14 +184,14 @@ def _say(text: str) -> None:
 
 def _read_plan() -> Plan:
     parser = argparse.ArgumentParser(description="Wide&Deep training: ours, the limit and the peers.")
-    parser.add_argument("--quick", action="store_true", help="a minute: no peers with environments of their own")
+    parser.add_argument("--quick", action="store_true", help="takes a minute; no peers with their own environments")
     parser.add_argument("--only", default="", metavar="NAMES", help="comma-separated: ours,mlp,'torch lazy',paddle,…")
     parser.add_argument("--cells", default="", metavar="CELLS", help="comma-separated: fp32_4096,bf16_512,…")
     parser.add_argument("--rounds", type=int, help="measured rounds (5; quick: 2)")
     parser.add_argument("--seconds", type=float, help="length of a window (3; quick: 0.3)")
-    parser.add_argument("--rows", type=int, help="of the click log (500000; quick: 40000)")
-    parser.add_argument("--seeds", type=int, help="epochs behind an AUC; 0: no AUC (3; quick: 1)")
-    parser.add_argument("--foreign-cores", type=float, default=0.1, help="repeat windows in which others used more")
+    parser.add_argument("--rows", type=int, help="rows of the click log (500000; quick: 40000)")
+    parser.add_argument("--seeds", type=int, help="runs of one epoch for the AUC; 0: no AUC (3; quick: 1)")
+    parser.add_argument("--foreign-cores", type=float, default=0.1, help="repeat windows where others used more")
     args = parser.parse_args()
     rounds, seconds, rows, seeds = (2, 0.3, 20_000, 1) if args.quick else (5, 3.0, 500_000, 3)
     names = [name.strip() for name in args.only.split(",") if name.strip()]
@@ -199,7 +201,7 @@ def _read_plan() -> Plan:
     except ValueError as unknown:
         parser.error(str(unknown))
     if not cells:
-        parser.error(f"--cells: there are {', '.join(map(str, CELLS))}")
+        parser.error(f"--cells: known are {', '.join(map(str, CELLS))}")
     return Plan(
         contenders,
         cells,

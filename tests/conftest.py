@@ -1,7 +1,7 @@
-"""What holds for every test: which ones are stories, what may be skipped in CI, and who failed.
+"""Applies to every test: marks stories, forbids skips in CI, records failures.
 
 A story is a test of real processes: all of tests/process, tests/cluster and tests/e2e, and what is marked so elsewhere.
-Only stories are tried a second time (tools/run_tests.sh), since a busy machine can hold processes up. With
+Only stories are retried (tools/run_tests.sh), since a busy machine can delay processes. With
 ELASTICCTR_CI set, a skip is a failure unless the machine lacks the hardware: CI installs everything else.
 """
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Run it in an empty folder: it makes a log there, looks at it, learns from it and scores it.
+# Run it in an empty folder: it makes a log, inspects it, trains on it and scores it.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 

@@ -1,4 +1,4 @@
-"""The first example again, from Python: `python train.py LOG` with the log that example 1 made."""
+"""Example 1 from Python: `python train.py LOG` with the log that example 1 made."""
 
 import sys
 

@@ -1,7 +1,7 @@
-"""Attention over what a user did before, in thirty lines.
+"""Attention over a user's history, in thirty lines.
 
-Each past item is weighed by how well it fits the other slots of the sample; a tower reads the weighed sum beside
-embeddings and dense floats. Works for any schema that has at least one slot with `pooling: none`.
+Each past item is weighted by how well it fits the other slots of the sample; a tower reads the weighted sum beside
+embeddings and dense floats. Works with any schema that has at least one slot with `pooling: none`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from elasticctr.models.layers.mlp import MLP
 
 
 class AttentionSettings(TowerSettings):
-    temperature: float = Field(1.0, gt=0, description="small: the best fitting item alone; large: all alike")
+    temperature: float = Field(1.0, gt=0, description="small: only the best fit counts; large: all count alike")
 
 
 class HistoryAttention(Model):

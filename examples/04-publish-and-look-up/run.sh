@@ -6,7 +6,7 @@ elasticctr publish runs/first --repo repo --model ctr
 elasticctr versions verify repo/ctr
 elasticctr cube build repo/ctr --out cube --activate
 
-# Two feasigns that have rows (a version's rows are plain Arrow files), and one that has none.
+# Two feasigns with rows (a version's rows are plain Arrow files), and one without.
 feasigns=$(python -c 'import glob, pyarrow as pa
 print(*pa.ipc.open_file(glob.glob("repo/ctr/1/sparse/*/part-00000.arrow")[0]).get_batch(0)["feasign"].to_pylist()[:2], 7)')
 table=ctr/$(basename cube/ctr/1/shard-0000-of-0001/*.cube .cube)

@@ -9,7 +9,7 @@ until [ -s serve.json ]; do sleep 0.1; done
 url=$(python -c 'import json; print(json.loads(open("serve.json").readline())["http"])')
 until curl -sf "$url/readyz" > /dev/null; do sleep 0.1; done
 
-# A line of the log as it is, then a file of them; the trainer's scores of the same file.
+# Score one raw line of the log, then a file of lines, and compare with the trainer's scores of the same file.
 head -2000 "$(ls log/part-* | tail -1)" > today.txt
 python - "$url" <<'PY'
 import json, sys, urllib.request

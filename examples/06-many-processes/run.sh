@@ -3,12 +3,12 @@
 set -euo pipefail
 here=$(dirname "$0")
 
-# The coordinator, two pservers and two trainers, all on this machine. The result is that of a run in one process.
+# A coordinator, two pservers and two trainers, all on this machine. The result is the same as in one process.
 elasticctr train "$here/job.yaml" --json > many.json &
 job=$!
 trap 'kill $job 2>/dev/null || true' EXIT
 
-# A trainer dies: its work goes to the other one, and the engine starts it again.
+# Kill a trainer: the other one takes over its work, and the engine restarts it.
 trainer() { python -c 'import json
 roles = json.load(open("runs/many/cluster/roles.json"))["roles"]
 print(next(role["pid"] or "" for role in roles if role["name"] == "trainer-1"))' 2>/dev/null || true; }
@@ -24,5 +24,5 @@ print(f"AUC {result['metrics']['valid']['auc']:.4f} after {result['samples']} sa
 PY
 elasticctr logs runs/many trainer-1 --lines 6
 
-# The checkpoint is like any other: evaluate, predict, publish, or go on in one process.
+# The checkpoint is like any other: evaluate, predict, publish, or continue in one process.
 elasticctr eval runs/many --json > /dev/null

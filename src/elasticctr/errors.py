@@ -3,9 +3,9 @@ codes with the same statuses.
 
 ElasticCTRError
 ├── ConfigError          a setting is unknown, missing or out of range
-├── DataError            a sample, file or stream does not hold what its format promises (path, line)
-├── NotFound             a file, run, table or version is not there
-├── AlreadyExists        it is there and would be overwritten
+├── DataError            a sample, file or stream does not follow its format (path, line)
+├── NotFound             a file, run, table or version does not exist
+├── AlreadyExists        it exists and would be overwritten
 ├── Corruption           bytes that fail their checksum or contradict themselves
 ├── FailedPrecondition   a valid request at the wrong time or for the wrong state
 ├── Unauthorized         no or wrong credentials

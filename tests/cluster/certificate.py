@@ -1,4 +1,4 @@
-"""Certificates for 127.0.0.1, good for a day: one that is its own authority, or those of an authority made here."""
+"""Certificates for 127.0.0.1, valid for a day: self-signed, or signed by an authority made here."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ class Authority:
         self.path, _ = _write(folder, "ca.pem", made, "ca-key.pem", self._key)
 
     def issue(self, name: str, address: str = "127.0.0.1") -> tuple[Path, Path]:
-        """NAME.pem and NAME-key.pem, in place of what was there; each its own key and number."""
+        """Writes NAME.pem and NAME-key.pem, replacing earlier ones, with a new key and number."""
         key = ec.generate_private_key(ec.SECP256R1())
         made = _sign(name, key, self._name, self._key, is_authority=False, address=address)
         return _write(self._folder, f"{name}.pem", made, f"{name}-key.pem", key)
 
     def mutual(self, name: str) -> TlsSettings:
-        """A process that listens, wants to see certificates, and shows its own to those it calls."""
+        """Settings of a process that listens, requires certificates, and shows its own to those it calls."""
         cert, key = self.issue(name)
         return TlsSettings(cert=cert, key=key, client_ca=self.path, ca=self.path)
 
@@ -81,7 +81,7 @@ def _write(
     private = key.private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     )
-    # As certificate managers do: each file in one step.
+    # As certificate managers do: each file is replaced in one step.
     for name, data in ((key_name, private), (cert_name, made.public_bytes(serialization.Encoding.PEM))):
         beside = folder / f".{name}.new"
         beside.write_bytes(data)

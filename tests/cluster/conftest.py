@@ -9,5 +9,5 @@ from tests.cluster.training import Log, make_log
 
 @pytest.fixture(scope="session")
 def training_log(tmp_path_factory: pytest.TempPathFactory) -> Log:
-    """What the stories of test_train_*.py train on; long enough to interfere with."""
+    """The log of the stories in test_train_*.py; long enough for a fault during training."""
     return make_log(tmp_path_factory.mktemp("training") / "log", 30_000)

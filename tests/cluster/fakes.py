@@ -1,4 +1,4 @@
-"""Small real HTTP stand-ins: a cube server's control API, a host of files that can be made to misbehave, and builds."""
+"""Small real HTTP stand-ins: a cube server's control API, a file host that misbehaves on demand, and builds."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ class Serving:
         self._thread.start()
 
     def stop(self, *, wait: bool = False) -> None:
-        """`wait`: until nobody is answered any more; else it ends soon, by itself."""
+        """`wait`: until the last answer is sent; otherwise it ends soon by itself."""
         self._web.stop()
         if wait:
             self._thread.join(timeout=60)
 
 
 class FakeServer:
-    """Answers the control API as a cube server does: loads what its data directory holds, checking it."""
+    """Answers the control API like a cube server: loads and checks versions in its data directory."""
 
     def __init__(self, data: Path, token: str | None = TOKEN) -> None:
         self.data = data
@@ -177,7 +177,7 @@ class FileHost:
         headers = {"Content-Range": f"bytes {start}-{len(body) - 1}/{len(body)}"} if start else {}
         rest = body[start:]
         if self.cut_after is not None and len(rest) > self.cut_after:
-            # Promises all and sends a part: the connection breaks.
+            # Announces the whole length but sends a part: the connection breaks.
             return _CutResponse(rest[: self.cut_after], status, headers | {"Content-Length": str(len(rest))})
         return Response(rest, status, headers)
 

@@ -1,4 +1,4 @@
-"""What can be wrong with a version: bits that flipped, files that are missing, parts that do not belong together."""
+"""Damage to versions: flipped bits, missing files, parts that do not belong together."""
 
 from __future__ import annotations
 
@@ -55,13 +55,13 @@ def no_schema(files: Files) -> None:
     files["schema.json"] = b"{}"
 
 
-# What it is; done before the version is written; done after; how it is refused.
+# Name; change before the version is written; change after; how it is refused.
 BAD: list[tuple[str, Callable[[Files], None], Callable[[Path], None], str]] = [
     ("a bit of the graph", nothing, flip("dense/model.onnx"), "Corruption"),
     ("a bit of the rows", nothing, flip("sparse/*/part-*.arrow"), "Corruption"),
     ("a bit of the samples", nothing, flip("samples.json"), "Corruption"),
     ("no schema file", nothing, remove_schema, "NotFound"),
-    ("scores of another model", wrong_scores, nothing, "Corruption: .*away from what samples.json promises"),
+    ("scores of another model", wrong_scores, nothing, "Corruption: .*differ from those in samples.json"),
     ("schema of another model", other_schema, nothing, "Corruption: .*table 'others'"),
     ("schema of another graph", wider_schema, nothing, "Corruption"),
     ("no graph", no_graph, nothing, "Corruption"),

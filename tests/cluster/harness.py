@@ -6,7 +6,7 @@
         cluster.start_transfer()
         cluster.wait_live(7)
 
-Nothing waits without a bound; a process that ends by itself is told with the end of its log.
+All waits are bounded; a process that ends by itself is reported with the end of its log.
 """
 
 from __future__ import annotations
@@ -134,7 +134,7 @@ class Process:
 
 
 class Instance:
-    """One replica of one shard: a server and its agent, on ports that stay the same when they are started again."""
+    """One replica of one shard: a server and its agent, on ports that stay the same across restarts."""
 
     def __init__(self, cluster: Cluster, shard: int, replica: int) -> None:
         self.shard, self.replica = shard, replica
@@ -143,7 +143,7 @@ class Instance:
         self.data = cluster.root / "data" / self.name
         self.server_port, self.agent_port = free_port(), free_port()
         self.host = "127.0.0.1"
-        self.prefix: Sequence[str] = ()  # what starts its processes elsewhere, such as in a network of their own
+        self.prefix: Sequence[str] = ()  # starts its processes elsewhere, such as in a separate network
         self.server: Process | None = None
         self.agent: Process | None = None
 
@@ -183,7 +183,7 @@ class Instance:
         return self._cluster.ask(self.agent_url, "/v1/status")
 
     def active(self, model: str = "ctr") -> int:
-        """The version the server says it answers from; 0: none."""
+        """The server's active version; 0: none."""
         for found in self.server_status()["models"]:
             if found["name"] == model:
                 return int(found["active"])
@@ -214,7 +214,7 @@ class Cluster:
         self.transfer_port = free_port()
         self.transfer: Process | None = None
         self.settings = settings
-        self.authority = authority  # every port speaks mutual TLS with certificates of it
+        self.authority = authority  # every port uses mutual TLS with its certificates
         self.scheme = "http" if authority is None else "https"
         self.tls = None if authority is None else authority.mutual("tester")
         self._processes: list[Process] = []
@@ -237,7 +237,7 @@ class Cluster:
         return f"{self.scheme}://127.0.0.1:{self.transfer_port}"
 
     def tls_flags(self, name: str) -> list[str]:
-        """Options of a process that has the certificate called so, which all of its kind share."""
+        """Options of a process with the certificate of this name, which all of its kind share."""
         return [] if self.authority is None else flags_of(self.authority.mutual(name))
 
     def instance(self, shard: int, replica: int) -> Instance:
@@ -305,7 +305,7 @@ class Cluster:
         return peer.get(path) if body is None else peer.post(path, body)
 
     def status(self) -> dict[str, Any]:
-        """What transfer says of the model."""
+        """Transfer's status of the model."""
         found = self.ask(self.transfer_url, "/v1/status")["models"]
         unknown = {"name": self.model, "live": None}  # until transfer has looked at the repository
         return next((one for one in found if one["name"] == self.model), unknown)

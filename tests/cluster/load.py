@@ -1,4 +1,4 @@
-"""Constant load on a cluster from a process of its own, every answer held against the truth.
+"""Constant load on a cluster from a separate process, with every answer checked against the truth.
 
     with Load(shards=[["127.0.0.1:8000"], …], token=…) as load:
         load.define(1)                 # before version 1 can be seen
@@ -6,7 +6,7 @@
         …
     report = load.report               # requests, errors, mixed, wrong, latencies by phase
 
-The other half of this file is that process: `python -m tests.cluster.load`, told what to do by lines of JSON.
+The other half of this file is that process: `python -m tests.cluster.load`, controlled by lines of JSON.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Good and bad requests in every protocol, many on one connection, every answer judged.
+"""Good and bad requests in every protocol, many on one connection, with every answer checked.
 
     mixed = Mixed(scored, version, port, grpc_port)
     mixed.run(20_000)          # raises where an answer is not what it must be
 
-Good ones must get the scores of the version, bad ones an error of their own kind; nothing may happen to anyone else.
+Good ones must get the version's scores, bad ones the right error, and no request may affect another.
 """
 
 from __future__ import annotations
@@ -247,7 +247,7 @@ class Mixed:
         return Counter(exchange.name for exchange in exchanges)
 
     def _cut(self, pick: random.Random) -> Counter[str]:
-        """Things after which a connection has no future: the server may answer, must close, and owes nobody else."""
+        """Requests that end a connection: the server may answer, must close it, and other connections go unharmed."""
         name, data = pick.choice(
             [
                 ("cut: not HTTP", b"\x00\x01\x02\x03" * 50),

@@ -1,5 +1,5 @@
-"""A network of its own for some processes: a namespace joined to this machine by a virtual cable that can be made slow
-or pulled. Takes root."""
+"""A separate network for some processes: a namespace joined to this machine by a virtual cable that can be made slow
+or pulled. Needs root."""
 
 from __future__ import annotations
 

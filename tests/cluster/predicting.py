@@ -1,4 +1,4 @@
-"""A real prediction server, and load that holds every answer against the version it names.
+"""A real prediction server, and load that checks every answer against the version it names.
 
 with Predictor(tmp_path, scored) as predictor:
     predictor.start()
@@ -29,7 +29,7 @@ from elasticctr.net.client import Peer
 from tests.cluster.harness import START_S, Process, free_port, wait_until
 from tests.cluster.scored import Sample, Scored
 
-# A machine that starts and publishes at the same time answers late; stories are about right and wrong, not about
+# A machine that starts and publishes at the same time answers late; stories test correctness, not
 # milliseconds.
 PATIENT = {"queue_ms": 50_000, "timeout_ms": 55_000}
 REQUESTS = 64  # different ones, so that expected scores are worked out once
@@ -37,7 +37,7 @@ REQUESTS = 64  # different ones, so that expected scores are worked out once
 
 @dataclass
 class Answered:
-    """What a load met. `mixed` are answers whose scores are not those of the version they name."""
+    """The results of a load. `mixed` counts answers whose scores are not those of the version they name."""
 
     requests: int = 0
     failed: int = 0
@@ -162,7 +162,7 @@ class Load:
 
 
 class Predictor:
-    """One `elasticctr serve`, started again on the same port."""
+    """One `elasticctr serve`, restarted on the same port."""
 
     def __init__(self, root: Path, scored: Scored, token_file: Path | None = None, token: str | None = None) -> None:
         self.root, self.scored = root, scored

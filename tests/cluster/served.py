@@ -24,7 +24,7 @@ TABLE = "ctr/embedding"
 
 
 def rows_of(version: int, feasigns: NDArray[np.uint64]) -> NDArray[np.float32]:
-    """What the table holds in a version; feasigns from ROWS on are not in it."""
+    """The table's rows in a version; feasigns from ROWS on have none."""
     values = feasigns.astype(np.float32)
     rows = np.stack([np.full_like(values, version), values, values * 0.5 + version, -values], axis=1)
     rows[feasigns >= ROWS] = 0
@@ -80,7 +80,7 @@ class Served(Cluster):
                 os.link(file, place / file.name)
 
     def start_servers(self, *, newest: bool) -> None:
-        """All answering; with `newest`, from the newest version they have."""
+        """Starts all of them; with `newest`, they answer from their newest version."""
         for one in self.instances:
             one.start_server(*(("--activate", "newest") if newest else ()))
         for one in self.instances:

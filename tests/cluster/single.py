@@ -1,4 +1,4 @@
-"""What stories about one server share: its answers held against the truth."""
+"""Shared by stories about one server: checks its answers against the truth."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What fault stories share: a cluster, versions whose rows are known, and load that judges every answer.
+"""Shared by fault stories: a cluster, versions with known rows, and load that checks every answer.
 
 with Story(tmp_path, replicas=2) as story:
     story.begin()                       # version 1 live everywhere, load running
@@ -26,7 +26,7 @@ from tests.cluster.load import Load, Report
 from tests.cluster.truth import MODEL, TABLE, Truth, publish
 
 FULL_NAME = f"{MODEL}/{TABLE}"
-# A machine that starts ten processes answers late; stories are about right and wrong, not about milliseconds.
+# A machine that starts ten processes answers late; stories test correctness, not milliseconds.
 PATIENT: dict[str, Any] = {"timeout_ms": 20_000, "connect_ms": 3000, "backup_ms": 100}
 
 
@@ -60,7 +60,7 @@ class Story:
         return self._publish(parent or self.truth.newest, announce)
 
     def define(self, version: int, parent: int = 0) -> int:
-        """A version that may be answered from, from now on."""
+        """Defines a version that answers may come from, from now on."""
         self.truth.define(version, parent)
         if self.load is not None:
             self.load.define(version, parent)

@@ -32,7 +32,7 @@ def test_agent_killed_at_every_step_of_a_rollout(tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_agent_killed_again_and_again_while_it_fetches(tmp_path: Path) -> None:
-    """Every time some more has arrived, and nothing that is half there is ever loaded."""
+    """Each time more has arrived, and nothing incomplete is ever loaded."""
     with Story(tmp_path, shards=1, replicas=1, count=300_000) as story:
         story.begin()
         (instance,) = story.cluster.instances

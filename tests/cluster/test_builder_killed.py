@@ -1,5 +1,5 @@
-"""kill -9 of the builder at any moment of a build: nothing that could be taken for a version is left, the next build
-clears up and is complete."""
+"""kill -9 of the builder at any moment of a build: nothing that looks like a version is left, and the next build
+cleans up and completes."""
 
 from __future__ import annotations
 

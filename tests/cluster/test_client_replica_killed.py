@@ -1,4 +1,4 @@
-"""A replica is killed under load, then its whole shard: clients do not notice the first and are told of the second."""
+"""A replica is killed under load, then its whole shard: clients miss the first and get an error for the second."""
 
 from __future__ import annotations
 

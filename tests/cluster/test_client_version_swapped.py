@@ -1,4 +1,4 @@
-"""Versions are activated, rolled back and retired under load: every answer is of one version, soon of the new one."""
+"""Versions are activated, rolled back and retired under load: every answer is from one version, soon the new one."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Index files that are cut off, flipped in a bit, another shard's or another version's: never served, told apart from a
-missing row, and replaced by good ones without a person."""
+"""Index files that are truncated, have a flipped bit, or belong elsewhere: never served, not taken for a
+missing row, and replaced by good ones automatically."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ DAMAGES: list[Callable[[Path, Path], None]] = [
 
 @pytest.mark.parametrize("believed", [False, True], ids=["digest as built", "digest of the damage"])
 def test_damaged_file_is_not_served(tmp_path: Path, believed: bool) -> None:
-    """Even where shard.json was written for the damaged bytes, what is inside the file gives it away."""
+    """Even if shard.json was written for the damaged bytes, the file's contents reveal it."""
     truth, repository, builds = Truth(), Repository(str(tmp_path / "repo")), tmp_path / "builds"
     for version in (1, 2):
         truth.define(version)

@@ -1,5 +1,5 @@
-"""Deltas with a gap, twice, or out of order: a server takes a delta only on top of what it stands on, and answers from
-no version that is not whole."""
+"""Deltas with a gap, twice, or out of order: a server takes a delta only on top of its parent, and answers only from
+complete versions."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_twice_and_out_of_order(tmp_path: Path, truth: Truth) -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(200)
 def test_announced_with_a_gap_out_of_order_and_twice(tmp_path: Path) -> None:
-    """A delta whose parent nobody has announced is not served; once it is, it is."""
+    """A delta whose parent has not been announced is served once it has been."""
     patience = {"first_pause_s": 0.2, "longest_pause_s": 0.5}
     with Story(tmp_path, patience=patience) as story:
         story.begin()

@@ -1,4 +1,4 @@
-"""A donefile with garbage, blank lines or an unfinished last line: what is complete counts, the rest is passed over."""
+"""A donefile with garbage, blank lines or an unfinished last line: complete lines count, the rest is skipped."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_donefile_with_garbage_blank_and_unfinished_lines(tmp_path: Path) -> Non
             assert story.cluster.status()["live"] in (version, later)
         donefile.write_bytes(before + line)
         story.wait_live(later)
-        # Somebody died while writing: whoever publishes next closes the line first.
+        # A writer died: the next publisher closes the line first.
         with donefile.open("ab") as file:
             file.write(b'{"event": "publish", "vers')
         last = story.base()

@@ -1,5 +1,5 @@
-"""Connections that mean harm, or are merely broken, cost their sender the connection and nobody else anything: a client
-keeps asking meanwhile, gets every row right, and hardly notices."""
+"""Hostile or broken connections cost their sender the connection and others nothing: a client
+keeps sending lookups meanwhile, gets every row right, and hardly notices."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ def test_random_bytes(server: ServerProcess, innocent: Innocent) -> None:
             if round_ % 3 == 1:
                 data[:4] = MAGIC
             elif round_ % 3 == 2:
-                # A good greeting first, so that the rest is read by one who trusts.
+                # A good greeting first, so that the rest is read after authentication.
                 connection.sendall(frame(HELLO, TOKEN.encode()))
                 data[:40] = HEADER.pack(
                     MAGIC, generator.randrange(0, 6000), 1, generator.getrandbits(64), generator.getrandbits(64),
@@ -162,8 +162,8 @@ def test_a_wrong_token(server: ServerProcess, innocent: Innocent) -> None:
             assert http.recv(4096).split()[1] == b"401"
 
 
-def test_an_answer_nobody_reads(server: ServerProcess, innocent: Innocent, truth: Truth) -> None:
-    """A peer that asks and does not read: it is not read from either, and its memory is bounded."""
+def test_an_answer_that_is_not_read(server: ServerProcess, innocent: Innocent, truth: Truth) -> None:
+    """A peer that sends requests and reads no answers: the server stops reading from it, and memory stays bounded."""
     before = server.rss_bytes()
     wire = Wire(server.port, TOKEN)
     wire.socket.setblocking(False)
@@ -210,7 +210,7 @@ def test_ten_thousand_idle_connections(server: ServerProcess, innocent: Innocent
 
 
 def test_the_server_is_as_before(server: ServerProcess, truth: Truth, innocent: Innocent) -> None:
-    """After all of the above: all rows right, connections let go, no thread spinning."""
+    """After all of the above: all rows right, connections released, no thread spinning."""
     wire = server.wire()
     check_rows(wire, truth, np.arange(len(truth.feasigns)))
     wire.close()

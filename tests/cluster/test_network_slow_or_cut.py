@@ -49,7 +49,7 @@ def test_clients_lose_the_network_to_one_replica_of_each_shard(tmp_path: Path) -
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_downloads_are_slow_and_cut_again_and_again(tmp_path: Path) -> None:
-    """Agents fetch from transfer through a bad line; what has arrived is kept, and the version arrives whole."""
+    """Agents fetch from transfer through a bad line; what has arrived is kept, and the version arrives complete."""
     with Story(tmp_path, replicas=1, count=100_000) as story, Proxy(story.cluster.transfer_port) as proxy:
         story.cluster.settings["address"] = f"http://127.0.0.1:{proxy.port}"
         story.begin()

@@ -1,4 +1,4 @@
-"""Versions change under load: nobody notices but by the version their answer names."""
+"""Versions change under load: clients notice it only by the version in their answers."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_bases_deltas_and_rollbacks_under_load(tmp_path: Path, scored: Scored) -
 
 
 def test_sigterm_loses_nothing(tmp_path: Path, scored: Scored) -> None:
-    """Whoever stops sending when it is not ready any more has every answer."""
+    """A client that stops sending once the server is not ready gets every answer."""
     scored.base()
     with Predictor(tmp_path, scored) as predictor:
         predictor.start()

@@ -1,4 +1,4 @@
-"""Rows on a Cube: a version waits for it, and a dead shard is what the policy says it is."""
+"""Rows on a Cube: a version waits for it, and a dead shard is handled as the policy says."""
 
 from __future__ import annotations
 

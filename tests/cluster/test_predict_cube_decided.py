@@ -1,4 +1,4 @@
-"""Predictions from a Cube follow what its transfer has decided, and what they use stays there."""
+"""Predictions from a Cube follow its transfer's decisions, and versions in use stay there."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_version_that_was_only_prepared_is_not_served(tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 @pytest.mark.promise(
-    "A variant or a paused server stays on a version that the Cube would let go of",
+    "A variant or a paused server stays on a version that the Cube would retire",
     "the Cube keeps versions that a server pins, and brings back those it has dropped",
 )
 def test_versions_in_use_stay_in_the_cube(tmp_path: Path) -> None:
@@ -76,7 +76,7 @@ def test_versions_in_use_stay_in_the_cube(tmp_path: Path) -> None:
             found = load.check()
             assert found.variants["old"] > 0 and found.versions[1] > 0 and found.versions[4] > 0
 
-            # One that the Cube has dropped comes back when somebody asks for it.
+            # A version that the Cube has dropped returns when it is requested.
             predictor.command("variants", {"variants": []})
             wait_until(lambda: not _is_resident(cluster.instances[0], 2), "version 2 dropped", 60)
             predictor.command("activate", {"version": 2})

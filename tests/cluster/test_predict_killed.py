@@ -1,4 +1,4 @@
-"""The prediction server is killed at its worst moment; its successor answers from a whole version."""
+"""The prediction server is killed at the worst moment; its successor answers from a complete version."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Triton's clients, over gRPC and over HTTP with binary tensors, while versions change and the server is told to stop:
-no call fails, every score is of the version the answer names."""
+"""Triton's clients, over gRPC and over HTTP with binary tensors, while versions change and the server is stopped:
+no call fails, and every score is from the version that the answer names."""
 
 from __future__ import annotations
 

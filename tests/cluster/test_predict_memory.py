@@ -1,4 +1,4 @@
-"""Good and bad requests without end: memory stays flat, and a bad request costs nobody but itself."""
+"""Good and bad requests for long: memory stays flat, and a bad request affects no other."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def _metric(port: int, name: str) -> float:
 
 
 def _replay(scored: Scored, log: Path, seen: Counter[str]) -> None:
-    """What was logged meanwhile, through the trainer's code: good requests only, and the same features and scores."""
+    """Replays the log through the trainer's code: it has only good requests, with the same features and scores."""
     newest = max(log.iterdir())
     found = Replayer(scored.repository).run([newest])
     good = sum(count for name, count in seen.items() if not name.startswith(("bad", "cut", "no ", "wrong")))
@@ -39,7 +39,7 @@ def _replay(scored: Scored, log: Path, seen: Counter[str]) -> None:
 
 
 def _run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, warm: int, count: int, bound_mib: float) -> None:
-    # Workers wait for company: good and bad requests of several connections share micro-batches.
+    # Workers wait for more requests: good and bad ones of several connections share micro-batches.
     for name, value in {"QUEUE_MS": 20_000, "TIMEOUT_MS": 20_000, "BATCH_WAIT_US": 300}.items():
         monkeypatch.setenv(f"ELASTICCTR__LIMITS__{name}", str(value))
     scored = Scored(Repository(str(tmp_path / "repo")))

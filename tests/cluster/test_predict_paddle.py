@@ -1,5 +1,5 @@
-"""A Paddle Serving installation moved over: the server is started with the old configuration files, the old client's
-calls are answered, and a new version is taken up when the time stamp file is touched, not before."""
+"""A migrated Paddle Serving installation: the server is started with the old configuration files, the old client's
+calls are answered, and a new version is served once the time stamp file is touched, not before."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ MODEL = "ctr_prediction"
 
 
 def start(root: Path) -> tuple[Process, int]:
-    """`elasticctr serve` with the guide's files, but for where rows are and the port."""
+    """`elasticctr serve` with the guide's files, except for the location of rows and the port."""
     conf = root / "conf"
     conf.mkdir()
     (conf / "model_toolkit.prototxt").write_text(seed_files.MODEL_TOOLKIT.replace("REMOTE", "LOCAL"))

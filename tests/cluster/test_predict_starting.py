@@ -1,4 +1,4 @@
-"""A server without a version yet says so in every protocol's word for it, and clients ask the next one."""
+"""A server without a version says so in every protocol's terms, and clients try the next one."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ def _post(port: int, path: str, body: dict[str, Any]) -> tuple[int, str | None, 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 @pytest.mark.promise(
-    "A server is asked while it starts, or before anything was published",
-    "503, UNAVAILABLE, ELOGOFF: not ready, never 'no such model', and our clients ask the next endpoint",
+    "A server gets requests while it starts, or before anything was published",
+    "503, UNAVAILABLE, ELOGOFF: not ready, never 'no such model', and our clients try the next endpoint",
 )
 def test_server_without_a_version_is_not_ready_and_clients_ask_the_next(tmp_path: Path) -> None:
     grpc = pytest.importorskip("grpc")

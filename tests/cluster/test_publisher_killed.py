@@ -26,7 +26,7 @@ def start(repo: Path) -> subprocess.Popen[str]:
 
 
 def check(repository: Repository) -> None:
-    """Every version that is there is whole, and the live one's rows are those of its chain."""
+    """Every existing version is complete, and the live one's rows are those of its chain."""
     for manifest in repository.versions(MODEL):
         for file in manifest.files:
             check_digest(repository, manifest, file)

@@ -1,4 +1,4 @@
-"""A repository restored from a backup, or made anew, has other versions under known numbers: the Cube serves those."""
+"""A repository that was restored or recreated has other versions under known numbers: the Cube serves those."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def _begin_anew(story: Story, since: int) -> None:
 
 
 def _wait_right(story: Story, version: int) -> None:
-    """Until every replica has every row of the version as it is published now, and transfer says so."""
+    """Waits until every replica has every row of the version as published now, and transfer says so."""
 
     def is_right() -> bool:
         places = np.arange(len(story.truth.feasigns))
@@ -46,7 +46,7 @@ def _wait_right(story: Story, version: int) -> None:
 
 @contextmanager
 def _reading(story: Story, *truths: Truth) -> Iterator[None]:
-    """Somebody reads all rows all the time: each answer is wholly of one history, or a refusal."""
+    """Reads all rows all the time: each answer is from one history, or a refusal."""
     places = np.arange(len(story.truth.feasigns))
     over, mixed, whole = threading.Event(), list[Any](), list[Any]()
 
@@ -76,7 +76,7 @@ def _reading(story: Story, *truths: Truth) -> Iterator[None]:
     "The repository is restored from a backup, and versions are published anew under the same numbers",
     "every replica serves the new rows: a build, a file and a loaded version are known by identity, not by number",
 )
-def test_versions_published_anew_take_the_place_of_those_of_the_same_number(tmp_path: Path) -> None:
+def test_republished_versions_replace_those_of_the_same_number(tmp_path: Path) -> None:
     with Story(tmp_path, shards=2, replicas=2, count=1000) as story:
         story.begin(load=False)
         story.delta()

@@ -1,5 +1,5 @@
-"""kill -9 of a cube server at every step of a rollout: the other replica answers, the one that is started again serves
-what is live, and the rollout is carried through."""
+"""kill -9 of a cube server at every step of a rollout: the other replica answers, the restarted one serves the
+live version, and the rollout completes."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_server_killed_at_every_step_of_a_rollout(tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_all_servers_killed_at_once(tmp_path: Path) -> None:
-    """Nothing acknowledged is lost: they come back with the version that was live."""
+    """Nothing acknowledged is lost: they restart with the version that was live."""
     with Story(tmp_path, replicas=2) as story:
         story.begin(load=False)
         version = story.delta()

@@ -1,4 +1,4 @@
-"""A shard that is down for the whole rollout: no other shard moves on without it, and once it is back, all do."""
+"""A shard that is down for the whole rollout: no other shard switches without it, and once it is back, all do."""
 
 from __future__ import annotations
 

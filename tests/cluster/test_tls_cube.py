@@ -1,4 +1,4 @@
-"""A Cube, the prediction server that asks it and their clients, every port under mutual TLS."""
+"""A Cube, the prediction server that uses it, and their clients, with mutual TLS on every port."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ def shown_by(port: int, tls: TlsSettings) -> int:
 @pytest.mark.slow
 @pytest.mark.promise(
     "tokens, rows and predictions read on the wire between servers, agents, transfer, serve and clients",
-    "with the four --tls options every port speaks TLS only, both ends show certificates, a wrong authority or no "
-    "certificate is refused with the reason, and a certificate replaced on disk is shown without a restart",
+    "with the four --tls options every port speaks only TLS, both ends show certificates, a wrong authority or a "
+    "missing certificate is refused with the reason, and a certificate replaced on disk is used without a restart",
 )
 def test_every_port_of_a_fleet_speaks_mutual_tls(tmp_path: Path) -> None:
     authority, stranger = Authority(tmp_path / "tls"), Authority(tmp_path / "strange", "another authority")
@@ -116,7 +116,7 @@ def _check_predictions(scored: Scored, port: int, tls: TlsSettings) -> None:
 
 
 def _check_command(cluster: Cluster, port: int, tls: TlsSettings) -> None:
-    """`cube get` and `cube status`, as people type them."""
+    """`cube get` and `cube status` on the command line."""
     flags = ["--token-file", str(cluster.token_file), *flags_of(tls.model_copy(update={"client_ca": None}))]
     settings = CubeSettings(shards=((f"127.0.0.1:{port}",),), timeout_ms=30_000, connect_ms=20_000, tls=tls)
     with CubeClient(settings, TOKEN) as client:
@@ -148,7 +148,7 @@ def _check_refusals(port: int, serve_port: int, tls: TlsSettings, stranger: Auth
         ask(strange)
     with pytest.raises(Unavailable, match="does not trust our certificate"):
         ask(strange.model_copy(update={"ca": tls.ca}))
-    with pytest.raises(Unavailable, match="wants to see a certificate"):
+    with pytest.raises(Unavailable, match="requires a certificate"):
         ask(TlsSettings(ca=tls.ca))
     for http_port in (port, serve_port):
         answer = httpx.get(f"http://127.0.0.1:{http_port}/v1/status", timeout=30)

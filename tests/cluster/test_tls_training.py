@@ -1,4 +1,4 @@
-"""A training run whose roles reach each other by mutual TLS alone."""
+"""A training run whose roles use only mutual TLS."""
 
 from __future__ import annotations
 
@@ -85,5 +85,5 @@ def _check_refusals(training: Training, url: str, address: str, tls: TlsSettings
         ControlClient(**asked, tls=stranger.mutual("stranger")).control(address, {"op": "stats"}, timeout_s=30)
     host, _, port = address.rpartition(":")
     with socket.create_connection((host, int(port)), timeout=30) as half:
-        half.sendall(b"\x16\x03\x01\x02\x00\x01")  # a handshake that never goes on holds nobody up
+        half.sendall(b"\x16\x03\x01\x02\x00\x01")  # an unfinished handshake blocks nobody
         assert _ask(training, url, tls, "/v1/status")

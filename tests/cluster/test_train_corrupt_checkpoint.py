@@ -1,4 +1,4 @@
-"""The newest checkpoint is damaged when a pserver dies: the run falls back to the one before, and says so."""
+"""The newest checkpoint is damaged when a pserver dies: the run uses the previous one, and says so."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
 @pytest.mark.parametrize("file", ["*.0.table", "ledger.json"])
 def test_the_newest_checkpoint_is_damaged(file: str, training_log: Log, tmp_path: Path) -> None:
-    """A table is found out by the pserver that loads it, anything else by its checksum in the manifest."""
+    """The pserver that loads a damaged table notices it; anything else is noticed by its checksum in the manifest."""
     with Training(
         tmp_path, training_log, seed=27, checkpoint_s=600, train__checkpoint_every=120, train__keep_checkpoints=9
     ) as training:

@@ -1,4 +1,4 @@
-"""Garbage, lies and silence on every port while a job trains: refused, and the job does not notice."""
+"""Garbage, false values and silence on every port while a job trains: refused, and the job is unaffected."""
 
 from __future__ import annotations
 

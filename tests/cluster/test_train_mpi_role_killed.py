@@ -1,4 +1,4 @@
-"""A trainer and the coordinator of an mpirun are killed: the supervisors of their ranks start them again."""
+"""A trainer and the coordinator of an mpirun are killed: the supervisors of their ranks restart them."""
 
 from __future__ import annotations
 

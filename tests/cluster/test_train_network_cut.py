@@ -1,4 +1,4 @@
-"""The network between a trainer and everybody else is cut, and comes back: nothing is lost, nothing counts twice."""
+"""The network between a trainer and all others is cut and restored: nothing is lost, nothing counts twice."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.timeout(900)
 
 
 class Roles:
-    """The roles of a job, started by hand: each may live in a network of its own."""
+    """The roles of a job, started by hand: each may have a separate network."""
 
     def __init__(self, training: Training, host: str) -> None:
         job = training.job

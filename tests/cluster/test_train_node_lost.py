@@ -1,4 +1,4 @@
-"""A node of a Ray cluster is lost with all that ran on it: its roles are placed on others, each sample counts once."""
+"""A node of a Ray cluster is lost with its processes: its roles are placed on others, each sample counts once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Values in the data that make gradients which are not finite: refused and counted, and the job survives."""
+"""Values in the data that make gradients non-finite: refused and counted, and the job survives."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def test_gradients_that_are_not_finite_are_refused(tmp_path: Path) -> None:
     path = log.path / "train" / "part-00001.txt"
     lines = path.read_text().splitlines()
     for number, (label, value) in enumerate([(0, "3e38"), (1, "3e38"), (0, "-3e38"), (1, "-3e38")], start=200):
-        # One of them is predicted as wrong as can be, whatever the weights.
+        # One of them gets the worst possible prediction, with any weights.
         _, _, *rest = lines[number].split()
         lines[number] = " ".join([f"click:{label}", f"dense_feature:{value}", *rest])
     path.write_text("\n".join(lines) + "\n")

@@ -1,4 +1,4 @@
-"""A pserver dies: with a standby nothing is lost, without one all go back to the last checkpoint by themselves."""
+"""A pserver dies: with a standby nothing is lost, without one all roll back to the last checkpoint automatically."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_every_pserver_is_killed_before_the_first_checkpoint(training_log: Log, 
 
 @pytest.mark.slow
 def test_one_pserver_is_killed_before_the_first_checkpoint(training_log: Log, tmp_path: Path) -> None:
-    """Both begin anew: the one that lived, too, is given its first dense parameters once more, and learns them."""
+    """Both start again: the surviving one also gets its initial dense parameters again."""
     with Training(tmp_path, training_log, seed=19, checkpoint_s=600) as training:
         training.start()
         training.random_moment(0.05, 0.2)
@@ -80,7 +80,7 @@ def test_one_pserver_is_killed_before_the_first_checkpoint(training_log: Log, tm
 
 @pytest.mark.slow
 def test_pserver_and_standby_of_a_shard_are_killed_at_once(training_log: Log, tmp_path: Path) -> None:
-    """Nobody has the shard's state any more: back to the last checkpoint, and whoever is up first serves it."""
+    """The shard's state is lost: all roll back to the last checkpoint, and the first to start serves the shard."""
     with Training(tmp_path, training_log, seed=16, standby=True, epochs=4, checkpoint_s=0.5) as training:
         training.start()
         training.random_moment(0.3, 0.5)
@@ -114,8 +114,8 @@ def test_a_pserver_hangs_for_good_whose_standby_was_given_up(training_log: Log, 
 @pytest.mark.slow
 @pytest.mark.parametrize("strategy", ["async", "sync"])
 def test_a_trainer_sleeps_through_a_rollback(strategy: str, training_log: Log, tmp_path: Path) -> None:
-    """It is given up, a pserver is lost and all go back to the checkpoint. What it was about to push would fit the
-    cursors again, but is of an era that is over."""
+    """It is given up, a pserver is lost and all roll back to the checkpoint. Its next push would fit the
+    cursors again, but belongs to a past era."""
     with Training(
         tmp_path, training_log, seed=18, strategy=strategy, epochs=6, lease_s=1.5, checkpoint_s=0.5
     ) as training:

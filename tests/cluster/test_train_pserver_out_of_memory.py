@@ -28,7 +28,7 @@ def make_wide_log(path: Path) -> Log:
 
 @pytest.mark.slow
 @pytest.mark.promise(
-    "a pserver outgrows its memory: millions of feasigns, no admission",
+    "a pserver runs out of memory: millions of feasigns, no admission",
     "the run saves a checkpoint and ends with an error that names the limit and what helps; no restarts into the "
     "same death",
 )

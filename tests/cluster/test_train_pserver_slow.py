@@ -30,7 +30,7 @@ def test_a_pserver_hangs_now_and_then(strategy: str, training_log: Log, tmp_path
 
 @pytest.mark.slow
 def test_a_pserver_that_hangs_too_long_is_given_up(training_log: Log, tmp_path: Path) -> None:
-    """And when it wakes up it must not answer for a shard that somebody else has."""
+    """When it wakes up it must not answer for a shard that another pserver owns."""
     with Training(tmp_path, training_log, seed=11, pserver_wait_s=2.0, epochs=3) as training:
         training.start()
         training.random_moment(0.2, 0.4)

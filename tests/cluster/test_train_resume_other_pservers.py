@@ -18,8 +18,8 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
 
 @pytest.mark.promise(
-    "one process is to resume a run with pservers that was killed in the middle of an epoch",
-    "FailedPrecondition names the command that goes on exactly where it was, with any number of pservers",
+    "a single process resumes a run with pservers that was killed in the middle of an epoch",
+    "FailedPrecondition names the command that resumes exactly there, with any number of pservers",
 )
 def test_stopped_with_two_pservers_resumed_with_three_then_one(training_log: Log, tmp_path: Path) -> None:
     with Training(tmp_path, training_log, seed=28) as training:

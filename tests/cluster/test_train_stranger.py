@@ -1,4 +1,4 @@
-"""Trainers that do not belong to a job (another build, another schema, a wrong token) are turned away, and say why;
+"""Trainers that do not belong to a job (another build, another schema, a wrong token) are refused with a reason;
 the job does not notice."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A trainer dies or hangs at any moment: another takes its chunk where it was left, and nothing is rolled back."""
+"""A trainer dies or hangs at any moment: another continues its chunk, and nothing is rolled back."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_trainers_are_killed_again_and_again(seed: int, training_log: Log, tmp_p
 
 @pytest.mark.slow
 def test_a_trainer_that_hung_wakes_up_after_its_lease_ran_out(training_log: Log, tmp_path: Path) -> None:
-    """Its pushes of a chunk that somebody else has finished meanwhile must not count twice."""
+    """Its pushes of a chunk that another trainer has finished meanwhile must not count twice."""
     with Training(tmp_path, training_log, seed=4, trainers=2, epochs=4, lease_s=1.5) as training:
         training.start()
         training.random_moment(0.1, 0.3)

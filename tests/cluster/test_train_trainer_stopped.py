@@ -1,4 +1,4 @@
-"""A trainer is told to stop, or killed, under every strategy: what it began counts once, the rest goes to others."""
+"""A trainer is told to stop, or killed, under every strategy: what it started counts once, and others get the rest."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _AUC_NOISE = 0.06  # half_async and geo take fewer steps, sync larger ones; benc
 @pytest.mark.slow
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_a_trainer_is_told_to_stop(strategy: str, training_log: Log, tmp_path: Path) -> None:
-    """It finishes its batch, gives the rest back and leaves, and is not started again."""
+    """It finishes its batch, returns the rest and leaves, and is not restarted."""
     with Training(tmp_path, training_log, seed=20, strategy=strategy, every=8, merge=2, queue=4) as training:
         training.start()
         training.random_moment(0.1, 0.4)

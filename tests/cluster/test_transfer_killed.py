@@ -23,7 +23,7 @@ def kill_at(story: Story, moment: str, *, is_base: bool = False) -> int:
 
 
 @pytest.mark.timeout(300)
-def test_transfer_killed_at_each_step_goes_on(tmp_path: Path) -> None:
+def test_transfer_killed_at_each_step_resumes(tmp_path: Path) -> None:
     with Story(tmp_path, replicas=1, count=50_000) as story:
         story.begin(load=False)
         version = 1
@@ -38,7 +38,7 @@ def test_transfer_killed_at_each_step_goes_on(tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(500)
 def test_transfer_killed_at_every_step_under_load(tmp_path: Path) -> None:
-    """Large versions are built by a process of their own; one that lost its transfer is no harm."""
+    """Large versions are built in a separate process; one that lost its transfer does no harm."""
     with Story(tmp_path, replicas=2, count=100_000, build={"in_process_rows": 20_000}) as story:
         story.begin()
         version = 1

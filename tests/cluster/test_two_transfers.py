@@ -26,7 +26,7 @@ def test_the_second_stands_by_and_takes_over_when_the_first_is_killed(tmp_path: 
         same = cluster.run("same-state", ["cube", "transfer", "--config", str(cluster.write_config()), "--port", "0"])
         wait_until(lambda: not same.is_running, "the second on one state directory ends", START_S)
         assert same.exit_status == 15
-        assert "another transfer works in this directory" in same.text()
+        assert "another transfer uses this directory" in same.text()
 
         config = cluster.write_config("second.yaml", state=str(tmp_path / "second"))
         port = free_port()

@@ -1,4 +1,4 @@
-"""A version asked for that is gone, or was never there: NotFound, never another version's rows."""
+"""A requested version that is gone or never existed: NotFound, never another version's rows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A training job of real processes on this machine, and what must hold after whatever happened to it.
+"""A training job of real processes on this machine, and what must hold after any fault.
 
     with Training(tmp_path, log, trainers=2) as training:
         training.start()
@@ -7,9 +7,9 @@
         training.finish()
         training.check()
 
-`check` looks at four things: the ledger is complete, every sample was learned from exactly once (by the ledger, and by
+`check` verifies four things: the ledger is complete, every sample was learned from exactly once (by the ledger, and by
 the shows that the rows of the final checkpoint counted), the AUC is that of an undisturbed run within noise, and no
-process is left behind. Nothing waits without a bound.
+process is left behind. All waits are bounded.
 """
 
 from __future__ import annotations
@@ -263,7 +263,7 @@ class Training:
         return [entry for entry in map(json.loads, lines) if entry["event"] == event]
 
     def check_every_sample_once(self) -> None:
-        """Rows count their shows in the same step as they learn, so these tell what was learned from and how often."""
+        """Rows count shows in the same step as they learn, so shows tell which samples were learned from how often."""
         from elasticctr.train.checkpoint import open_checkpoint
         from elasticctr.train.learner import Learner
 

@@ -1,13 +1,13 @@
-"""Versions of which every row is known: a row is a function of its feasign and of the version that wrote it.
+"""Versions with known rows: a row is a function of its feasign and of the version that wrote it.
 
     truth = Truth(seed=7)
     version = truth.define_base(1)
     publish(Repository("/srv/models"), truth, 1)
     verdict = truth.judge(places, client.get("ctr/embedding", truth.feasigns[places]))
 
-What a version holds follows from the seed, its number and its parent alone, so two processes that define the same
-versions agree. An answer is held against the version it names: each row right, or as another version has it (mixed),
-or as none ever had it (wrong).
+A version's rows follow from the seed, its number and its parent alone, so two processes that define the same
+versions agree. An answer is checked against the version it names: each row is right, or another version's (mixed),
+or no version's (wrong).
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Truth:
         return max(self.writers, default=0)
 
     def define(self, version: int, parent: int = 0, share: float = 0.1) -> int:
-        """A base writes all rows but a twentieth; a delta writes a share anew and takes a hundredth away."""
+        """A base writes all rows but a twentieth; a delta rewrites a share and drops a hundredth."""
         draw = np.random.default_rng([self._seed, version]).random(len(self.feasigns))
         if parent:
             writers = np.where(draw < share, version, np.where(draw > 0.99, 0, self.writers[parent]))
@@ -122,7 +122,7 @@ def make_rows(feasigns: NDArray[np.uint64], writers: NDArray[np.int32]) -> NDArr
 
 
 def buckets_of(feasigns: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """The buckets of native/util/hash.h, written down once more."""
+    """The buckets of native/util/hash.h, implemented independently."""
     x = feasigns ^ (feasigns >> 30)
     x = x * np.uint64(0xBF58476D1CE4E5B9)
     x ^= x >> 27

@@ -1,4 +1,4 @@
-"""Ranks of a collective run as real processes, without anything that restarts them."""
+"""Ranks of a collective run as real processes, without restarts."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def write_job(path: Path, log: Path, run_dir: Path, **changes: Any) -> Path:
 
 
 def start_group(job: Path, ranks: int, *arguments: str) -> subprocess.Popen[str]:
-    """torchrun with so many ranks on this machine, which starts them again when one dies."""
+    """torchrun with this many ranks on this machine, which restarts them when one dies."""
     options = ["--standalone", "--nproc-per-node", str(ranks), "--max-restarts", "3", "--monitor-interval", "0.1"]
     command = [sys.executable, "-m", "torch.distributed.run", *options, "-m", "tests.contract.ranks", str(job)]
     return subprocess.Popen(

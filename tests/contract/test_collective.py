@@ -125,7 +125,7 @@ def wait_for_checkpoints(run_dir: Path, count: int) -> None:
 
 
 def damage(path: Path) -> None:
-    """A flipped bit that only who reads the rows will find: they then take the checkpoint before."""
+    """Flips a bit that only reading the rows reveals: ranks then use the previous checkpoint."""
     data = bytearray(path.read_bytes())
     data[len(data) // 2] ^= 1
     path.write_bytes(data)
@@ -165,12 +165,12 @@ def test_a_rank_killed_under_torchrun_costs_nothing(log: Path, tmp_path: Path) -
 
 
 def test_evaluation_bad_lines_and_gradients_that_are_not_finite(tmp_path: Path) -> None:
-    """All that goes wrong with data, on two ranks: the run ends well and every line is accounted for."""
+    """All kinds of bad data, on two ranks: the run ends normally and every line is accounted for."""
     log = tmp_path / "log"
     make_log(log, 3_000)
     lines = (log / "part-00000.txt").read_text().splitlines()
     for number, (label, value) in enumerate([(0, "3e38"), (1, "3e38"), (0, "-3e38"), (1, "-3e38")], start=100):
-        # One of them is predicted as wrong as can be, whatever the weights.
+        # One of them gets the worst possible prediction, with any weights.
         _, _, *rest = lines[number].split()
         lines[number] = " ".join([f"click:{label}", f"dense_feature:{value}", *rest])
     lines[200] = "not a sample"

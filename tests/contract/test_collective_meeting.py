@@ -1,4 +1,4 @@
-"""Where the ranks of a collective run meet, and what they say there: on loopback, without pickles."""
+"""Where the ranks of a collective run meet, and what they exchange: on loopback, without pickles."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def listening(pid: int) -> list[str]:
 
 @pytest.mark.promise(
     "somebody on the network looks for the ports of a collective run, or sends its ranks a pickle",
-    "ranks of one machine listen on loopback alone, the store included, and unpickle nothing",
+    "ranks of one machine, and their store, listen only on loopback and unpickle nothing",
 )
 def test_ranks_of_one_machine_listen_on_loopback_and_unpickle_nothing() -> None:
     port = free_port()

@@ -28,8 +28,8 @@ def push(client: PsClient, chunk: int, batch: int, group: GroupMode) -> None:
 
 
 @pytest.mark.promise(
-    "sync goes back to a checkpoint in which chunks stand at different batches on different pservers",
-    "every member is in every step of every pserver, so no trainer waits for one that waits elsewhere",
+    "sync rolls back to a checkpoint in which chunks are at different batches on different pservers",
+    "every member takes part in every step of every pserver, so no trainer waits for one that waits elsewhere",
 )
 @pytest.mark.parametrize("strategy", ["sync", "hybrid apart"])
 def test_cursors_that_differ_stop_no_group(strategy: str, tmp_path: Path) -> None:

@@ -128,7 +128,7 @@ def test_no_feasigns_are_an_empty_answer(get: Get) -> None:
     assert (lookup.rows.shape, lookup.found.shape, lookup.version) == ((0, DIM), (0,), 2)
 
 
-def test_what_is_no_feasign_is_refused(get: Get) -> None:
+def test_an_invalid_feasign_is_refused(get: Get) -> None:
     for wrong in (np.array([0.5]), np.zeros((2, 2), np.uint64)):
         with pytest.raises(DataError):
             get(TABLE, wrong)

@@ -1,4 +1,4 @@
-"""Orders to save and load, from whoever has a pserver's secret: they reach no file outside of the run directory."""
+"""Orders to save and load, from any holder of a pserver's secret: they reach no file outside the run directory."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from elasticctr.errors import FailedPrecondition
 
 @pytest.mark.promise(
     "a pserver is ordered to save to or load from a directory outside of its run: `..`, an absolute path, a link",
-    "FailedPrecondition names the run directory; nothing is written and the shard stays as it is",
+    "FailedPrecondition names the run directory; nothing is written and the shard is unchanged",
 )
 @pytest.mark.parametrize("op", ["save", "load"])
 def test_save_and_load_stay_in_the_run_directory(op: str, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""What every store promises: the local disk, S3 (a real moto server) and fsspec's memory."""
+"""One suite for all stores: the local disk, S3 (a real moto server) and fsspec's memory."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ def test_when_something_was_written(store: Store) -> None:
 
 
 @pytest.mark.promise(
-    "the disk fills while a donefile line is written", "the line is taken back, and the next one starts clean"
+    "the disk fills while a donefile line is written", "the line is removed, and the next one starts clean"
 )
 @pytest.mark.parametrize("written", [0, 3, 9])
 def test_a_line_that_does_not_fit_is_taken_back(tmp_path: Path, written: int, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -110,7 +110,7 @@ def test_sync_is_one_process_by_every_optimizer(tmp_path: Path, more: dict[str, 
     ],
 )
 def test_one_trainer_is_one_process(tmp_path: Path, strategy: str, cluster: dict[str, Any], joined: int) -> None:
-    """Every strategy but for what others do meanwhile; half_async on batches as large as it merges."""
+    """With one trainer every strategy equals one process; half_async on batches as large as it merges."""
     job = make_job(tmp_path, strategy, cluster=cluster)
     samples = Samples(job)
     chunks = [[samples.batch(BATCH) for _ in range(30)] for _ in range(2)]
@@ -291,7 +291,7 @@ def test_gradients_that_are_not_finite_are_left_out(tmp_path: Path, strategy: st
 
 
 def test_an_idle_member_does_not_hold_up_the_others(tmp_path: Path) -> None:
-    """Two members, one without work: steps are taken, and are those of the other alone."""
+    """Two members, one without work: steps continue with the other's batches alone."""
     job = make_job(tmp_path, "sync")
     samples = Samples(job)
     batches = [samples.batch(BATCH) for _ in range(40)]

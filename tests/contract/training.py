@@ -233,7 +233,7 @@ class Trainer:
         self._step_all(lease, batches, lease.first)
 
     def train_from(self, number: int, batches: Sequence[Batch], first: int) -> None:
-        """As one who believes to hold the chunk, without asking anybody."""
+        """Trains as if it held the chunk, without asking the coordinator."""
         self._step_all(make_lease(number), batches, first)
 
     def _step_all(self, lease: ChunkLease, batches: Sequence[Batch], first: int) -> None:

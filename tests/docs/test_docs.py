@@ -1,4 +1,4 @@
-"""What is not documented, or documented wrongly, fails the build."""
+"""Anything undocumented, or documented wrongly, fails the build."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every model and every knob has its place in docs/models, with the default it really has; the examples there run."""
+"""Every model and setting is in docs/models with its real default, and the examples there run."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ DOCS = Path(__file__).resolve().parents[2] / "docs"
 
 @pytest.mark.promise(
     "a job file or a custom model from a stranger",
-    "not guarded against: both are code, and the documentation says so",
+    "no protection: both are code, and the documentation says so",
 )
 def test_what_is_trusted_is_said_where_it_is_used() -> None:
     security = (DOCS / "security.md").read_text(encoding="utf-8")

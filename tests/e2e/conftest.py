@@ -76,7 +76,7 @@ def answer(done: subprocess.CompletedProcess[str]) -> dict[str, Any]:
 
 
 def assert_clean_failure(done: subprocess.CompletedProcess[str], status: int, *words: str) -> None:
-    """One line of reason on stderr, the status of its kind, no traceback."""
+    """One line with the reason on stderr, the status of its error class, no traceback."""
     assert done.returncode == status, (done.returncode, done.stderr)
     assert "Traceback" not in done.stderr + done.stdout
     for word in words:

@@ -99,7 +99,7 @@ class Case:
 
 
 def make_case(folder: Path, repo: str, format: Format, rows: int) -> Case:
-    """Makes a log, learns from a part of it, publishes, and scores all of it offline."""
+    """Makes a log, trains on part of it, publishes, and scores all of it offline."""
     spec = _spec(format)
     out = folder / str(format)
     write_log(spec, out, rows)

@@ -1,5 +1,5 @@
-"""Every way to ask a prediction server for the scores of samples. Each takes a case and where a server is, and gives
-one score per sample of its log, in order."""
+"""Every way to get scores from a prediction server. Each takes a case and a server's address and returns
+one score per sample of the case's log, in order."""
 
 from __future__ import annotations
 

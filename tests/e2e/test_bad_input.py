@@ -1,4 +1,4 @@
-"""Whatever a user gets wrong ends in one clear line, the right exit status, and nothing half-written."""
+"""Every user error ends in one clear line and the right exit status, with no partial output."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The benchmarks that attack and kill run to their end and find nothing wrong; how fast things are is not looked at."""
+"""The benchmarks that attack and kill run to their end and find no errors; speed is not checked."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Crosses, buckets and a vocabulary with several processes: the rows are those of one process, and what only a cross
-can tell is learned."""
+"""Crosses, buckets and a vocabulary with several processes: the rows are those of one process, and what only a
+cross shows is learned."""
 
 from __future__ import annotations
 

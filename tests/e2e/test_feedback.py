@@ -1,4 +1,4 @@
-"""The loop: what was served and clicked is what the next model learns from."""
+"""The feedback loop: the next model learns from what was served and clicked."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ def _ask(client: httpx.Client, request_id: str, items: tuple[str, ...]) -> dict[
 @pytest.mark.slow
 @pytest.mark.timeout(400)
 def test_the_whole_loop(invoke: Run, tmp_path: Path) -> None:
-    """Served, logged, clicked, joined, learned, published, activated: what was never seen before is now liked."""
+    """Served, logged, clicked, joined, learned, published, activated: a new item gets a high score."""
     raw = "".join(f"click:{i % 2} user:u{i % 5} item:{'good' if i % 2 else 'bad'}\n" for i in range(400))
     (tmp_path / "raw.txt").write_text(raw)
     answer(invoke("train", _job(tmp_path, "first", {"path": str(tmp_path / "raw.txt")}), "--json"))
@@ -162,7 +162,7 @@ def test_the_whole_loop(invoke: Run, tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(400)
 def test_late_clicks_are_learned_from_a_log_that_did_not_wait(invoke: Run, tmp_path: Path) -> None:
-    """Negatives at once, clicks hours later: both losses of delayed feedback find the true rates, plain ones do not."""
+    """Negatives at once, clicks hours later: both delayed-feedback losses find the true rates, plain ones do not."""
     requests, rates = 1500, {"good": 0.6, "bad": 0.2}
     _write_log(tmp_path / "log", requests)
     clicks = [

@@ -1,4 +1,4 @@
-"""Two labels from the log to the answer: every head offline is what is served, by every protocol, by name."""
+"""Two labels from the log to the answer: every protocol serves every head's offline score, by name."""
 
 from __future__ import annotations
 

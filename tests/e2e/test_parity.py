@@ -1,4 +1,4 @@
-"""What is served is what was trained: every format through every protocol gives the trainer's own scores."""
+"""Served scores equal trained ones: every format through every protocol gives the trainer's own scores."""
 
 from __future__ import annotations
 

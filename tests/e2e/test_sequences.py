@@ -1,4 +1,4 @@
-"""Clicks on what is in one's history: learned by models of sequences, and served as it was trained."""
+"""Clicks on items in the user's history: learned by sequence models, and served as trained."""
 
 from __future__ import annotations
 

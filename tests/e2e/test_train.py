@@ -1,4 +1,4 @@
-"""From a log to an evaluated, checkpointed model, through the command line alone."""
+"""From a log to an evaluated, checkpointed model, using only the command line."""
 
 from __future__ import annotations
 

@@ -119,7 +119,7 @@ def test_other_engines(elasticctr: Run, invoke: Run, job: Path, tmp_path: Path, 
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-def test_roles_by_the_older_systems_variables(invoke: Run, job: Path, tmp_path: Path) -> None:
+def test_roles_by_paddles_variables(invoke: Run, job: Path, tmp_path: Path) -> None:
     """Two pservers and two trainers as four pods would be, on loopback."""
     one = expected_samples(invoke, job, tmp_path)
     settings = yaml.safe_load(job.read_text())

@@ -1,4 +1,4 @@
-"""A search over a real job: every trial a run, killed and gone on with, the best one a job that trains."""
+"""A search over a real job: every trial is a run, a killed search resumes, and the best job trains."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_mistakes_end_the_search_at_once(elasticctr: Run, job: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(400)
-def test_a_killed_search_goes_on(elasticctr: Run, job: Path) -> None:
+def test_a_killed_search_resumes(elasticctr: Run, job: Path) -> None:
     path = write(job, repeats=2)
     study = job.parent / "study"
     process = subprocess.Popen([sys.executable, "-m", "elasticctr", "tune", str(path)], stderr=subprocess.DEVNULL)

@@ -1,4 +1,4 @@
-"""tools/run_tests.sh on a small project of its own: who is tried twice, and what a skip is in CI."""
+"""tools/run_tests.sh on a small project of its own: which tests are retried, and what a skip means in CI."""
 
 from __future__ import annotations
 

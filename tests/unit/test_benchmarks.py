@@ -1,4 +1,4 @@
-"""Benchmarks end with a figure or a sentence, whatever a busy machine lets them see."""
+"""Benchmarks end with a figure or a message, even on a busy machine."""
 
 from __future__ import annotations
 

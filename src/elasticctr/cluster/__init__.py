@@ -1,1 +1,1 @@
-"""How the processes of a job are started, placed, watched and restarted: one file per engine behind one interface."""
+"""Starts, places, watches and restarts the processes of a job: one file per engine behind one interface."""

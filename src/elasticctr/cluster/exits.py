@@ -1,4 +1,4 @@
-"""What an exit status means, in words, and whether starting the same process again could help."""
+"""The meaning of an exit status, and whether restarting the same process could help."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ def is_worth_another_try(status: int) -> bool:
 
 
 def explain_exit(status: int) -> str:
-    """`status` as subprocess gives it: negative for a signal. 128 + n is how shells and mpirun report one."""
+    """`status` as from subprocess: negative for a signal. Shells and mpirun report a signal as 128 + n."""
     if status == 0:
-        return "ended in good order"
+        return "ended normally"
     number = -status if status < 0 else status - 128 if status > 128 else None
     if number is not None:
         try:

@@ -1,6 +1,6 @@
-"""News of a running job: the coordinator's status, asked for in the background, and the lines its event log gained.
+"""News of a running job: the coordinator's status, polled in the background, and new lines of its event log.
 
-Neither ever holds up whoever looks: a coordinator that is being restarted has simply no newer status.
+Neither blocks its reader: while the coordinator restarts there is simply no newer status.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Status = Mapping[str, Any]
 
 
 class StatusFeed:
-    """Asks `/v1/status` every `every_s` seconds in a thread of its own while it is entered."""
+    """A context manager that polls `/v1/status` every `every_s` seconds in a thread of its own."""
 
     def __init__(
         self, where: str | Path, token: str | None, every_s: float = 0.5, tls: TlsSettings | None = None
@@ -38,7 +38,7 @@ class StatusFeed:
 
     @property
     def latest(self) -> Status:
-        """The newest status; empty until there is one."""
+        """The latest status; empty until there is one."""
         return self._latest
 
     @property
@@ -60,7 +60,7 @@ class StatusFeed:
             try:
                 self._latest, self._at_s = ask_status(self._where, self._token, tls=self._tls), time.monotonic()
             except ElasticCTRError:
-                continue  # not there yet, or being restarted
+                continue  # not started yet, or restarting
 
 
 def ask_status(
@@ -71,7 +71,7 @@ def ask_status(
 
 
 class EventTail:
-    """The events a log gained since the last look. A log that was cut (a resume) is read from its new end on."""
+    """The events added to a log since the last call. A log that a resume truncated is read from its new end on."""
 
     def __init__(self, path: Path, *, skip: bool) -> None:
         self._path = path
@@ -101,7 +101,7 @@ class EventTail:
 
 
 class EventNews:
-    """What an event log says of a job that has no coordinator, in the coordinator's words."""
+    """The status of a job without a coordinator, from its event log, in the coordinator's form."""
 
     def __init__(self, tail: EventTail) -> None:
         self._tail = tail

@@ -1,7 +1,7 @@
-"""From a job to the roles an engine starts: what each is called, its arguments, ports, and the job's secret.
+"""Turns a job into the roles that an engine starts: names, arguments, ports, and the job's secret.
 
-Whatever does not fit (counts, ports, settings that training with several processes does not know) is refused here,
-before a process is started or a file of the run is touched.
+Wrong counts, ports and settings that distributed training does not support are refused here, before a process is
+started or a file of the run is touched.
 """
 
 from __future__ import annotations
@@ -26,21 +26,21 @@ from elasticctr.train.job import Job
 from elasticctr.train.run_directory import RunDirectory
 
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
-# Beyond what roles of this machine are started with by hand; a typing mistake should not fork a machine to death.
+# More roles than anyone needs on one machine, so that a typing error does not overwhelm it.
 MOST_LOCAL_ROLES = 256
 _QUIET_PORTS = range(10_000, 32_768)
 
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """A job that can be started."""
+    """A job that is ready to start."""
 
     job: Job
     run: RunDirectory
     roles: Sequence[RoleSpec]
-    coordinator: str | None  # its URL, or the run directory that will say it; None under collective
+    coordinator: str | None  # its URL, or the run directory that will contain it; None for collective
     token: str | None
-    lock: IO[str] | None = None  # held as long as this launch lives: nobody else starts the same run
+    lock: IO[str] | None = None  # held as long as this launch, so that no other process starts the same run
 
     @property
     def logs(self) -> Path:
@@ -48,16 +48,16 @@ class Launch:
 
 
 def cluster_of(job: Job) -> ClusterSettings:
-    """The job's cluster section. A job without one that is started with --on has the defaults."""
+    """The job's cluster section, or the defaults for a job without one that is started with --on."""
     return job.cluster if job.cluster is not None else ClusterSettings()
 
 
 def check_job(job: Job) -> None:
-    """Refuses what cannot be trained with several processes."""
+    """Refuses jobs that cannot be trained with several processes."""
     if job.publish is not None and cluster_of(job).strategy == "collective":
         raise ConfigError(
-            "publish: nothing is published while a collective run trains; "
-            "leave the section out and run `elasticctr publish RUN` when it is over"
+            "publish: a collective run cannot publish while it trains; "
+            "remove the section and run `elasticctr publish RUN` afterwards"
         )
 
 
@@ -78,7 +78,7 @@ def count_roles(settings: ClusterSettings) -> int:
 
 
 def begin(job: Job, *, resume: bool, is_one_machine: bool = True, coordinator_port: int | None = None) -> Launch:
-    """Claims the run directory and works out the roles. `coordinator_port`: None for any that is free."""
+    """Claims the run directory and plans the roles. `coordinator_port`: None for any free one."""
     check_job(job)
     settings = cluster_of(job)
     if is_one_machine:
@@ -87,7 +87,7 @@ def begin(job: Job, *, resume: bool, is_one_machine: bool = True, coordinator_po
         read_token(Path(settings.token_file))
     run = RunDirectory(Path(job.run_dir).absolute())
     if resume and not run.is_used:
-        raise NotFound(f"{run.path}: holds no checkpoint to go on from; leave out --resume to start")
+        raise NotFound(f"{run.path}: has no checkpoint to resume from; omit --resume to start a new run")
     url: str | None = None
     if settings.strategy != "collective" and is_one_machine:
         port = find_free_port(settings.host) if coordinator_port is None else coordinator_port
@@ -98,7 +98,7 @@ def begin(job: Job, *, resume: bool, is_one_machine: bool = True, coordinator_po
     job = job.model_copy(update={"cluster": settings, "run_dir": str(run.path)})
     lock = claim(run)
     run.begin(job, resume=resume)
-    # Of an earlier start of this run: roles must not find a stranger at its address.
+    # From an earlier start of this run: another process may now have its address.
     (run.path / COORDINATOR_FILE).unlink(missing_ok=True)
     token_file = Path(settings.token_file).absolute() if settings.token_file else make_run_token(run.path)
     where = url or str(run.path)
@@ -108,7 +108,7 @@ def begin(job: Job, *, resume: bool, is_one_machine: bool = True, coordinator_po
 
 
 def with_whole_paths(settings: ClusterSettings) -> ClusterSettings:
-    """The same with certificates that roles find from any working directory."""
+    """The same settings with absolute paths of certificates, for roles in any working directory."""
     if settings.tls is None:
         return settings
     found = {name: getattr(settings.tls, name) for name in PATHS}
@@ -117,7 +117,7 @@ def with_whole_paths(settings: ClusterSettings) -> ClusterSettings:
 
 
 def claim(run: RunDirectory) -> IO[str]:
-    """The lock of a run directory. FailedPrecondition while another process trains into it."""
+    """Locks a run directory. FailedPrecondition while another process trains in it."""
     path = run.path / "cluster" / "lock"
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -130,7 +130,7 @@ def claim(run: RunDirectory) -> IO[str]:
         lock.seek(0)
         holder = lock.read(100).strip() or "another process"
         lock.close()
-        raise FailedPrecondition(f"{run.path}: is being trained by {holder}; wait for it or end it first") from None
+        raise FailedPrecondition(f"{run.path}: {holder} is training this run; wait until it ends, or stop it") from None
     lock.truncate(0)
     lock.write(f"process {os.getpid()} of {socket.gethostname()}\n")
     lock.flush()
@@ -140,8 +140,8 @@ def claim(run: RunDirectory) -> IO[str]:
 def make_roles(
     settings: ClusterSettings, run: RunDirectory, where: str, token_file: Path, *, resume: bool
 ) -> list[RoleSpec]:
-    """The coordinator first, then pservers, standbys and trainers. `where`: the coordinator's URL, or the run's
-    directory if the coordinator takes any port and says there which."""
+    """The coordinator first, then pservers, standbys and trainers. `where` is the coordinator's URL, or the run
+    directory if the coordinator chooses a port and writes it there."""
     port = where.rpartition(":")[2] if where.startswith("http") else "0"
     shared = ["--config", str(run.job), "--token-file", str(token_file)]
     finding = ["--coordinator", where]
@@ -163,7 +163,7 @@ def make_trainer(index: int, shared: Sequence[str], finding: Sequence[str]) -> R
 
 
 def share_threads(job: Job, roles: Sequence[RoleSpec]) -> list[RoleSpec]:
-    """The same roles, the trainers of one machine with an even share of its CPUs unless the job says how many."""
+    """The same roles; trainers on one machine get an even share of its CPUs unless the job sets their threads."""
     trainers = sum(role.kind == "trainer" for role in roles)
     usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     threads = job.train.threads or max(1, usable // max(trainers, 1))
@@ -171,7 +171,7 @@ def share_threads(job: Job, roles: Sequence[RoleSpec]) -> list[RoleSpec]:
 
 
 def one_thread_per_cpu(job: Job, roles: Sequence[RoleSpec]) -> list[RoleSpec]:
-    """The same roles for a cluster that hands out CPUs: a trainer asks for as many as it has threads."""
+    """The same roles for a cluster that assigns CPUs: a trainer requests as many as it has threads."""
     threads = job.train.threads or 1
     return [
         replace(_with_threads(role, threads), cpus=float(threads)) if role.kind == "trainer" else role for role in roles
@@ -183,8 +183,8 @@ def _with_threads(role: RoleSpec, threads: int) -> RoleSpec:
 
 
 def find_free_port(host: str) -> int:
-    """One that a role started in a moment can listen at. Below those that systems give to outgoing connections, any of
-    which could take it meanwhile."""
+    """A port for a role that is about to start. Below the range for outgoing connections, which could take it in the
+    meantime."""
     for port in random.SystemRandom().sample(_QUIET_PORTS, 20):
         with socket.socket() as probe, suppress(OSError):
             probe.bind((host, port))
@@ -198,7 +198,7 @@ def find_free_port(host: str) -> int:
 
 
 def check_port(host: str, port: int) -> None:
-    """Refuses a port that is taken. What takes it between now and the start is told by the role itself."""
+    """Refuses a port that is taken. If it is taken before the start, the role itself reports it."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -214,7 +214,7 @@ def run_token(run: Path) -> Path:
 
 
 def make_run_token(run: Path) -> Path:
-    """A secret of this run alone, readable by its owner: other users of the machine cannot push into it."""
+    """Makes a secret for this run, readable only by its owner, so that other users of the machine cannot interfere."""
     path = run_token(run)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""The local engine: every role a supervised process of this machine. Used from one thread (see supervised.py)."""
+"""The local engine: every role is a supervised process on this machine. Used from one thread (see supervised.py)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ GRACE_S = 10.0
 
 
 class LocalEngine:
-    """`command` is what a role's arguments are given to."""
+    """`command` is the program that gets a role's arguments."""
 
     name = "local"
 
@@ -45,7 +45,7 @@ class LocalEngine:
 
     def add(self, role: RoleSpec) -> None:
         if role.name in self._roles:
-            raise AlreadyExists(f"a role {role.name} runs already")
+            raise AlreadyExists(f"a role {role.name} is already running")
         log = prepare_log(self._log_dir, role.name)
         one = Supervised(role, log=log, max_restarts=self._max_restarts, command=self._command)
         one.start()
@@ -54,7 +54,7 @@ class LocalEngine:
     def remove(self, name: str) -> None:
         one = self._roles.get(name)
         if one is None:
-            raise NotFound(f"no role {name} runs here; there are {', '.join(self._roles)}")
+            raise NotFound(f"no role {name} is running here; running are {', '.join(self._roles)}")
         _end([one], GRACE_S)
 
     def wait(self, is_over: Callable[[], bool], poll_s: float = 0.2) -> list[RoleState]:
@@ -83,11 +83,11 @@ def check_names(roles: Sequence[RoleSpec]) -> None:
     names = [role.name for role in roles]
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
-        raise ConfigError(f"two roles are called {twice[0]}")
+        raise ConfigError(f"two roles are named {twice[0]}; rename one")
 
 
 def _check_memory(roles: Sequence[RoleSpec]) -> None:
     wanted = sum(role.memory_mib or 0 for role in roles)
     there = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") >> 20
     if wanted > there:
-        raise ConfigError(f"the roles want {wanted:,} MiB of memory and this machine has {there:,}; use more machines")
+        raise ConfigError(f"the roles need {wanted:,} MiB of memory, but this machine has {there:,}; use more machines")

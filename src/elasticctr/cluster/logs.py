@@ -1,4 +1,4 @@
-"""The logs of a run's roles, read by whoever wants to see them: the last lines, then what is added."""
+"""Reads the logs of a run's roles: the last lines, then those that are added."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ _TAIL = 1 << 20
 
 
 def find_logs(run: Path, roles: list[str]) -> list[Path]:
-    """The log files of these roles, or of all. NotFound names what there is."""
+    """The log files of these roles, or of all. NotFound lists the existing ones."""
     directory = run / "logs"
     there = sorted(directory.glob("*.log"))
     if not there:
-        raise NotFound(f"{directory}: there are no logs; runs of a single process print to the terminal")
+        raise NotFound(f"{directory}: no logs; a run in a single process prints to the terminal")
     by_name = {path.stem: path for path in there}
     missing = [role for role in roles if role not in by_name]
     if missing:
-        raise NotFound(f"{directory}: no log of {missing[0]}; there are {', '.join(by_name)}")
+        raise NotFound(f"{directory}: no log of {missing[0]}, only of {', '.join(by_name)}")
     return [by_name[role] for role in dict.fromkeys(roles)] if roles else there
 
 
 class Follower:
-    """One log. The first `read` gives its last `lines`, later ones what was added; a torn last line waits."""
+    """Follows one log. The first `read` returns its last `lines`, later ones what was added. A torn last line waits."""
 
     def __init__(self, path: Path, lines: int) -> None:
         self.name = path.stem

@@ -1,8 +1,8 @@
-"""The MPI engine: a real mpirun places and starts one small supervisor per rank, which runs and restarts its roles.
+"""The MPI engine: mpirun places and starts one small supervisor per rank, which runs and restarts its roles.
 
-Two ways in: `elasticctr train JOB --on mpi [--hostfile F]` runs mpirun itself and stays outside; started by somebody
-else's `mpirun -n N elasticctr train JOB --on mpi`, each process is a rank and rank 0 leads (mpi_run.py). mpi4py and
-libmpi are not needed: ranks only want to know their number.
+There are two ways to start: `elasticctr train JOB --on mpi [--hostfile F]` runs mpirun itself and stays outside; with
+`mpirun -n N elasticctr train JOB --on mpi` each process is a rank and rank 0 leads (mpi_run.py). mpi4py and libmpi are
+not needed: ranks only need their number.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from elasticctr.train.cluster_settings import ClusterSettings
 
 
 class MpiEngine:
-    """`directory`: `<run>/cluster`, seen by all machines. Inside of mpirun, for rank 0, `is_rank` is true and
-    `launch_name` what all ranks of this mpirun share."""
+    """`directory` is `<run>/cluster`, visible to all machines. Inside mpirun, for rank 0, `is_rank` is true and
+    `launch_name` is common to all ranks of this mpirun."""
 
     name = "mpi"
 
@@ -76,7 +76,7 @@ class MpiEngine:
         states = [own.get(state.name, state) for state in states]
         if self._mpirun is None or (ended := self._mpirun.state()).phase in ("starting", "running"):
             return states
-        # Without mpirun no rank is left; what had not ended by then was ended by it.
+        # Without mpirun no rank is left; roles that had not ended were ended by it.
         log = ended.log
         reason = f"was ended with mpirun, which {ended.reason}: {last_words(log)}"
         gone: list[RoleState] = []
@@ -90,11 +90,13 @@ class MpiEngine:
         return gone
 
     def add(self, role: RoleSpec) -> None:
-        raise FailedPrecondition("mpirun starts all ranks at once; start trainers by hand to add them to a running job")
+        raise FailedPrecondition("mpirun starts all ranks at once and cannot add roles; start further trainers by hand")
 
     def remove(self, name: str) -> None:
         if name not in [role.name for role in self._roles]:
-            raise NotFound(f"no role {name} runs here; there are {', '.join(role.name for role in self._roles)}")
+            raise NotFound(
+                f"no role {name} is running here; running are {', '.join(role.name for role in self._roles)}"
+            )
         if self._own is not None and name in [state.name for state in self._own.states()]:
             self._own.remove(name)
             return
@@ -119,7 +121,7 @@ class MpiEngine:
     def stop(self, grace_s: float = GRACE_S) -> None:
         if self._own is not None:
             self._own.stop(grace_s)
-        # Ranks end their roles in order; what mpirun does to a rank that is told to end it does within a second.
+        # Ranks end their roles in order; mpirun kills a rank it has told to end within a second.
         deadline_s = time.monotonic() + grace_s
         for role in self._roles:
             (self._directory / "ranks" / f"remove-{role.name}").touch()
@@ -134,7 +136,7 @@ class MpiEngine:
 
 
 def _end(mpirun: Supervised) -> None:
-    deadline_s = time.monotonic() + 3.0  # it usually ends by itself, because its ranks have
+    deadline_s = time.monotonic() + 3.0  # usually ends by itself once its ranks have
     while mpirun.poll().phase == "running" and time.monotonic() < deadline_s:
         time.sleep(0.02)
     mpirun.ask_to_end()
@@ -145,21 +147,21 @@ def _end(mpirun: Supervised) -> None:
 
 
 def find_mpirun() -> list[str]:
-    """The command, with what root needs: the machine's own, or that of the extra `mpi` beside this Python."""
+    """The command, with flags that root needs: the machine's mpirun, or that of the extra `mpi` beside this Python."""
     found = shutil.which("mpirun") or shutil.which("mpirun", path=str(Path(sys.executable).parent))
     if found is None:
         raise FailedPrecondition(
-            "mpirun was not found; pip install 'elasticctr[mpi]', or apt-get install openmpi-bin, on every machine"
+            "mpirun not found; run pip install 'elasticctr[mpi]' or apt-get install openmpi-bin on every machine"
         )
     return [found, *(["--allow-run-as-root"] if os.geteuid() == 0 else [])]
 
 
 def read_hostfile(path: Path) -> list[tuple[str, int]]:
-    """(host, slots) per line, as mpirun counts them: without `slots=` one, and repeated lines add up."""
+    """(host, slots) per line, counted like mpirun: one without `slots=`, and repeated lines add up."""
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as e:
-        raise ConfigError(f"{path}: cannot be read as a hostfile: {e}") from None
+        raise ConfigError(f"{path}: cannot read the hostfile: {e}") from None
     hosts: dict[str, int] = {}
     for number, line in enumerate(lines, start=1):
         words = line.partition("#")[0].split()
@@ -172,7 +174,7 @@ def read_hostfile(path: Path) -> list[tuple[str, int]]:
             raise ConfigError(f"{path}:{number}: slots= needs a number")
         hosts[words[0]] = hosts.get(words[0], 0) + (int(slots[0]) if slots else 1)
     if not hosts:
-        raise ConfigError(f"{path}: names no host; a line is `HOST slots=N`")
+        raise ConfigError(f"{path}: lists no host; write lines of the form `HOST slots=N`")
     return list(hosts.items())
 
 
@@ -182,16 +184,16 @@ def check_slots(hostfile: Path | None, ranks: int) -> None:
     slots = sum(count for _, count in read_hostfile(hostfile))
     if slots < ranks:
         raise ConfigError(
-            f"the job needs {ranks} ranks, and {hostfile} has {slots} slots; raise slots= or use fewer roles"
+            f"the job needs {ranks} ranks, but {hostfile} has {slots} slots; raise slots= or use fewer roles"
         )
 
 
 def check_hosts(hosts: Sequence[str], settings: ClusterSettings) -> None:
-    """Refuses roles that listen where other machines cannot reach them."""
+    """Refuses an address that other machines cannot reach."""
     here = {*LOOPBACK, socket.gethostname(), socket.getfqdn()}
     elsewhere = [host for host in hosts if host not in here and not host.startswith("127.")]
     if elsewhere and settings.host in LOOPBACK:
         raise ConfigError(
-            f"roles on {elsewhere[0]} could not reach those of other machines at cluster.host {settings.host}; "
+            f"roles on {elsewhere[0]} could not reach other machines at cluster.host {settings.host}; "
             "set cluster.host to 0.0.0.0"
         )

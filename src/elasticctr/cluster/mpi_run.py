@@ -1,4 +1,4 @@
-"""A job on MPI, by either way in: by running mpirun, or as the ranks of an mpirun that somebody else ran."""
+"""Runs a job on MPI: by starting mpirun, or as the ranks of an existing mpirun."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def train_on_mpi(job: Job, *, resume: bool, quiet: bool, hostfile: Path | None) 
         launch = begin(job, resume=resume, is_one_machine=False)
         return run_job(launch, MpiEngine(directory, hostfile=hostfile), resume=resume, quiet=quiet)
     if hostfile is not None:
-        raise ConfigError("mpirun has started this process already; give the hostfile to mpirun")
+        raise ConfigError("this process was started by mpirun; give the hostfile to mpirun")
     rank, size, local_size = place
     is_given = job.cluster is not None and "trainers" in job.cluster.model_fields_set
     settings = fit_ranks(settings, size, is_trainers_given=is_given)
@@ -45,36 +45,36 @@ def train_on_mpi(job: Job, *, resume: bool, quiet: bool, hostfile: Path | None) 
 
 
 def count_serving(settings: ClusterSettings) -> int:
-    """Ranks that hold parameters. The coordinator shares the first of them."""
+    """The number of ranks that hold parameters. The coordinator shares the first one."""
     return settings.pservers * (2 if settings.standby else 1)
 
 
 def fit_ranks(settings: ClusterSettings, size: int, *, is_trainers_given: bool) -> ClusterSettings:
-    """The settings for an mpirun of `size` ranks that somebody else started: what pservers leave are trainers."""
+    """The settings for an existing mpirun of `size` ranks: those that are not pservers become trainers."""
     serving = count_serving(settings)
     trainers = size - serving
     if trainers < 1:
-        raise ConfigError(f"mpirun started {size} ranks; {serving} are for pservers, and none is left for a trainer")
+        raise ConfigError(f"mpirun started {size} ranks, and {serving} pservers leave none for a trainer; start more")
     if is_trainers_given and settings.trainers != trainers:
         raise ConfigError(
             f"{settings.trainers} trainers and {serving} ranks of pservers need {settings.trainers + serving} ranks, "
-            f"and mpirun started {size}"
+            f"but mpirun started {size}"
         )
     return settings.model_copy(update={"trainers": trainers})
 
 
 def _follow(directory: Path, rank: int, size: int) -> NoReturn:
-    """Any rank but 0 of somebody else's mpirun. What it is to run, rank 0 says."""
+    """Runs a rank other than 0 of an existing mpirun. Rank 0 tells it which roles to run."""
     plan = read_plan(directory, name_of_mpirun())
     if size != len(plan.ranks):
-        raise ConfigError(f"mpirun started {size} ranks, and the job needs {len(plan.ranks)}")
+        raise ConfigError(f"mpirun started {size} ranks, but the job needs {len(plan.ranks)}")
     supervise_rank(directory, plan, rank)
     sys.exit(0)
 
 
 def name_of_mpirun() -> str:
-    """What the ranks of one mpirun have in common and those of another have not."""
+    """A name common to the ranks of one mpirun and different for every other."""
     for name in ("PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid", "PMIX_SERVER_URI2"):
         if os.environ.get(name):
             return os.environ[name]
-    raise ConfigError("mpirun says neither PMIX_NAMESPACE nor a job number; is this Open MPI 4 or 5?")
+    raise ConfigError("mpirun sets neither PMIX_NAMESPACE nor a job number; use Open MPI 4 or 5")

@@ -1,7 +1,7 @@
-"""Runs in front of a role and becomes it: first asks the kernel to kill this process when its supervisor dies.
+"""Asks the kernel to kill this process when its supervisor dies, then becomes the role's process.
 
-Run as a script, with as little of Python as possible, because every start of a role waits for it:
-`python -I -S parent_death.py SUPERVISOR_PID PROGRAM ARGUMENT…`. The request outlives exec, so no process stays in
+Run as a script that loads as little of Python as possible, because every start of a role waits for it:
+`python -I -S parent_death.py SUPERVISOR_PID PROGRAM ARGUMENT…`. The request survives exec, so no process stays in
 between.
 """
 
@@ -15,7 +15,7 @@ _PR_SET_PDEATHSIG = 1
 
 def die_with_parent(parent: int) -> None:
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent:  # it died before the request was made
+    if os.getppid() != parent:  # the supervisor died before the request
         os.kill(os.getpid(), signal.SIGKILL)
 
 
@@ -25,7 +25,7 @@ def main() -> None:
     try:
         os.execvp(command[0], command)
     except OSError as e:
-        sys.stderr.write(f"{command[0]}: cannot be started: {e.strerror}\n")
+        sys.stderr.write(f"{command[0]}: cannot start: {e.strerror}\n")
         os._exit(127)
 
 

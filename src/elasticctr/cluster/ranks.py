@@ -1,8 +1,8 @@
-"""Ranks of one mpirun: which roles each of them supervises, and the files by which they tell how these are.
+"""The ranks of an mpirun: the roles that each supervises, and the files in which they report their states.
 
-Rank 0 runs the coordinator and the first pserver, the ranks after it one further pserver, standby or trainer each. The
-plan is `<run>/cluster/ranks.json`; rank n keeps the states of its roles in `<run>/cluster/ranks/n.json`. So the run
-directory must be one that all machines see, as it must for checkpoints. A rank needs nothing of MPI but its number.
+Rank 0 runs the coordinator and the first pserver, every further rank one pserver, standby or trainer. The plan is
+`<run>/cluster/ranks.json`; rank n writes the states of its roles to `<run>/cluster/ranks/n.json`. The run directory
+must therefore be shared by all machines, as for checkpoints. A rank needs nothing from MPI but its number.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ BEAT_S = 1.0
 
 @dataclass(frozen=True, slots=True)
 class RankPlan:
-    launch: str  # which start of the run this is; files of an earlier one are not believed
+    launch: str  # identifies this start of the run; files of earlier ones are ignored
     command: Sequence[str]
     log_dir: str
     max_restarts: int
@@ -46,7 +46,7 @@ class RankPlan:
 
 
 def divide_roles(roles: Sequence[RoleSpec]) -> list[list[RoleSpec]]:
-    """The roles of each rank. The coordinator needs little and shares the first rank with the first pserver."""
+    """The roles of each rank. The coordinator needs few resources and shares the first rank with the first pserver."""
     ranks: list[list[RoleSpec]] = []
     for role in roles:
         if len(ranks) == 1 and len(ranks[0]) == 1 and ranks[0][0].kind == "coordinator":
@@ -57,7 +57,7 @@ def divide_roles(roles: Sequence[RoleSpec]) -> list[list[RoleSpec]]:
 
 
 def read_plan(directory: Path, launch: str) -> RankPlan:
-    """Waits for the plan of this launch, which the first rank, or whoever ran mpirun, writes."""
+    """Waits for the plan of this launch, written by the first rank or by the process that ran mpirun."""
     path, deadline_s = directory / "ranks.json", time.monotonic() + PLAN_WAIT_S
     while time.monotonic() < deadline_s:
         with contextlib.suppress(OSError, ValueError):
@@ -67,13 +67,12 @@ def read_plan(directory: Path, launch: str) -> RankPlan:
                 return RankPlan(launch, given["command"], given["log_dir"], given["max_restarts"], ranks)
         time.sleep(0.05)
     raise DeadlineExceeded(
-        f"{path}: no plan for this start came within {PLAN_WAIT_S:.0f} s; "
-        "is the run directory the same one on every machine?"
+        f"{path}: no plan for this start within {PLAN_WAIT_S:.0f} s; check that all machines share the run directory"
     )
 
 
 def read_states(directory: Path, launch: str, roles: Sequence[RoleSpec]) -> list[RoleState]:
-    """As the ranks last said; roles of ranks that said nothing yet are starting."""
+    """The states last reported by the ranks; roles of ranks without a report are starting."""
     known: dict[str, RoleState] = {}
     for path in sorted((directory / "ranks").glob("*.json")):
         with contextlib.suppress(OSError, ValueError, TypeError, KeyError):
@@ -84,7 +83,7 @@ def read_states(directory: Path, launch: str, roles: Sequence[RoleSpec]) -> list
 
 
 def rank_of(environ: Mapping[str, str]) -> tuple[int, int, int] | None:
-    """(rank, ranks, ranks on this machine) as Open MPI says them; None outside of mpirun."""
+    """(rank, ranks, ranks on this machine) from Open MPI's variables; None outside mpirun."""
     try:
         return (
             int(environ["OMPI_COMM_WORLD_RANK"]),
@@ -98,8 +97,8 @@ def rank_of(environ: Mapping[str, str]) -> tuple[int, int, int] | None:
 
 
 def supervise_rank(directory: Path, plan: RankPlan, rank: int) -> None:
-    """Runs this rank's roles until they are over or mpirun ends it. A role that failed for good is told, and the rank
-    stays: were it to end, mpirun would kill all others before they could be stopped in order."""
+    """Runs this rank's roles until they end or mpirun ends it. After a role failed for good the rank reports it and
+    stays: if it ended, mpirun would kill all others before they could be stopped in order."""
     is_asked_to_end = False
 
     def receive(number: int, frame: FrameType | None) -> None:
@@ -148,10 +147,10 @@ def main() -> None:
     place = rank_of(os.environ)
     try:
         if place is None:
-            raise ConfigError("this is started by mpirun, which says OMPI_COMM_WORLD_RANK")
+            raise ConfigError("this must be started by mpirun, which sets OMPI_COMM_WORLD_RANK")
         plan = read_plan(directory, launch)
         if place[1] != len(plan.ranks):
-            raise ConfigError(f"mpirun started {place[1]} ranks, and the job needs {len(plan.ranks)}")
+            raise ConfigError(f"mpirun started {place[1]} ranks, but the job needs {len(plan.ranks)}")
         supervise_rank(directory, plan, place[0])
     except ElasticCTRError as e:
         sys.stderr.write(f"elasticctr: {e.code}: {e}\n")

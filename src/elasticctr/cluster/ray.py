@@ -1,7 +1,7 @@
 """The Ray engine: one actor per role, placed by a placement group, restarted by Ray when a node or worker is lost.
 
-Works on any existing cluster by its address, or on one it makes on this machine. The run directory must be one that all
-nodes see, as it must for checkpoints; logs come through Ray. Used from one thread.
+Works on an existing cluster by its address, or on one that it starts on this machine. All nodes must share the run
+directory, as for checkpoints; logs come through Ray. Used from one thread.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-# Before Ray is imported: it would ask to report usage over the network.
+# Set before Ray is imported, which would otherwise ask to report usage over the network.
 os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
 
 import ray
@@ -38,7 +38,7 @@ POLL_S = 0.3
 
 
 class RayEngine:
-    """`address`: of an existing cluster; without it RAY_ADDRESS counts, and without that a cluster is made here."""
+    """`address` is that of an existing cluster; the default is RAY_ADDRESS, or else a new cluster on this machine."""
 
     name = "ray"
 
@@ -71,14 +71,14 @@ class RayEngine:
 
     def add(self, role: RoleSpec) -> None:
         if role.name in self._roles:
-            raise AlreadyExists(f"a role {role.name} runs already")
+            raise AlreadyExists(f"a role {role.name} is already running")
         self._check_fits(role.cpus, available=True)
         self._place([role])
 
     def remove(self, name: str) -> None:
         placed = self._roles.get(name)
         if placed is None:
-            raise NotFound(f"no role {name} runs here; there are {', '.join(self._roles)}")
+            raise NotFound(f"no role {name} is running here; running are {', '.join(self._roles)}")
         _end([placed], GRACE_S)
 
     def wait(self, is_over: Callable[[], bool], poll_s: float = 0.2) -> list[RoleState]:
@@ -103,12 +103,12 @@ class RayEngine:
 
     def _connect(self, wanted: float) -> None:
         if ray.is_initialized():
-            raise AlreadyExists("this process is connected to a Ray cluster already")
+            raise AlreadyExists("this process is already connected to a Ray cluster")
         options: dict[str, Any] = {"address": self._address or "local"}
         if self._address is not None:
             _check_reachable(self._address)
         else:
-            # Roles share the CPUs there are; Ray should not refuse more of them than cores.
+            # Roles share the available CPUs; Ray must not refuse more roles than cores.
             cpus = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
             options |= {"num_cpus": max(cpus, int(wanted) + 1), "include_dashboard": False}
         is_main = threading.current_thread() is threading.main_thread()
@@ -117,10 +117,10 @@ class RayEngine:
             ray.init(**options, logging_level=logging.ERROR, log_to_driver=False, configure_logging=False)
         except (ConnectionError, RayError, RuntimeError, ValueError) as e:
             where = self._address or "on this machine"
-            raise Unavailable(f"no Ray cluster at {where}: {_first_line(e)}; `ray status` there tells more") from None
+            raise Unavailable(f"no Ray cluster at {where}: {_first_line(e)}; see `ray status` there") from None
         finally:
             if is_main and on_end is not None:
-                signal.signal(signal.SIGTERM, on_end)  # Ray takes it, and a clean stop is ours
+                signal.signal(signal.SIGTERM, on_end)  # Ray replaces the handler, but a clean stop needs ours
         self._is_connected = True
 
     def _check_fits(self, wanted: float, *, available: bool = False) -> None:
@@ -128,13 +128,13 @@ class RayEngine:
         addresses = {node["NodeManagerAddress"] for node in nodes}
         if len(addresses) > 1 and self._host in LOOPBACK:
             raise ConfigError(
-                f"the Ray cluster has {len(addresses)} machines, and roles would listen at {self._host}, "
+                f"the Ray cluster has {len(addresses)} machines, but roles would listen at {self._host}, "
                 "where others cannot reach them; set cluster.host to 0.0.0.0"
             )
         there = (ray.available_resources() if available else ray.cluster_resources()).get("CPU", 0.0)
         if wanted > there:
             raise ConfigError(
-                f"the roles want {wanted:g} CPUs and the Ray cluster has {there:g}; start fewer roles or add nodes"
+                f"the roles need {wanted:g} CPUs, but the Ray cluster has {there:g}; start fewer roles or add nodes"
             )
 
     def _place(self, roles: Sequence[RoleSpec]) -> None:
@@ -144,7 +144,7 @@ class RayEngine:
         if not group.wait(PLACE_S):
             raise DeadlineExceeded(
                 f"the Ray cluster found no place for {len(roles)} roles within {PLACE_S:.0f} s; "
-                "other jobs may hold its CPUs: `ray status` tells"
+                "other jobs may hold its CPUs, see `ray status`"
             )
         for index, role in enumerate(roles):
             strategy = PlacementGroupSchedulingStrategy(group, placement_group_bundle_index=index)
@@ -157,7 +157,7 @@ class RayEngine:
 
 
 class _Placed:
-    """One role as this side knows it. Asking never waits: an answer is looked at when it is there."""
+    """One role as seen from this side. Polling never blocks: an answer is read when it has arrived."""
 
     def __init__(self, role: RoleSpec, actor: Any, log: Path, max_restarts: int) -> None:
         self.actor = actor
@@ -167,8 +167,8 @@ class _Placed:
         self._pending: Any = None
         self._asked_s = 0.0
         self._incarnation, self._offset = "", 0
-        self._restarts = 0  # of the process by this incarnation of the actor
-        self._restarts_before = 0  # by earlier ones, and of the actor itself
+        self._restarts = 0  # of the process, in this incarnation of the actor
+        self._restarts_before = 0  # in earlier incarnations, and of the actor itself
         self._is_lost = False
 
     @property
@@ -176,7 +176,7 @@ class _Placed:
         return self.state.phase in ("ended", "failed")
 
     def look(self, timeout_s: float = 0.0) -> None:
-        """Takes in an answer that is there and asks again."""
+        """Reads an answer that has arrived and polls again."""
         if self.is_over:
             return
         if self._pending is None:
@@ -191,7 +191,7 @@ class _Placed:
         try:
             self._take(ray.get(pending))
         except ActorDiedError as e:
-            reason = f"was lost with its node or worker, and Ray gave it up: {_first_line(e)}"
+            reason = f"was lost with its node or worker, and Ray could not restart it: {_first_line(e)}"
             self.state = replace(self.state, phase="failed", pid=None, reason=reason)
         except RayActorError:
             self._see_loss()
@@ -213,7 +213,7 @@ class _Placed:
         total = self._restarts_before + self._restarts
         phase, reason = news.state.phase, news.state.reason or self.state.reason
         if phase in ("ended", "failed") and not news.is_all:
-            phase = "running"  # the rest of what it printed first
+            phase = "running"  # first fetch the rest of its output
         elif phase == "running" and total > self._max_restarts:
             phase, reason = "failed", f"{reason}, after {self._max_restarts} restarts"
         self.state = replace(news.state, phase=phase, restarts=total, reason=reason, log=str(self._log))
@@ -227,7 +227,7 @@ class _Placed:
 
 
 def _end(roles: Sequence[_Placed], grace_s: float) -> None:
-    """Processes first, then what they printed last, then their actors."""
+    """Ends the processes, fetches their last output, then ends their actors."""
     calls = []
     for placed in roles:
         if not placed.is_over:
@@ -247,18 +247,18 @@ def _end(roles: Sequence[_Placed], grace_s: float) -> None:
 
 
 def _check_reachable(address: str) -> None:
-    """Ray itself would try for minutes."""
+    """Checks the address first: Ray itself would retry for minutes."""
     host, colon, port = address.rpartition(":")
     if "://" in address:
-        raise ConfigError(f"{address!r}: give the host:port of the cluster itself, not of a Ray client server")
+        raise ConfigError(f"{address!r}: give the host:port of the cluster, not of a Ray client server")
     if not colon or not port.isdigit():
         if address != "auto":
-            raise ConfigError(f"{address!r} is not the host:port of a Ray cluster, nor 'auto'")
+            raise ConfigError(f"{address!r} must be the host:port of a Ray cluster, or 'auto'")
         return
     try:
         socket.create_connection((host, int(port)), timeout=10).close()
     except (OSError, OverflowError) as e:
-        raise Unavailable(f"no Ray cluster at {address}: {e}; `ray status` there tells more") from None
+        raise Unavailable(f"no Ray cluster at {address}: {e}; see `ray status` there") from None
 
 
 def _resources(role: RoleSpec) -> dict[str, float]:

@@ -1,7 +1,7 @@
-"""What runs on a Ray node: an actor that supervises one role's process there.
+"""The actor that supervises a role's process on a Ray node.
 
-Ray restarts the actor, on another node if its own is lost; the actor restarts the process. What the process prints is
-kept beside the actor and handed over piece by piece, so that logs of all nodes end up in the run directory.
+Ray restarts the actor, on another node if its own is lost; the actor restarts the process. The process's output is
+kept beside the actor and handed over piece by piece, so that the logs of all nodes reach the run directory.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ PIECE = 256 << 10
 
 @dataclass(frozen=True, slots=True)
 class News:
-    """What an actor says of its role."""
+    """An actor's report on its role."""
 
-    incarnation: str  # of the actor: another one after a restart by Ray
-    state: RoleState  # restarts: of the process, by this incarnation
-    offset: int  # of the log after `printed`
+    incarnation: str  # of the actor; changes when Ray restarts it
+    state: RoleState  # its restarts count only this incarnation
+    offset: int  # in the log, after `printed`
     printed: bytes
-    is_all: bool  # whether `printed` goes to the end of the log
+    is_all: bool  # whether `printed` reaches the end of the log
 
 
 class RoleActor:
-    """Made by `ray.remote`. Its methods run in one thread, the one that made the process."""
+    """Made by `ray.remote`. All its methods run in the thread that started the process."""
 
     def __init__(self, role: RoleSpec, max_restarts: int, command: Sequence[str] | None) -> None:
-        # Others are told where the process listens: this node, as the nodes of this cluster know it.
+        # The address that others use to reach the process: this node's, as known in the cluster.
         environment = {"ELASTICCTR_ADVERTISE": ray.util.get_node_ip_address(), **role.environment}
         self._first = 1 if ray.get_runtime_context().was_current_actor_reconstructed else 0
         self._incarnation = secrets.token_hex(4)
@@ -54,7 +54,7 @@ class RoleActor:
         self._supervised.start()
 
     def poll(self, incarnation: str, offset: int) -> News:
-        """`offset`: how much of this incarnation's log the caller has."""
+        """`offset` is how much of this incarnation's log the caller already has."""
         state = self._supervised.poll()
         start = offset if incarnation == self._incarnation else 0
         with self._log.open("rb") as log:
@@ -68,7 +68,7 @@ class RoleActor:
         self._supervised.ask_to_end()
 
     def end(self, grace_s: float) -> None:
-        """Returns when the process is gone."""
+        """Ends the process. Returns when it is gone."""
         self._supervised.ask_to_end()
         deadline_s = time.monotonic() + grace_s
         while self._supervised.poll().phase == "running" and time.monotonic() < deadline_s:

@@ -1,6 +1,6 @@
-"""A job from start to end on some engine: start the roles, show how they are, stop them in order, sum up.
+"""Runs a job on an engine: starts the roles, shows their states, stops them in order, summarises.
 
-The run directory, the summary and the exit status are those of a run in one process.
+Run directory, summary and exit status are the same as for a run in one process.
 """
 
 from __future__ import annotations
@@ -36,39 +36,39 @@ from elasticctr.train.events import read_events
 from elasticctr.train.interrupt import Interrupt
 from elasticctr.train.job import Job
 
-# Roles that were told to end by the coordinator get this long before the engine ends them.
+# How long roles that the coordinator told to end have before the engine ends them.
 END_S = 10.0
-# A stop waits for the checkpoint; a table of many gigabytes takes its time to be written.
+# A stop waits for the checkpoint, and a table of many gigabytes takes long to write.
 STOP_S = 600.0
 NO_TRAINER_S = 30.0
 
 
 @runtime_checkable
 class Interruptible(Protocol):
-    """An engine whose roles stop by themselves, with a checkpoint, when it asks them: those without a coordinator."""
+    """An engine that can make roles stop with a checkpoint, for jobs without a coordinator."""
 
     def interrupt(self) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
 class EngineOptions:
-    """What single engines want to know besides the job."""
+    """Options of single engines, beside the job."""
 
     hostfile: Path | None = None
     ray_address: str | None = None
 
 
 def train_on(job: Job, engine: str, *, resume: bool, quiet: bool, options: EngineOptions) -> RunSummary:
-    """Trains a job on the engine of that name. `quiet`: no table, no lines."""
+    """Trains a job on the named engine. `quiet`: no table, no lines."""
     is_collective = cluster_of(job).strategy == "collective"
     if options.hostfile is not None and engine != "mpi":
-        raise ConfigError(f"--hostfile is for --on mpi; --on {engine} starts every role on this machine or asks Ray")
+        raise ConfigError(f"--hostfile is for --on mpi, not --on {engine}; leave it out")
     if options.ray_address is not None and engine != "ray":
-        raise ConfigError(f"--ray-address is for --on ray, and this is --on {engine}")
+        raise ConfigError(f"--ray-address is for --on ray, not --on {engine}; leave it out")
     if engine == "torchrun" or (engine == "local" and is_collective):
         return _train_on_torchrun(job, resume=resume, quiet=quiet)
     if is_collective:
-        raise ConfigError(f"the strategy collective is started by torchrun; use --on torchrun instead of --on {engine}")
+        raise ConfigError(f"the strategy collective needs torchrun; use --on torchrun instead of --on {engine}")
     if engine == "local":
         launch = begin(job, resume=resume)
         launch = replace(launch, roles=share_threads(launch.job, launch.roles))
@@ -89,7 +89,7 @@ def _train_on_torchrun(job: Job, *, resume: bool, quiet: bool) -> RunSummary:
 
     settings = cluster_of(job)
     if settings.strategy != "collective":
-        raise ConfigError(f"torchrun starts the strategy collective, and this is {settings.strategy}; use --on local")
+        raise ConfigError(f"torchrun is only for the strategy collective, not {settings.strategy}; use --on local")
     launch = begin(job, resume=resume)
     arguments = ["trainer", "--config", str(launch.run.job), *(["--resume"] if resume else [])]
     roles = [RoleSpec("trainer", index, arguments) for index in range(settings.trainers)]
@@ -106,7 +106,7 @@ def make_ray_engine(address: str | None, host: str) -> Engine:
 
 
 def run_job(launch: Launch, engine: Engine, *, resume: bool, quiet: bool = False) -> RunSummary:
-    """Trains to the end, or until it is interrupted. Every process it started is gone when it returns or raises."""
+    """Trains to the end, or until interrupted. All processes it started have ended when it returns or raises."""
     watch = _JobWatch(launch, engine)
     cluster = cluster_of(launch.job)
     with ExitStack() as stack:
@@ -126,14 +126,14 @@ def run_job(launch: Launch, engine: Engine, *, resume: bool, quiet: bool = False
             view.show(feed.latest if feed is not None else events.status, states)
             watch.note_states(states)
             if interrupt.is_set and not watch.is_stopping:
-                view.note("stopping: a checkpoint is written first; once more to stop at once")
+                view.note("stopping after a checkpoint; press Ctrl-C again to stop at once")
                 watch.ask_to_stop()
             return watch.is_over(states)
 
         try:
             states = engine.wait(is_over)
         except KeyboardInterrupt:
-            going_on = "go on from the last checkpoint with --resume" if launch.run.is_used else "nothing is kept"
+            going_on = "continue from the last checkpoint with --resume" if launch.run.is_used else "nothing is kept"
             view.note(f"stopped at once; {going_on}")
             raise
         failed = [state for state in states if state.phase == "failed"]
@@ -154,7 +154,7 @@ def run_job(launch: Launch, engine: Engine, *, resume: bool, quiet: bool = False
 
 
 class _JobWatch:
-    """When a job is over, and how it is asked to be."""
+    """Watches for the end of a job, and asks it to stop."""
 
     def __init__(self, launch: Launch, engine: Engine) -> None:
         self.is_stopping = False
@@ -174,21 +174,21 @@ class _JobWatch:
         if self.is_stopping and now_s > self._stop_by_s:
             raise DeadlineExceeded(
                 f"{self._launch.run.path}: did not stop within {STOP_S:.0f} s; "
-                "its processes are ended, go on from the last checkpoint with --resume"
+                "its processes are ended. Continue from the last checkpoint with --resume"
             )
         trainers = [state for state in states if state.name.startswith("trainer")]
         if trainers and all(state.phase == "ended" for state in trainers):
             self._trainers_gone_s = self._trainers_gone_s or now_s
             if now_s - self._trainers_gone_s > NO_TRAINER_S and not self._has_ended():
                 raise FailedPrecondition(
-                    f"{self._launch.run.path}: every trainer has ended and work is left; go on with --resume"
+                    f"{self._launch.run.path}: every trainer has ended but work is left; continue with --resume"
                 )
         else:
             self._trainers_gone_s = None
         return False
 
     def _has_ended(self) -> bool:
-        """Whether the run is over, and only its last version is still being published."""
+        """Whether the run has ended and only its last version is still being published."""
         if not self._is_ended:
             try:
                 ends = read_events(self._launch.run.events, "end")
@@ -198,7 +198,7 @@ class _JobWatch:
         return self._is_ended
 
     def ask_to_stop(self) -> None:
-        """A checkpoint and an orderly end, asked for until the coordinator has heard it."""
+        """Asks for a checkpoint and an orderly end until the coordinator confirms."""
         self.is_stopping = True
         self._stop_by_s = time.monotonic() + STOP_S
         if self._launch.coordinator is None:
@@ -218,7 +218,7 @@ class _JobWatch:
                 time.sleep(0.2)
 
     def note_states(self, states: Sequence[RoleState]) -> None:
-        """What `elasticctr status` shows of the processes, coordinator or not."""
+        """Writes the process states for `elasticctr status`, with or without a coordinator."""
         if states == self._noted:
             return
         self._noted = list(states)
@@ -234,12 +234,12 @@ def _all_ended(states: Sequence[RoleState]) -> bool:
 
 
 def _explain(state: RoleState, launch: Launch) -> ElasticCTRError:
-    """The error of the role that ended the job, as its own kind."""
+    """The error of the role that ended the job, as the same class."""
     said = last_words(state.log) if state.log and Path(state.log).exists() else ""
     marker = "elasticctr: "
-    if marker in said:  # its own one line of reason
+    if marker in said:  # the role's own line with the reason
         said = said.rpartition(marker)[2]
     cls = class_of_exit(state.exit_status or 0)
     more = f": {said}" if said else ""
-    going_on = "; the run can go on with --resume" if launch.run.is_used else ""
+    going_on = "; continue the run with --resume" if launch.run.is_used else ""
     return cls(f"{state.name} {state.reason}{more} (log: {state.log}){going_on}")

@@ -1,4 +1,4 @@
-"""How a run ended, read from the files it left: the same figures whoever trained, one process or many."""
+"""A run's summary, read from its files: the same figures for one process or many."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ class RunSummary:
 
 
 def read_summary(run_dir: str | Path) -> RunSummary:
-    """Of a run that has ended, finished or interrupted."""
+    """The summary of a run that has finished or was interrupted."""
     path = Path(run_dir)
     ends = read_events(path / "events.jsonl", "end")
     if not ends:
-        raise FailedPrecondition(f"{path}: the run has not ended; go on with it by --resume")
+        raise FailedPrecondition(f"{path}: the run has not ended; continue it with --resume")
     end = ends[-1]
     reason = str(end.get("reason"))
     return RunSummary(
@@ -53,5 +53,5 @@ def _read_metrics(path: Path) -> dict[str, Any]:
     except (OSError, ValueError) as e:
         raise DataError(f"cannot be read: {e}", path) from None
     if not isinstance(metrics, dict):
-        raise DataError("a JSON object is expected here", path)
+        raise DataError("expected a JSON object", path)
     return metrics

@@ -1,8 +1,8 @@
-"""One role's process and its restarts, watched by whoever holds it: the local engine, an MPI rank, a Ray actor.
+"""A role's process and its restarts, for its supervisor: the local engine, an MPI rank or a Ray actor.
 
-The process is the leader of its own session, so that a Ctrl-C of the terminal is the supervisor's alone and signals
-reach its children too, and it dies with its supervisor (parent_death.py). Everything is called from one thread, which
-must live as long as the process should: Linux ties a child to the thread that made it.
+The process leads its own session, so only the supervisor gets the terminal's Ctrl-C, and signals reach the process's
+children too. It dies with its supervisor (parent_death.py). Call everything from one thread that lives as long as the
+process: Linux ties a child to the thread that started it.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from elasticctr.errors import ConfigError, InternalError
 ELASTICCTR = (sys.executable, "-m", "elasticctr")
 RESTARTS_VARIABLE = "ELASTICCTR_RESTARTS"
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.1, 10.0
-# A process that ran this long was well; the pause before its next start is a short one again.
+# A process that ran this long was healthy; the pause before its next start is short again.
 WELL_AFTER_S = 60.0
 _PARENT_DEATH = str(Path(__file__).with_name("parent_death.py"))
 
 
 class Supervised:
-    """Call `poll` often: it notices that the process ended and starts it again when its pause is over."""
+    """Call `poll` often: it notices the end of the process and restarts it after a pause."""
 
     def __init__(
         self,
@@ -75,7 +75,7 @@ class Supervised:
                     start_new_session=True,
                 )
         except OSError as e:
-            raise InternalError(f"{self.role.name} cannot be started: {e.strerror or e}") from e
+            raise InternalError(f"cannot start {self.role.name}: {e.strerror or e}") from e
         self._started_s = time.monotonic()
         self._phase = "running"
         self._exit_status = None
@@ -83,9 +83,9 @@ class Supervised:
 
     def poll(self) -> RoleState:
         if self._phase == "running" and self._process is not None:
-            # Looked at before it is reaped: until then nobody else can have its number, so its group can be signalled.
+            # Checked before it is reaped: until then its number cannot be reused, so its group can be signalled.
             if os.waitid(os.P_PID, self._process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None:
-                # What it had started goes with it: a new one must not find its ports and files taken.
+                # Its children must end too: the new process needs their ports and files.
                 self._signal(signal.SIGKILL)
                 self._see_end(self._process.wait())
         elif self._phase == "restarting" and not self._is_stopping and time.monotonic() >= self._start_again_s:
@@ -145,26 +145,26 @@ class Supervised:
             os.killpg(self._process.pid, number)
 
     def _note(self, text: str) -> None:
-        """A line of ours between those of the role."""
+        """Writes a line of our own into the role's log."""
         stamp = datetime.now(UTC).strftime("%Y-%m-%d %H:%M:%S")
         with contextlib.suppress(OSError), self._log.open("ab") as log:
             log.write(f"--- {stamp} {self._label} {text}\n".encode())
 
 
 def prepare_log(log_dir: str | Path, name: str) -> Path:
-    """The file a role prints into. Its directory is made."""
+    """Opens the log of a role; creates its directory."""
     directory = Path(log_dir)
     try:
         directory.mkdir(parents=True, exist_ok=True)
         path = directory / f"{name}.log"
         path.touch()
     except OSError as e:
-        raise ConfigError(f"{directory}: logs cannot be written here: {e.strerror or e}") from None
+        raise ConfigError(f"{directory}: cannot write logs here: {e.strerror or e}") from None
     return path
 
 
 def last_words(log: str | Path, count: int = 3) -> str:
-    """The last lines a role printed itself, for a message about its end."""
+    """The last lines that a role printed, for a message about its end."""
     try:
         with Path(log).open("rb") as file:
             file.seek(0, os.SEEK_END)

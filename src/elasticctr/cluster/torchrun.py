@@ -1,7 +1,7 @@
 """The torchrun engine, for the strategy collective: torch's own launcher starts the ranks and restarts them as a group.
 
-Run as a module it is what torchrun starts per rank: it runs `elasticctr trainer` with a log of its own. A rank that was
-interrupted in good order ends with 0 there, because torchrun would start it again otherwise.
+As a module it is what torchrun starts for each rank: it runs `elasticctr trainer` with a log of its own. A rank that
+was interrupted exits with 0, because torchrun would restart it otherwise.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from elasticctr.storage.atomic import write_json
 
 INTERRUPTED = 130
 STOP = "stop"
-# A rank that was asked to stop and whose peers have ended waits for nobody.
+# How long a rank that was told to stop outlives its peers.
 ALONE_S = 5.0
 
 
 class TorchrunEngine:
-    """Roles are trainers with the same arguments; torchrun's RANK tells them apart. `directory`: `<run>/cluster`."""
+    """Roles are trainers with equal arguments, distinguished by torchrun's RANK. `directory` is `<run>/cluster`."""
 
     name = "torchrun"
 
@@ -42,7 +42,7 @@ class TorchrunEngine:
 
     def start(self, roles: Sequence[RoleSpec], *, log_dir: str, max_restarts: int) -> None:
         if not roles or any(role.kind != "trainer" for role in roles):
-            raise ConfigError("torchrun starts trainers of the strategy collective and nothing else")
+            raise ConfigError("torchrun only starts trainers of the strategy collective")
         self._roles, self._log_dir = roles, Path(log_dir)
         states = self._directory / "ranks"
         states.mkdir(parents=True, exist_ok=True)
@@ -51,7 +51,7 @@ class TorchrunEngine:
         log = prepare_log(log_dir, "torchrun")
         flags = [*_meeting(self._directory), "--nproc-per-node", str(len(roles)), "--max-restarts", str(max_restarts)]
         rank = ["-m", "elasticctr.cluster.torchrun", str(states), log_dir, json.dumps([*self._command])]
-        # Without a store of torchrun's own, rank 0 listens, on this machine's loopback alone.
+        # Without torchrun's own store rank 0 listens, and only on this machine's loopback.
         environment = {**roles[0].environment, "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}
         launcher = RoleSpec("trainer", 0, [*flags, *rank, *roles[0].arguments], environment, restart=False)
         command = (sys.executable, "-m", "torch.distributed.run")
@@ -65,13 +65,13 @@ class TorchrunEngine:
         return [self._state(index, role, group) for index, role in enumerate(self._roles)]
 
     def add(self, role: RoleSpec) -> None:
-        raise FailedPrecondition("a collective group keeps its size; stop, and resume with other trainers")
+        raise FailedPrecondition("a collective group keeps its size; stop, and resume with more or fewer trainers")
 
     def remove(self, name: str) -> None:
-        raise FailedPrecondition("a collective group keeps its size; stop, and resume with other trainers")
+        raise FailedPrecondition("a collective group keeps its size; stop, and resume with more or fewer trainers")
 
     def interrupt(self) -> None:
-        """One rank told to stop is enough: they agree on it with the next step. Ranks that are still starting end."""
+        """Tells one rank to stop; all of them stop with the next step. Ranks that are still starting end at once."""
         (self._directory / "ranks" / STOP).touch()
         for state in self.states():
             if state.pid is not None:
@@ -105,7 +105,7 @@ class TorchrunEngine:
         pid = said.get("pid") if group.phase == "running" else None
         status, reason = group.exit_status, group.reason
         if group.phase == "failed":
-            # torchrun's own status is 1 whatever happened: the rank's says more.
+            # torchrun's own status is always 1; the rank's says more.
             status = said.get("status", status)
             reason = f"{reason}; {last_words(log, 1)}"
         phase = group.phase if group.phase != "running" or pid is not None else "starting"
@@ -113,7 +113,7 @@ class TorchrunEngine:
 
 
 def _meeting(directory: Path) -> list[str]:
-    """torchrun of one machine listens on every address of it to meet itself; a file does as well."""
+    """Uses a file as the rendezvous: torchrun's own store would listen on every address of the machine."""
     place = directory / "rendezvous"
     place.unlink(missing_ok=True)
     place.touch(mode=0o600)
@@ -139,7 +139,7 @@ def main() -> None:
         if (states / STOP).exists() and alone_s is None and _has_ended(states, rank):
             alone_s = time.monotonic()
         if alone_s is not None and time.monotonic() - alone_s > ALONE_S:
-            one.kill()  # it waits for ranks that have gone
+            one.kill()  # it waits for ranks that have ended
     status = state.exit_status or 0
     _note(states / f"{rank}.json", {"restarts": restarts, "status": status})
     is_in_order = status == INTERRUPTED or (states / STOP).exists()

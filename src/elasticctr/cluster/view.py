@@ -1,7 +1,7 @@
-"""What a person sees while many processes train: one live table of all roles on a terminal, plain lines elsewhere.
+"""The display of distributed training: a live table of all roles on a terminal, plain lines elsewhere.
 
-A table row joins what the coordinator knows of a role (rows, rates, lease) with what the engine knows (restarts).
-Evaluations, checkpoints and restarts become lines that stay.
+A table row joins what the coordinator knows about a role (rows, rates, lease) with what the engine knows (restarts).
+Evaluations, checkpoints and restarts are printed as permanent lines.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _ORDER = {"coordinator": 0, "pserver": 1, "standby": 2, "trainer": 3}
 
 
 def make_rows(status: Mapping[str, Any], states: Sequence[RoleState]) -> list[list[str]]:
-    """One row of text per role, the coordinator first. Roles that only one side knows are shown as far as known."""
+    """One row of text per role, the coordinator first. Includes roles that only one side knows."""
     known = {str(role.get("name")): role for role in _dicts(status.get("roles"))}
     by_engine = {state.name: state for state in states}
     names = sorted({*known, *by_engine}, key=_place)
@@ -45,7 +45,7 @@ def make_rows(status: Mapping[str, Any], states: Sequence[RoleState]) -> list[li
 
 
 def headline(status: Mapping[str, Any]) -> str:
-    """Where the job is, in one line."""
+    """The job's progress in one line."""
     if not status:
         return "starting"
     parts = [str(status.get("phase", "running"))]
@@ -108,7 +108,7 @@ class JobView:
             self.note(f"{headline(status)}  {_count_roles(states)}")
 
     def tell_event(self, event: Mapping[str, Any]) -> None:
-        """A line for what stays of interest."""
+        """Prints a permanent line for an important event."""
         kind = event.get("event")
         if kind == "eval":
             auc = "-" if event.get("auc") is None else f"{event['auc']:.5f}"
@@ -119,7 +119,7 @@ class JobView:
         elif kind == "warning" and event.get("text"):
             self.note(f"warning: {event['text']}")
         elif kind == "rollback":
-            self.note(f"went back to {event.get('path') or event.get('to') or 'the last checkpoint'}")
+            self.note(f"rolled back to {event.get('path') or event.get('to') or 'the last checkpoint'}")
 
     def note(self, text: str) -> None:
         if not self._quiet:
@@ -129,9 +129,9 @@ class JobView:
     def _tell_changes(self, states: Sequence[RoleState]) -> None:
         for state in states:
             if state.phase == "restarting" and self._phases.get(state.name) != "restarting":
-                self.note(f"{state.name} {state.reason}; it is started again")
+                self.note(f"{state.name} {state.reason}; restarting it")
             elif state.restarts > self._restarts.get(state.name, 0) and self._phases.get(state.name) != "restarting":
-                self.note(f"{state.name} was started again: {state.reason or 'it was lost'}")
+                self.note(f"{state.name} was restarted: {state.reason or 'it was lost'}")
             self._phases[state.name] = state.phase
             self._restarts[state.name] = state.restarts
 
@@ -173,7 +173,7 @@ def _place(name: str) -> tuple[int, str, int]:
 
 
 def _chunk(given: Any) -> str:
-    """`epoch << 32 | number` as people write it; anything else as it is."""
+    """Formats `epoch << 32 | number`; returns anything else unchanged."""
     try:
         value = int(given)
     except (TypeError, ValueError):

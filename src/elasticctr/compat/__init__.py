@@ -1,1 +1,1 @@
-"""Readers of other people's configuration files. Only `cli` imports from here."""
+"""Readers of other systems' configuration files. Only `cli` imports from here."""

@@ -1,4 +1,4 @@
-"""Typed settings: YAML in, frozen pydantic models out, mistakes answered with the nearest valid key."""
+"""Typed settings: YAML in, frozen pydantic models out. A mistake is answered with the nearest valid key."""
 
 from elasticctr.config.loading import apply_overrides, load_yaml, parse_settings, read_settings_file
 from elasticctr.config.settings import Settings, tagged_by

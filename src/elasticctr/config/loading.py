@@ -22,7 +22,7 @@ ENV_PREFIX = "ELASTICCTR__"
 
 
 class _StrictLoader(yaml.SafeLoader):
-    """YAML's own loader lets a repeated key win silently; this one refuses it."""
+    """Refuses a repeated key; YAML's own loader silently keeps the last one."""
 
 
 def _construct_mapping(loader: _StrictLoader, node: yaml.MappingNode) -> dict[Any, Any]:
@@ -67,7 +67,7 @@ def load_yaml(path: str | Path) -> dict[str, Any]:
 def apply_overrides(
     settings: Mapping[str, Any], overrides: Sequence[str] = (), environ: Mapping[str, str] | None = None
 ) -> dict[str, Any]:
-    """A copy of `settings` with environment variables and then `a.b=value` overrides laid over it."""
+    """A copy of `settings` changed by environment variables and then by `a.b=value` overrides."""
     result: dict[str, Any] = _copy(settings)
     for name, text in sorted((os.environ if environ is None else environ).items()):
         if name.startswith(ENV_PREFIX):

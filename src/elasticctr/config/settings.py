@@ -1,4 +1,4 @@
-"""The base of every settings class: frozen, and closed to keys it does not know."""
+"""The base of every settings class: frozen; unknown keys are refused."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class Settings(BaseModel):
 
 
 def tagged_by(key: str, default: str) -> Discriminator:
-    """Picks the member of a union of tagged settings by `key`; without it, the one tagged `default`."""
+    """Picks the member of a union of tagged settings by `key`, or the one tagged `default` if it is missing."""
 
     def tag_of(value: Any) -> str:
         found = value.get(key, default) if isinstance(value, Mapping) else getattr(value, key, default)

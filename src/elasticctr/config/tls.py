@@ -13,7 +13,7 @@ PATHS = ("cert", "key", "client_ca", "ca")
 
 
 class TlsSettings(Settings):
-    """Certificates of a process: those it is reached with, and those it calls others with."""
+    """Certificates of a process: for the connections it accepts and for those it opens."""
 
     cert: Path | None = Field(
         None, description="certificate chain (PEM) of this process: to listen with, and to show to servers it calls"
@@ -21,7 +21,7 @@ class TlsSettings(Settings):
     key: Path | None = Field(None, description="its private key (PEM), not encrypted")
     client_ca: Path | None = Field(None, description="authority (PEM) that clients' certificates must be signed by")
     ca: Path | None = Field(
-        None, description="authority (PEM) of the servers that this process calls; with it, they are called by TLS"
+        None, description="authority (PEM) of the servers that this process calls; if given, they are called over TLS"
     )
     check_host: bool = Field(
         True, description="whether a server's certificate must name the host or address that is called"
@@ -36,11 +36,11 @@ class TlsSettings(Settings):
         return self
 
     def server_files(self) -> dict[str, str]:
-        """Arguments of a native server."""
+        """The arguments of a native server."""
         return {"tls_cert": _text(self.cert), "tls_key": _text(self.key), "tls_client_ca": _text(self.client_ca)}
 
     def client_files(self) -> dict[str, Any]:
-        """Arguments of a native client, which speaks TLS if an authority is given."""
+        """The arguments of a native client, which uses TLS if an authority is given."""
         if self.ca is None:
             return {}
         return {
@@ -52,22 +52,22 @@ class TlsSettings(Settings):
 
 
 def served(tls: TlsSettings | None) -> TlsSettings | None:
-    """What a port speaks: None, also where there are only settings to call others with."""
+    """The settings of a listening port; None if there are none, or only some for calling others."""
     return tls if tls is not None and tls.cert is not None else None
 
 
 def called(tls: TlsSettings | None) -> TlsSettings | None:
-    """What others are called with: None, also where there is only a certificate to listen with."""
+    """The settings for calling others; None if there are none, or only a certificate to listen with."""
     return tls if tls is not None and tls.ca is not None else None
 
 
 def wants_clients(tls: TlsSettings | None) -> bool:
-    """Whether only clients with a certificate of ours get in."""
+    """Whether clients must show a certificate that our authority signed."""
     return tls is not None and tls.client_ca is not None
 
 
 def anchor(tls: Any, directory: Path) -> Any:
-    """The section as a file in `directory` has it, its paths relative to that. What is no section is left as it is."""
+    """The section with its paths relative to `directory` resolved. Any other value is returned unchanged."""
     if not isinstance(tls, dict):
         return tls
     return tls | {key: str(directory / tls[key]) for key in PATHS if isinstance(tls.get(key), str)}

@@ -1,1 +1,1 @@
-"""Cube: the serving-time, read-only sparse parameter service. A stranger to training: it reads published versions."""
+"""Cube: the serving-time, read-only sparse parameter service. Reads published versions; knows nothing of training."""

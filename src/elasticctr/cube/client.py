@@ -3,8 +3,8 @@
     with CubeClient("cube.yaml") as client:
         lookup = client.get("ctr/embedding", feasigns)
 
-Thin over `native/cube/client`: which server is asked, retries, versions and the cache are there. A forked child that
-uses one opens connections of its own.
+A thin layer over `native/cube/client`, which chooses servers, retries, keeps to one version and caches. A forked child
+opens its own connections.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ DEFAULT_THREADS = 32
 
 
 class _Cluster:
-    """The native client of one group of servers, and the tables it is for."""
+    """The native client of one group of servers, and the tables they hold."""
 
     def __init__(self, settings: CubeSettings, token: str | None, on_failure: OnFailure | None) -> None:
         self.settings = settings
@@ -57,20 +57,20 @@ class _Cluster:
         )
 
     def full_name(self, table: str) -> str | None:
-        """`model/table` if these servers are the ones to ask for it."""
+        """`model/table` if these servers hold it."""
         name = table if "/" in table or self.settings.model is None else f"{self.settings.model}/{table}"
         return name if not self.tables or name in self.tables else None
 
 
 class CubeClient:
-    """Thread-safe; share one. Every error is one of `elasticctr.errors`: NotFound (no such table, or a version asked
-    for is gone), Unavailable, DeadlineExceeded, Corruption, FailedPrecondition (shards in the wrong order),
+    """Thread-safe; share one. Every error is one of `elasticctr.errors`: NotFound (no such table, or the version
+    is gone), Unavailable, DeadlineExceeded, Corruption, FailedPrecondition (shards in the wrong order),
     Unauthorized."""
 
     def __init__(
         self, config: Config, token: str | None = None, *, model: str | None = None, on_failure: OnFailure | None = None
     ) -> None:
-        """`config` is a file (cube.yaml or cube.conf) or settings; `token` and `on_failure` go before what it says."""
+        """`config` is a file (cube.yaml or cube.conf) or settings; `token` and `on_failure` override it."""
         if isinstance(config, (str, Path)):
             config = load_conf(config, model)
         elif isinstance(config, CubeSettings):
@@ -78,14 +78,14 @@ class CubeClient:
         self._clusters: list[_Cluster] | None = [_Cluster(settings, token, on_failure) for settings in config]
 
     def connect(self, timeout_s: float = 1.0) -> list[str]:
-        """Asks the servers what they hold, checks it against the settings, and returns the tables' names. Not needed:
-        the first lookup does it for its own table."""
+        """Asks the servers for their tables, checks them against the settings, and returns their names. Optional: the
+        first lookup does it for its own table."""
         for cluster in self._open():
             cluster.native.connect(_milliseconds(timeout_s))
         return sorted({table for cluster in self._open() for table in cluster.native.tables()})
 
     def identities(self, model: str, version: int) -> set[str]:
-        """What the servers were last heard to hold under a version's number; empty: nothing, or they do not say."""
+        """The identities that servers last reported for a version's number; empty if none, or if unknown."""
         return {one for cluster in self._open() for one in cluster.native.identities(model, version)}
 
     def get(
@@ -102,13 +102,13 @@ class CubeClient:
     def get_many(
         self, feasigns: Mapping[str, ArrayLike], version: int | None = None, timeout_s: float | None = None
     ) -> dict[str, Lookup]:
-        """Rows of several tables of one model, all of one version. Keys are the names as they were given."""
+        """Rows of several tables of one model, all of one version. Keys are the names as given."""
         if not feasigns:
             return {}
         found = [self._find(table) for table in feasigns]
         cluster = found[0][0]
         if any(other is not cluster for other, _ in found):
-            raise FailedPrecondition(f"{', '.join(feasigns)} are on different servers; look them up one by one")
+            raise FailedPrecondition(f"{', '.join(feasigns)} are on different servers; look them up separately")
         names, keys = [name for _, name in found], [as_feasigns(values) for values in feasigns.values()]
         parts, answered, degraded = cluster.native.get(
             names, keys, _version(version), _milliseconds(timeout_s), cluster.degrade
@@ -128,7 +128,7 @@ class CubeClient:
         version: int | None = None,
         timeout_s: float | None = None,
     ) -> _native.CubeLoad:
-        """Lookups for measuring, in native threads: `rate` per second (0: as fast as answers come) for `seconds`."""
+        """Starts lookups to measure, in native threads: `rate` per second (0: unlimited) for `seconds`."""
         cluster, name = self._find(table)
         return _native.CubeLoad(
             cluster.native,
@@ -157,11 +157,11 @@ class CubeClient:
         return total
 
     def close(self) -> None:
-        """Closes all connections. Lookups of other threads still end as they would have."""
+        """Closes all connections. Lookups in other threads still finish."""
         self._clusters = None
 
     def native_of(self, table: str) -> _native.CubeClient:
-        """The native client of the servers that `table` is asked for; the table of an only model needs no model."""
+        """The native client of the servers that hold `table`. With a single model the name needs no model."""
         return self._find(table)[0].native
 
     def __enter__(self) -> CubeClient:
@@ -182,14 +182,14 @@ class CubeClient:
             name = cluster.full_name(table)
             if name is not None:
                 if "/" not in name:
-                    raise ConfigError(f"table {table!r} names no model; ask for model/table or set 'model'")
+                    raise ConfigError(f"table {table!r}: its name lacks the model; ask for model/table or set 'model'")
                 return cluster, name
         known = sorted(table for cluster in self._open() for table in cluster.tables)
-        raise NotFound(f"the settings name no servers for table {table!r}; they have {', '.join(known)}")
+        raise NotFound(f"the settings have no servers for table {table!r}, only for {', '.join(known)}")
 
 
 class AsyncCubeClient:
-    """`CubeClient` for asyncio: lookups run in threads of its own and never hold up the event loop."""
+    """`CubeClient` for asyncio: lookups run in its own threads and never block the event loop."""
 
     def __init__(
         self,
@@ -220,7 +220,7 @@ class AsyncCubeClient:
         return self._client.stats()
 
     async def close(self) -> None:
-        """Waits for lookups under way: at most their deadline."""
+        """Waits for running lookups, at most until their deadline."""
         await asyncio.get_running_loop().run_in_executor(None, self._threads.shutdown)
         self._client.close()
 
@@ -237,19 +237,19 @@ class AsyncCubeClient:
 
 
 def as_feasigns(values: ArrayLike) -> NDArray[np.uint64]:
-    """One-dimensional uint64. Signed 64-bit integers are taken bit by bit, as many tools hand out feasigns over 2⁶³."""
+    """A one-dimensional uint64 array. Signed integers keep their bits: many tools store feasigns over 2⁶³ that way."""
     try:
         array = np.asarray(values, dtype=None if isinstance(values, np.ndarray) else np.uint64)
     except (OverflowError, TypeError, ValueError) as e:
-        raise DataError(f"feasigns are whole numbers from 0 to 2⁶⁴ - 1: {e}") from None
+        raise DataError(f"feasigns must be whole numbers from 0 to 2⁶⁴ - 1: {e}") from None
     if array.dtype == np.int64:
         array = array.view(np.uint64)
     elif array.dtype != np.uint64:
         if array.dtype.kind not in "ui":
-            raise DataError(f"feasigns are 64-bit integers, not {array.dtype}")
+            raise DataError(f"feasigns must be 64-bit integers, not {array.dtype}")
         array = array.astype(np.uint64)
     if array.ndim != 1:
-        raise DataError(f"feasigns stand in one dimension, not in {array.ndim}")
+        raise DataError(f"feasigns must have one dimension, not {array.ndim}")
     return np.ascontiguousarray(array)
 
 
@@ -261,7 +261,7 @@ def _version(version: int | None) -> int:
     if version is None:
         return 0
     if version < 1:
-        raise ConfigError(f"versions are numbered from 1; there is no version {version}")
+        raise ConfigError(f"version {version} does not exist; versions are numbered from 1")
     return version
 
 
@@ -269,5 +269,5 @@ def _milliseconds(timeout_s: float | None) -> int:
     if timeout_s is None:
         return 0
     if not timeout_s > 0:
-        raise ConfigError(f"timeout_s must be over 0, not {timeout_s}")
+        raise ConfigError(f"timeout_s must be above 0, not {timeout_s}")
     return min(math.ceil(timeout_s * 1000), 3_600_000)

@@ -1,7 +1,7 @@
-"""Built versions on disk (docs/formats/cube-directory.md), found and read; what their listings say is checked.
+"""Finds and reads built versions on disk (docs/formats/cube-directory.md) and checks their listings.
 
-A version stands either as the builder made it, shard-0000-of-0002/ and so on with a build.json, or as a server keeps
-it, the files of one shard with its shard.json.
+A version is laid out either as built, shard-0000-of-0002/ and so on with a build.json, or as a server keeps it: the
+files of one shard with its shard.json.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from elasticctr.errors import ConfigError, Corruption, FailedPrecondition, NotFo
 
 @dataclass(frozen=True, slots=True)
 class BuiltVersion:
-    """The shards of one version that are here: all of them, or a server's one."""
+    """The local shards of one version: all of them, or a server's one."""
 
     directory: Path
     model: str
@@ -32,7 +32,7 @@ class BuiltVersion:
 
 
 def find_versions(directory: Path) -> list[int]:
-    """Numbers of the versions in a model's directory, ascending."""
+    """The numbers of the versions in a model's directory, ascending."""
     if not directory.is_dir():
         return []
     return sorted(
@@ -55,15 +55,15 @@ def pick_model(directory: Path, model: str | None) -> str:
     if model is not None and model in models:
         return model
     if model is not None or not models:
-        known = f"there is {', '.join(models)}" if models else "there are no built versions at all"
+        known = f"it has {', '.join(models)}" if models else "it has no built versions"
         raise NotFound(f"{directory}: no model {model!r}; {known}")
     if len(models) > 1:
-        raise ConfigError(f"{directory} has models {', '.join(models)}; say which")
+        raise ConfigError(f"{directory} has models {', '.join(models)}; choose one")
     return models[0]
 
 
 def read_version(directory: Path) -> BuiltVersion:
-    """A version's listings, checked against each other and against where they stand."""
+    """A version's listings, checked against each other and against their directories."""
     if (directory / BUILD).is_file():
         build = parse_build((directory / BUILD).read_bytes(), str(directory / BUILD))
         shards = []
@@ -71,30 +71,30 @@ def read_version(directory: Path) -> BuiltVersion:
             path = directory / file.name
             data = path.read_bytes() if path.is_file() else b""
             if hashlib.sha256(data).hexdigest() != file.sha256:
-                raise Corruption(f"{path}: is not what build.json lists; build the version again")
+                raise Corruption(f"{path}: differs from build.json; build the version again")
             shards.append((path.parent, parse_shard(data, str(path))))
     elif (directory / SHARD).is_file():
         shards = [(directory, parse_shard((directory / SHARD).read_bytes(), str(directory / SHARD)))]
     else:
-        raise NotFound(f"{directory}: not a built version, it has neither {BUILD} nor {SHARD}")
+        raise NotFound(f"{directory}: not a built version: it has neither {BUILD} nor {SHARD}")
     first = shards[0][1]
     if directory.name != str(first.version):
-        raise Corruption(f"{directory}: holds version {first.version}; it was put in the wrong place")
+        raise Corruption(f"{directory}: holds version {first.version}; move it to its own directory")
     for path, listing in shards:
         if (listing.model, listing.version, listing.parent) != (first.model, first.version, first.parent):
-            raise Corruption(f"{path}: is of {listing.model} version {listing.version}, its neighbours are not")
+            raise Corruption(f"{path}: belongs to {listing.model} version {listing.version}, the other shards do not")
     return BuiltVersion(directory, first.model, first.version, first.parent, tuple(shards))
 
 
 def read_chain(directory: Path, version: int) -> list[BuiltVersion]:
-    """A version of a model's directory and those it stands on, base first."""
+    """A version of a model's directory and those it depends on, base first."""
     chain = [read_version(directory / str(version))]
     while chain[0].parent:
         try:
             chain.insert(0, read_version(directory / str(chain[0].parent)))
         except NotFound:
             raise FailedPrecondition(
-                f"{directory}: version {chain[0].version} stands on {chain[0].parent}, which is not there; fetch or "
+                f"{directory}: version {chain[0].version} depends on {chain[0].parent}, which is missing; fetch or "
                 "build it first"
             ) from None
     return chain

@@ -1,4 +1,4 @@
-"""What is in an index file or in a built version, and whether it is sound."""
+"""Shows what is in an index file or a built version, and checks it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _SCAN_BUCKETS = 64
 
 @dataclass(frozen=True, slots=True)
 class InspectedRow:
-    """One feasign of a file: its row as floats (raw: bytes); None for a tombstone and for one that is not there."""
+    """One feasign of a file: its row as floats (raw: bytes); None for a tombstone or a missing feasign."""
 
     feasign: int
     row: list[float] | bytes | None
@@ -40,7 +40,7 @@ class CubeInspection:
 
     @property
     def load(self) -> float:
-        """Share of the places for feasigns that are taken."""
+        """The share of feasign places in use."""
         return self.keys / max(7 * self.info.buckets, 1)
 
     @property
@@ -55,11 +55,11 @@ class CubeInspection:
 def inspect_file(
     path: str | Path, *, verify: bool = False, keys: Sequence[int] = (), sample: int = 3, digest: str | None = None
 ) -> CubeInspection:
-    """Opens a file. `verify` reads all of it, and against `digest` if there is one; Corruption says what is wrong."""
+    """Opens a file. `verify` reads all of it and compares `digest`, if given. Raises Corruption for damage."""
     if verify and digest is not None:
         with Path(path).open("rb") as file:
             if hashlib.file_digest(file, "sha256").hexdigest() != digest:
-                raise Corruption(f"{path}: is not the file its shard.json lists; fetch or build it again")
+                raise Corruption(f"{path}: is not the file that its shard.json lists; fetch or build it again")
     index = _native.CubeIndex.open(str(path), "mapped", verify)
     entries = _look_up(index, np.array(keys, dtype=np.uint64)) if keys else _first(index, sample)
     return CubeInspection(str(path), index.info, verify, tuple(entries))
@@ -68,7 +68,7 @@ def inspect_file(
 def inspect_directory(
     directory: str | Path, *, verify: bool = False, keys: Sequence[int] = (), sample: int = 3
 ) -> list[CubeInspection]:
-    """Every file of a built version. Its listings are checked in any case."""
+    """Inspects every file of a built version. Always checks its listings."""
     found = []
     for shard_directory, listing in read_version(Path(directory).resolve()).shards:
         for file in listing.files:
@@ -81,7 +81,7 @@ def inspect_directory(
                 listing.shard,
                 listing.shards,
             ):
-                raise Corruption(f"{path}: is {info.name} version {info.version}, not what its shard.json says")
+                raise Corruption(f"{path}: is {info.name} version {info.version}, not the one in its shard.json")
             owned = [key for key in keys if _owns(info, key)]
             shown = 0 if keys else sample
             found.append(inspect_file(path, verify=verify, keys=owned, sample=shown, digest=file.sha256))

@@ -1,4 +1,4 @@
-"""Feasigns for tools: from a file, or made up to look like traffic."""
+"""Feasigns for tools: read from a file, or synthetic."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ MOST = (1 << 64) - 1
 
 
 def parse_feasign(text: str) -> int:
-    """A whole number, decimal or 0x hexadecimal; negative ones are 64-bit patterns printed signed."""
+    """A whole number, decimal or 0x hexadecimal. Negative numbers are feasigns printed as signed 64-bit integers."""
     try:
         value = int(text, 0)
     except ValueError:
@@ -26,7 +26,7 @@ def parse_feasign(text: str) -> int:
 
 
 def read_feasigns(path: Path) -> NDArray[np.uint64]:
-    """One feasign per line, as the older cube-cli read them; blank lines do not count."""
+    """One feasign per line, as in Paddle's cube-cli; blank lines are skipped."""
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
     except FileNotFoundError:
@@ -44,14 +44,14 @@ def read_feasigns(path: Path) -> NDArray[np.uint64]:
 
 
 def draw_feasigns(among: int, count: int, zipf: float | None = None, seed: int = 1) -> NDArray[np.uint64]:
-    """`count` feasigns of 0 … among - 1, all equally often or, with `zipf` (an exponent over 1), few of them mostly."""
+    """`count` feasigns of 0 … among - 1, uniform or, with `zipf` (an exponent above 1), Zipf-distributed."""
     if among < 1 or count < 1:
-        raise ConfigError("feasigns are drawn from at least one, and at least one is drawn")
+        raise ConfigError("cannot draw feasigns: both counts must be at least 1")
     if zipf is not None and not zipf > 1:
-        raise ConfigError(f"a zipf exponent is over 1, for example 1.1; not {zipf}")
+        raise ConfigError(f"a zipf exponent must be above 1, for example 1.1; not {zipf}")
     rng = np.random.default_rng(seed)
     if zipf is None:
         return rng.integers(0, among, count, dtype=np.uint64)
     ranks = rng.zipf(zipf, count).astype(np.uint64) % np.uint64(among)
-    # Which feasigns are the frequent ones has nothing to do with their size.
+    # Frequent feasigns are spread over the whole range.
     return (ranks * np.uint64(0x9E3779B97F4A7C15)) % np.uint64(among)

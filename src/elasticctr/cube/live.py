@@ -1,4 +1,4 @@
-"""LIVE: which version of a model a directory of versions serves (docs/formats/cube-directory.md)."""
+"""LIVE: the version of a model that a directory of versions serves (docs/formats/cube-directory.md)."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ def read_live(directory: Path) -> tuple[int, int]:
         version, previous = check_version(value.get("version")), value.get("previous") or 0
         return version, check_version(previous) if previous else 0
     except DataError as e:
-        raise Corruption(f"{directory / LIVE}: {e}; write it again by activating a version") from None
+        raise Corruption(f"{directory / LIVE}: {e}; activate a version to rewrite it") from None
 
 
 def write_live(directory: Path, version: int) -> None:
-    """Makes `version` the live one, and what was live before it the previous one."""
+    """Makes `version` the live one, and the version that was live the previous one."""
     live, previous = read_live(directory)
     write_json(directory / LIVE, {"version": version, "previous": previous if live == version else live})

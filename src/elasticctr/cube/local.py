@@ -3,8 +3,7 @@
     cube = LocalCube("builds")
     answer = cube.get("ctr/embedding", feasigns)
 
-Threads: any number may call `get` while another loads, activates or retires. An answer is from one version, whatever
-happens meanwhile.
+Threads: any number may call `get` while another loads, activates or retires. An answer is always from one version.
 """
 
 from __future__ import annotations
@@ -40,10 +39,10 @@ class _Model:
 class LocalCube:
     """The models of a builder's directory or of a cube server's data directory.
 
-    Of each model the live version is loaded, or the newest if no LIVE file names one. Files are checked byte by byte
-    when they are opened, `mapped` ones as `memory` ones (which are copied). `check="header"` opens mapped bases in no
-    time, for files that were checked before: bytes that changed since are then not noticed. A mapped file that is cut
-    short while it is open raises Corruption.
+    Loads the live version of each model, or the newest if no LIVE file names one. Opening a file checks every byte,
+    both `mapped` and in `memory` (a copy). `check="header"` opens mapped bases at once, for files that were checked
+    before; bytes that changed since are not noticed. A mapped file that is truncated while it is open raises
+    Corruption.
     """
 
     def __init__(
@@ -60,7 +59,7 @@ class LocalCube:
         self._models: dict[str, _Model] = {}
         names = [pick_model(self._root, model)] if model is not None else find_models(self._root)
         if not names:
-            raise NotFound(f"{directory}: holds no built version; make one with elasticctr cube build")
+            raise NotFound(f"{directory}: has no built version; make one with elasticctr cube build")
         for name in names:
             self._models[name] = _Model(self._root / name, [])
             live, _ = read_live(self._root / name)
@@ -70,18 +69,18 @@ class LocalCube:
         return list(self._models)
 
     def versions(self, model: str | None = None) -> list[int]:
-        """Versions that are loaded, ascending."""
+        """The loaded versions, ascending."""
         return list(self._of(model).loaded)
 
     def active(self, model: str | None = None) -> int:
         return self._of(model).active
 
     def available(self, model: str | None = None) -> list[int]:
-        """Versions that are on disk, ascending."""
+        """The versions on disk, ascending."""
         return find_versions(self._of(model).directory)
 
     def tables(self, model: str | None = None) -> dict[str, _native.CubeInfo]:
-        """Full names and layouts of the tables of the active version; rows are those of shard 0's newest layer."""
+        """Full names and layouts of the active version's tables; row counts are those of shard 0's newest layer."""
         of = self._of(model)
         for _, _, _, versions in of.stores[0].models():
             for version, _, _, tables in versions:
@@ -90,7 +89,7 @@ class LocalCube:
         return {}
 
     def load(self, version: int, model: str | None = None) -> None:
-        """Makes a version, and those it stands on, ready beside the others. Does nothing if it is."""
+        """Loads a version and its chain beside the others. Does nothing if it is loaded."""
         with self._lock:
             of = self._of(model)
             if version in of.loaded:
@@ -102,7 +101,7 @@ class LocalCube:
                     of.stores.append(_native.CubeStore.make(self._residence, self._check == "all"))
                 if len(of.stores) != len(built.shards):
                     raise FailedPrecondition(
-                        f"{built.directory}: has {len(built.shards)} shards, versions loaded before have "
+                        f"{built.directory}: has {len(built.shards)} shards, but versions loaded before have "
                         f"{len(of.stores)}; open it as a LocalCube of its own"
                     )
                 for number, (store, (_, listing)) in enumerate(zip(of.stores, built.shards, strict=True)):
@@ -112,7 +111,7 @@ class LocalCube:
             self._note_layouts(of, version)
 
     def activate(self, version: int, model: str | None = None) -> None:
-        """Answers from `version` from now on, loading it if need be."""
+        """Answers from `version` from now on, loading it if needed."""
         with self._lock:
             self.load(version, model)
             of = self._of(model)
@@ -121,7 +120,7 @@ class LocalCube:
             of.active = version
 
     def retire(self, version: int, model: str | None = None) -> None:
-        """Lets go of a version that is not active; its memory is freed once nobody reads it."""
+        """Releases a version that is not active; its memory is freed once no lookup reads it."""
         with self._lock:
             of = self._of(model)
             if version == of.active:
@@ -134,7 +133,7 @@ class LocalCube:
             of.layouts = {key: value for key, value in of.layouts.items() if key[1] != version}
 
     def get(self, table: str, feasigns: ArrayLike, version: int | None = None) -> Lookup:
-        """The rows of feasigns in `table`, "model/table" or, of an only model, "table"."""
+        """The rows of feasigns in `table`: "model/table" or, with a single model, "table"."""
         model, _, name = table.rpartition("/")
         of = self._of(model or None)
         keys = _keys(feasigns)
@@ -149,9 +148,9 @@ class LocalCube:
                 encoding, dim = of.layouts[full, wanted]
                 break
             except (NotFound, KeyError):
-                # The version was retired between the two steps, which only happens to one that is no longer active.
+                # Retired between the two steps, which only happens to a version that is no longer active.
                 if version is not None or wanted == of.active:
-                    raise NotFound(f"no table {full} in version {wanted} here") from None
+                    raise NotFound(f"version {wanted} has no table {full}") from None
                 wanted = of.active
         return Lookup(_decoded(rows, encoding, dim), found, wanted)
 
@@ -159,7 +158,7 @@ class LocalCube:
         if model is None and len(self._models) == 1:
             return next(iter(self._models.values()))
         if model is None or model not in self._models:
-            raise NotFound(f"{self._root}: no model {model!r}; there is {', '.join(self._models)}")
+            raise NotFound(f"{self._root}: no model {model!r}; it has {', '.join(self._models)}")
         return self._models[model]
 
     def _note_layouts(self, of: _Model, version: int) -> None:
@@ -172,7 +171,7 @@ class LocalCube:
 def _keys(feasigns: ArrayLike) -> NDArray[np.uint64]:
     keys = np.asarray(feasigns)
     if keys.ndim != 1 or (keys.dtype.kind not in "ui" and keys.size):
-        raise DataError(f"feasigns are one list of whole numbers, not {keys.dtype} of {keys.ndim} dimensions")
+        raise DataError(f"feasigns must be one list of whole numbers, not {keys.dtype} of {keys.ndim} dimensions")
     return np.ascontiguousarray(keys, dtype=np.uint64)
 
 

@@ -1,4 +1,4 @@
-"""What a lookup answers, the same from a remote client and from files opened in this process."""
+"""The answer to a lookup, the same from a remote client and from files opened in this process."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ class Lookup:
     """The rows of some feasigns, all from one version of one table."""
 
     rows: NDArray[Any]
-    """float32 [n, dim], decoded; of a raw table uint8 [n, row_bytes]. A row not found is zeros."""
+    """float32 [n, dim], decoded; uint8 [n, row_bytes] for a raw table. A missing row is zeros."""
     found: NDArray[np.bool_]
     """[n]; whether the table has the feasign."""
     version: int
     """The version that answered."""
     degraded: tuple[int, ...] = ()
-    """Shards that did not answer: their rows are zeros and not found. Empty unless the caller asked to degrade."""
+    """Shards that did not answer; their rows are zeros and not found. Empty unless the caller allows degrading."""
 
     @property
     def misses(self) -> int:

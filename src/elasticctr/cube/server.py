@@ -1,4 +1,4 @@
-"""The cube server, thin over the native one: options in, a running server out. Imports neither torch nor NumPy.
+"""The cube server, a thin layer over the native one: options in, a running server out. Imports neither torch nor NumPy.
 
 `run` is what `elasticctr cube server` does: serve until SIGTERM or SIGINT, then finish what arrived and return.
 """
@@ -29,7 +29,7 @@ _WAIT_S = 3600.0
 
 @dataclass(frozen=True)
 class CubeServerOptions:
-    """What a server is started with. Ports of 0 are any free ones; all speak every protocol."""
+    """Options of a server. Port 0 means any free port; every port speaks every protocol."""
 
     data: Path
     host: str = "127.0.0.1"
@@ -40,7 +40,7 @@ class CubeServerOptions:
     check: Literal["all", "header"] = "all"
     threads: int = 1
     tokens: Tokens = NO_TOKENS
-    insecure: bool = False  # without a token, may be reached from other machines
+    insecure: bool = False  # may be reachable from other machines without a token
     shard: tuple[int, int] | None = None
     activate_newest: bool = False
     max_connections: int = 20_000
@@ -53,7 +53,7 @@ class CubeServerOptions:
 
 @dataclass(frozen=True)
 class CubeServerAddress:
-    """Where a started server can be reached, and whether it has something to say."""
+    """Where a started server can be reached, and whether it is ready."""
 
     host: str
     port: int
@@ -102,11 +102,11 @@ class CubeServer:
         self._native.start()
 
     def wait_started(self, timeout_s: float) -> bool:
-        """False: what the LIVE files name is still being loaded."""
+        """False while the versions in the LIVE files are still being loaded."""
         return self._native.wait_started(timeout_s)
 
     def reload_tls(self) -> None:
-        """Reads certificate, key and clients' authority again, for connections made from now on."""
+        """Reloads certificate, key and the clients' authority for new connections."""
         assert self.options.tls is not None
         files = self.options.tls.server_files()
         self._native.set_tls(files["tls_cert"], files["tls_key"], files["tls_client_ca"])
@@ -134,7 +134,7 @@ class CubeServer:
             return "; ".join(broken)
         if self.options.activate_newest:
             return f"no complete version in {self.options.data}"
-        return "no version was ever activated here; POST /v1/activate, or start with --activate newest"
+        return "no version has been activated here; POST /v1/activate, or start with --activate newest"
 
     def __enter__(self) -> CubeServer:
         self.start()
@@ -148,12 +148,12 @@ def parse_shard(text: str) -> tuple[int, int]:
     """`0/2` as (0, 2)."""
     shard, slash, shards = text.partition("/")
     if not slash or not shard.isdecimal() or not shards.isdecimal() or not int(shard) < int(shards) <= 4096:
-        raise ConfigError(f"--shard {text!r} is not of the form 0/2: this shard, counted from 0, of how many")
+        raise ConfigError(f"--shard {text!r} is not of the form 0/2: this shard, from 0, and the number of shards")
     return int(shard), int(shards)
 
 
 def run(options: CubeServerOptions, announce: Callable[[CubeServerAddress], None], drain_s: float = DRAIN_S) -> None:
-    """Serves until SIGTERM or SIGINT. `announce` is called once all that LIVE names was loaded or found unloadable."""
+    """Serves until SIGTERM or SIGINT. Calls `announce` once every version in LIVE was loaded or has failed to load."""
     with Signals(signal.SIGTERM, signal.SIGINT) as signals:
         server = CubeServer(options)
         server.start()

@@ -1,7 +1,7 @@
-"""Where a client's cube servers are and how it talks to them: our own `cube.yaml`, or the older `cube.conf` as it is.
+"""A client's cube servers and how it talks to them: our `cube.yaml`, or Paddle's `cube.conf`.
 
-cube.conf is read here and not in `compat`, because it is a client's own configuration, which programs that embed a
-client hand over as they did before. Every mistake is a ConfigError that names file and key.
+cube.conf is read here and not in `compat` because programs that embed a client pass it to the client directly. Every
+mistake is a ConfigError that names file and key.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ LoadBalancer = Literal["round_robin", "least_loaded", "random"]
 
 NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}")
 
-# brpc's names. Its weighted and hashing balancers have no meaning here: all replicas of a shard hold the same rows.
+# brpc's names. Its weighted and hashing balancers make no difference here: a shard's replicas hold the same rows.
 BRPC_BALANCERS: dict[str, LoadBalancer] = {"rr": "round_robin", "random": "random", "la": "least_loaded"}
 BRPC_OTHERS = ("wrr", "wr", "c_murmurhash", "c_md5", "c_ketama")
 
@@ -40,20 +40,20 @@ class CubeSettings(Settings):
     )
     sharding: Literal["auto", "buckets", "modulo"] = Field(
         "auto",
-        description="how feasigns are spread over shards; `auto` takes what the servers say, anything else is checked",
+        description="how feasigns are spread over shards; `auto` asks the servers, other values are checked",
     )
-    timeout_ms: int = Field(200, ge=1, le=3_600_000, description="for a whole call, retries and all")
-    connect_ms: int = Field(100, ge=1, le=600_000, description="for one connection")
+    timeout_ms: int = Field(200, ge=1, le=3_600_000, description="deadline of a call, retries included")
+    connect_ms: int = Field(100, ge=1, le=600_000, description="deadline for opening a connection")
     retries: int = Field(3, ge=0, le=63, description="further attempts per shard, backup requests included")
     backup_ms: int = Field(
-        50, ge=0, description="without an answer for so long, another replica is asked too; 0: never"
+        50, ge=0, description="time without an answer after which another replica is asked too; 0: never"
     )
     load_balancer: LoadBalancer = Field("round_robin", description="which replica is asked first")
     eject_after: int = Field(3, ge=1, description="failures in a row after which a replica is left out")
     eject_ms: int = Field(
-        1000, ge=1, le=600_000, description="for how long at first; doubles while it does not come back"
+        1000, ge=1, le=600_000, description="how long it is left out at first; doubles while it keeps failing"
     )
-    eject_max_ms: int = Field(30_000, ge=1, le=3_600_000, description="for how long at most")
+    eject_max_ms: int = Field(30_000, ge=1, le=3_600_000, description="longest time it is left out")
     idle_connections: int = Field(64, ge=0, le=65_536, description="connections kept open per replica")
     cache_bytes: int = Field(0, ge=0, description="bytes of memory for frequently requested rows; 0: no cache")
     refresh_ms: int = Field(
@@ -61,10 +61,10 @@ class CubeSettings(Settings):
     )
     token_file: str | None = Field(None, description="file with the servers' secret; relative to this file")
     tls: TlsSettings | None = Field(
-        None, description="authority of the servers' certificates and, where they want one, our own; default: no TLS"
+        None, description="authority of the servers' certificates and, if they require one, our own; default: no TLS"
     )
     on_failure: OnFailure = Field(
-        "error", description="when a shard does not answer: `error`, or `degrade` to zeros that are marked and counted"
+        "error", description="when a shard does not answer: `error`, or `degrade` to zeros, marked and counted"
     )
 
     @field_validator("shards")
@@ -101,13 +101,13 @@ def load_conf(path: str | Path, model: str | None = None) -> tuple[CubeSettings,
 
 
 def parse_addresses(text: str, **settings: Any) -> CubeSettings:
-    """`host:port,host:port;host:port`: replicas by comma, shards by semicolon."""
+    """`host:port,host:port;host:port`: commas between replicas, semicolons between shards."""
     shards = [[a.strip() for a in shard.split(",") if a.strip()] for shard in text.split(";") if shard.strip()]
     return parse_settings(CubeSettings, {"shards": shards, **settings}, "addresses")
 
 
 def parse_cube_conf(text: str, source: str, model: str | None = None) -> tuple[CubeSettings, ...]:
-    """The older client's `cube.conf`. Entries for the same servers become one cluster with several tables."""
+    """Paddle's `cube.conf`. Entries for the same servers become one cluster with several tables."""
     try:
         entries = json.loads(text)
     except ValueError as e:
@@ -119,7 +119,7 @@ def parse_cube_conf(text: str, source: str, model: str | None = None) -> tuple[C
         cluster = _parse_entry(entry, f"{source}: entry {number}", model)
         for i, other in enumerate(clusters):
             if set(cluster.tables) & set(other.tables):
-                raise ConfigError(f"{source}: entry {number}: dict_name {cluster.tables[0]!r} is there twice")
+                raise ConfigError(f"{source}: entry {number}: dict_name {cluster.tables[0]!r} occurs twice")
             if cluster.model_copy(update={"tables": other.tables}) == other:
                 clusters[i] = other.model_copy(update={"tables": other.tables + cluster.tables})
                 break
@@ -135,14 +135,14 @@ def _parse_entry(entry: Any, where: str, model: str | None) -> CubeSettings:
     where = f"{where} ({name})"
     parts = name.split("/")
     if len(parts) > 2 or not all(NAME.fullmatch(part) for part in parts):
-        raise ConfigError(f"{where}: 'dict_name' is not a table's name; expected table or model/table")
+        raise ConfigError(f"{where}: 'dict_name' is not a table name; expected table or model/table")
     shard, dup = _get(entry, "shard", int, where), _get(entry, "dup", int, where)
     timeout, retry = _get(entry, "timeout", int, where), _get(entry, "retry", int, where)
     backup = _get(entry, "backup_request", int, where)
     kind = _get(entry, "type", str, where)
     nodes = _get(entry, "nodes", list, where)
     if kind == "ipport_parallel":
-        # Several channels to one server that holds everything; one shard here, as calls open connections as needed.
+        # Several channels to one server that holds everything: one shard here, since calls open connections as needed.
         shards = [_replicas(nodes[0], "ipport", f"{where}: nodes[0]")] if nodes else []
     elif kind in ("ipport", "ipport_list"):
         shards = [_replicas(node, kind, f"{where}: nodes[{i}]") for i, node in enumerate(nodes)]
@@ -153,7 +153,7 @@ def _parse_entry(entry: Any, where: str, model: str | None) -> CubeSettings:
         for i, replicas in enumerate(shards):
             if len(replicas) != dup:
                 console.warn(
-                    f"{where}: 'dup' is {dup} and nodes[{i}] has {len(replicas)} replicas; those listed are used"
+                    f"{where}: 'dup' is {dup}, but nodes[{i}] lists {len(replicas)} replicas; the listed ones are used"
                 )
     else:
         raise ConfigError(f"{where}: 'type' {kind!r} is none of ipport, ipport_list, ipport_parallel")
@@ -199,6 +199,6 @@ def _balancer(name: Any, where: str) -> LoadBalancer:
     if name in BRPC_BALANCERS:
         return BRPC_BALANCERS[name]
     if name in BRPC_OTHERS:
-        console.warn(f"{where}: load_balancer {name!r} is taken as rr")
+        console.warn(f"{where}: load_balancer {name!r} is treated as rr")
         return "round_robin"
     raise ConfigError(f"{where}: 'load_balancer' {name!r} is none of {', '.join((*BRPC_BALANCERS, *BRPC_OTHERS))}")

@@ -1,4 +1,4 @@
-"""Dense torch modules, one file each. They see tensors, never tables, files or networks.
+"""Dense torch modules, one file each. They see tensors, but no tables, files or networks.
 
 Names are loaded on first use, so that `models.cpu` can set up the environment before torch is imported.
 """

@@ -19,11 +19,11 @@ from elasticctr.models.model import InputNeeds, Model, ModelSettings, TowerSetti
 class AutoIntSettings(TowerSettings):
     hidden: Widths = Field((512, 256, 128), description="widths of the tower beside the attention; [] for none")
     attention_layers: int = Field(3, ge=1, le=16, description="n layers hold interactions of up to 2^n fields")
-    heads: int = Field(2, ge=1, le=64, description="of each attention layer")
+    heads: int = Field(2, ge=1, le=64, description="heads of each attention layer")
     head_dim: int = Field(16, ge=1, le=1024, description="width of a head; a field leaves a layer heads times as wide")
     scale: bool = Field(False, description="divide attention scores by sqrt(head_dim)")
     dense_fields: DenseFields = Field(
-        True, description="each dense float is a field too, with a learned vector; autodis: with learned, soft buckets"
+        True, description="each dense float is a field with a learned vector; autodis: with learned, soft buckets"
     )
     wide: bool = Field(False, description="add a linear part: one weight per feasign and per dense float")
 

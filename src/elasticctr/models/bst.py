@@ -24,7 +24,7 @@ class BSTSettings(SequenceSettings):
     feed_forward: int = Field(64, ge=1, le=65536, description="width of the feed-forward part of a layer")
     attention_dropout: float = Field(0.0, ge=0.0, lt=1.0, description="dropout inside the transformer during training")
     readout: Literal["mean", "target", "concat"] = Field(
-        "mean", description="what the tower reads: the mean of the tokens, the target's token, or all side by side"
+        "mean", description="what the tower reads: the mean of the tokens, the target's token, or all concatenated"
     )
 
 

@@ -1,4 +1,4 @@
-"""DeepFM (Guo et al., 2017): a factorization machine and a tower over the same embeddings, summed."""
+"""DeepFM (Guo et al., 2017): the sum of a factorization machine and a tower over the same embeddings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The dense part of a checkpoint into a model, and a clear word if they do not fit."""
+"""Loads the dense part of a checkpoint into a model, with a clear error if they do not fit."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def load_dense(model: nn.Module, state: Mapping[str, Tensor], source: str = "the
     """Copies `state` into `model`. Raises FailedPrecondition, with nothing changed, unless names and shapes agree."""
     own = model.state_dict()
     problems = [
-        f"{name} is {list(state[name].shape)} there and {list(own[name].shape)} in the model"
+        f"{name} is {list(state[name].shape)} there but {list(own[name].shape)} in the model"
         for name in own
         if name in state and state[name].shape != own[name].shape
     ]

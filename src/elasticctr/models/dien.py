@@ -26,7 +26,7 @@ class DIENSettings(SequenceSettings):
         "augru", description="attention scales the update gate of the second GRU, or replaces it"
     )
     auxiliary: float = Field(
-        0.0, ge=0.0, le=100.0, description="weight of the loss that each state should tell the next value; 0: none"
+        0.0, ge=0.0, le=100.0, description="weight of the loss for predicting the next value from each state; 0: none"
     )
 
 
@@ -58,8 +58,8 @@ class DIEN(Model):
         for pair in pairs:
             if pair.max_values > _MAX_VALUES:
                 raise ConfigError(
-                    f"model {self.name!r} reads sequences value after value, at most {_MAX_VALUES}; slot "
-                    f"{pair.sequences[0].name!r} keeps {pair.max_values}: set its max_values, or take din or sim"
+                    f"model {self.name!r} reads sequences value by value, at most {_MAX_VALUES}; slot "
+                    f"{pair.sequences[0].name!r} keeps {pair.max_values}: lower its max_values, or choose din or sim"
                 )
         self.evolutions = nn.ModuleList(Evolution(pair.dim, settings.evolution) for pair in pairs)
         self.tower = settings.tower(self.behaviours.width(spec) + sum(pair.dim for pair in pairs), spec.labels)

@@ -1,4 +1,4 @@
-"""DIN (Zhou et al., 2018): a tower over the features and, of a history, what concerns the target."""
+"""DIN (Zhou et al., 2018): a tower over the features and the parts of a history that are relevant to the target."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from elasticctr.models.sequence_settings import SequenceSettings
 
 
 class DINSettings(SequenceSettings):
-    attention_hidden: Widths = Field((64,), description="hidden layers of the unit that weighs one value")
-    attention_activation: Activation = Field("relu", description="in that unit; the paper's is dice")
+    attention_hidden: Widths = Field((64,), description="hidden layers of the unit that weighs a value")
+    attention_activation: Activation = Field("relu", description="activation in that unit; the paper uses dice")
     attention_softmax: bool = Field(False, description="weights of a history sum to 1; the paper leaves them free")
 
 

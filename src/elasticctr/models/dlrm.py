@@ -17,9 +17,7 @@ from elasticctr.models.model import Model, TowerSettings, Widths
 class DLRMSettings(TowerSettings):
     hidden: Widths = Field((512, 256, 128), description="widths of the hidden layers of the top tower")
     bottom: Widths = Field((256, 64), description="widths of the tower of dense floats; one of width dim follows")
-    embeddings_on_top: bool = Field(
-        False, description="the top tower reads the embeddings too, not their products only"
-    )
+    embeddings_on_top: bool = Field(False, description="the top tower reads the embeddings as well as their products")
 
 
 class DLRM(Model):
@@ -31,7 +29,7 @@ class DLRM(Model):
         self.fields = Fields(spec, self.name, dense_fields=False)
         dim, count = self.fields.dim, self.fields.count + (spec.dense_dim > 0)
         if count < 2:
-            raise ConfigError("model 'dlrm' multiplies pairs, and the schema has one slot only; choose dnn")
+            raise ConfigError("model 'dlrm' multiplies pairs, but the schema has only one slot; choose dnn")
         self.bottom: MLP | None = None
         if spec.dense_dim:
             self.bottom = MLP(spec.dense_dim, (*settings.bottom, dim), None, activation=settings.activation)

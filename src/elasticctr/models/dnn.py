@@ -12,7 +12,7 @@ from elasticctr.models.model import Model, TowerSettings, Widths
 
 
 class DNNSettings(TowerSettings):
-    hidden: Widths = Field((400, 400, 400), description="widths of the hidden layers, the first reads the features")
+    hidden: Widths = Field((400, 400, 400), description="widths of the hidden layers; the first reads the features")
 
 
 class DNN(Model):

@@ -1,4 +1,4 @@
-"""EDCN (Chen et al., 2021): a cross stream and a deep stream that tell each other, layer by layer, what they found."""
+"""EDCN (Chen et al., 2021): a cross stream and a deep stream that exchange their results after each layer."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from elasticctr.models.model import Model, ModelSettings
 class EDCNSettings(ModelSettings):
     layers: int = Field(3, ge=1, le=16, description="layers of both streams, as wide as the features")
     bridge: BridgeKind = Field("product", description="how the streams meet: product, sum, concat or attention")
-    temperature: float = Field(1.0, gt=0, le=1e6, description="of the shares of slots; high: all alike")
+    temperature: float = Field(1.0, gt=0, le=1e6, description="temperature of the shares of slots; high: all alike")
     dropout: float = Field(0.0, ge=0.0, lt=1.0, description="share of the deep stream's values set to zero in training")
     batch_norm: bool = Field(True, description="normalise what each layer reads over the batch")
 

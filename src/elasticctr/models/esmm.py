@@ -1,6 +1,6 @@
-"""ESMM (Ma et al., 2018): conversion after a click, learned from every sample shown and not from the clicked alone.
+"""ESMM (Ma et al., 2018): conversion after a click, learned from all samples shown and not only from clicked ones.
 
-Labels are click, and conversion as it is seen in the log (a conversion needs a click). Logits are of the click and of
+Labels are click, and conversion as seen in the log (a conversion needs a click). Logits are those of the click, and of
 click and conversion, whose probability is that of the click times that of conversion after it.
 """
 

@@ -1,7 +1,7 @@
 """Writes a model as ONNX, without the sparse lookup: it reads pooled rows and returns logits and scores.
 
 Inputs: `pooled` [B, pooled width], `dense` [B, dense dims], and per sequence slot `seq_<slot>` [B, max values, dim]
-with `seq_<slot>_lengths` [B] int64; those the model does not have are left out. Outputs: `logits` and `scores`, both
+with `seq_<slot>_lengths` [B] int64; inputs that the model lacks are omitted. Outputs: `logits` and `scores`, both
 [B] or [B, labels]. The metadata entry `elasticctr.spec` holds the input spec as JSON.
 """
 
@@ -57,13 +57,13 @@ def input_names(spec: InputSpec) -> list[str]:
     if len(set(names)) < len(names):
         twice = next(name for name in names if names.count(name) > 1)
         raise ConfigError(
-            f"two inputs of the exported model would be called {twice!r}; rename one of the sequence slots"
+            f"two inputs of the exported model would be named {twice!r}; rename one of the sequence slots"
         )
     return names
 
 
 def export_onnx(model: Model, path: str | Path, *, optimize: bool = True) -> None:
-    """Writes `model` to `path`, whole or not at all. The model is not changed.
+    """Writes `model` to `path`, completely or not at all. The model is not changed.
 
     Without `optimize`, every parameter stays a separate initializer, named `model.` plus its name in the state dict.
     """

@@ -28,7 +28,7 @@ class FFM(Model):
     def __init__(self, spec: InputSpec, settings: FFMSettings) -> None:
         super().__init__(spec, settings)
         if spec.labels != 1:
-            raise ConfigError(f"model 'ffm' predicts one label, the schema has {spec.labels}; keep one, or choose dnn")
+            raise ConfigError(f"model 'ffm' predicts one label, but the schema has {spec.labels}; choose dnn")
         width = field_dim(spec, self.name)
         slots = len(spec.embedded_slots) + len(spec.sequences)
         dense = spec.dense_dim if settings.dense_fields else 0
@@ -37,7 +37,7 @@ class FFM(Model):
         if width % (slots + dense - 1):
             raise ConfigError(
                 f"model 'ffm' needs rows of {slots + dense - 1} vectors, one for each other field, but {width} floats "
-                "cannot be divided into so many; make the input spec from input_needs()"
+                "do not divide evenly; make the input spec from input_needs()"
             )
         self.first_order = FirstOrder(spec)
         self.pairs = FieldAwarePairs(slots, dense, width // (slots + dense - 1))

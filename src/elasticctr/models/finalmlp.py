@@ -21,13 +21,13 @@ class FinalMLPSettings(ModelSettings):
         0.0, ge=0.0, lt=1.0, description="share of its hidden values set to zero during training"
     )
     mlp1_batch_norm: bool = Field(False, description="normalise its hidden layers over the batch")
-    mlp1_activation: Activation = Field("relu", description="after each of its hidden layers")
+    mlp1_activation: Activation = Field("relu", description="activation of its hidden layers")
     mlp2_hidden: Widths = Field((800,), min_length=1, description="widths of the second stream's hidden layers")
     mlp2_dropout: float = Field(
         0.0, ge=0.0, lt=1.0, description="share of its hidden values set to zero during training"
     )
     mlp2_batch_norm: bool = Field(False, description="normalise its hidden layers over the batch")
-    mlp2_activation: Activation = Field("relu", description="after each of its hidden layers")
+    mlp2_activation: Activation = Field("relu", description="activation of its hidden layers")
     feature_gates: bool = Field(True, description="scale the features of each stream by its own gate")
     fs_hidden: Widths = Field((400,), description="widths of the gates' hidden layers")
     fs1_context: tuple[str, ...] = Field(

@@ -23,10 +23,10 @@ class FinalNetSettings(ModelSettings):
     block_type: Literal["1B", "2B"] = Field("2B", description="1B: one block; 2B: the mean of two blocks' logits")
     block1_hidden: Widths = Field((400, 400), min_length=1, description="widths of the first block's layers")
     block1_dropout: float = Field(0.0, ge=0.0, lt=1.0, description="share of its values set to zero while training")
-    block1_activation: BlockActivation = Field("none", description="after each of its layers")
+    block1_activation: BlockActivation = Field("none", description="activation of its layers")
     block2_hidden: Widths = Field((400,), min_length=1, description="widths of the second block's layers")
     block2_dropout: float = Field(0.0, ge=0.0, lt=1.0, description="share of its values set to zero while training")
-    block2_activation: BlockActivation = Field("none", description="after each of its layers")
+    block2_activation: BlockActivation = Field("none", description="activation of its layers")
     batch_norm: bool = Field(False, description="normalise the layers of both blocks over the batch")
     feature_gating: bool = Field(False, description="the first block also reads the slots scaled by a mix of all slots")
     distillation: float = Field(

@@ -25,7 +25,7 @@ class FM(Model):
     def __init__(self, spec: InputSpec, settings: FMSettings) -> None:
         super().__init__(spec, settings)
         if spec.labels != 1:
-            raise ConfigError(f"model 'fm' predicts one label, the schema has {spec.labels}; keep one, or choose dnn")
+            raise ConfigError(f"model 'fm' predicts one label, but the schema has {spec.labels}; choose dnn")
         self.first_order = FirstOrder(spec)
         self.pairs = Pairs(spec, field_dim(spec, self.name), settings.dense_pairs)
 

@@ -32,7 +32,7 @@ class FwFM(Model):
     def __init__(self, spec: InputSpec, settings: FwFMSettings) -> None:
         super().__init__(spec, settings)
         if spec.labels != 1:
-            raise ConfigError(f"model 'fwfm' predicts one label, the schema has {spec.labels}; keep one, or choose dnn")
+            raise ConfigError(f"model 'fwfm' predicts one label, but the schema has {spec.labels}; choose dnn")
         self.fields = Fields(spec, self.name, settings.dense_fields)
         self.pairs = WeightedPairs(self.fields.count)
         self.first_order = FirstOrder(spec)

@@ -1,4 +1,4 @@
-"""GDCN (Wang et al., 2023): cross layers with a gate each, followed by a tower or next to one."""
+"""GDCN (Wang et al., 2023): gated cross layers, followed by a tower or next to one."""
 
 from __future__ import annotations
 

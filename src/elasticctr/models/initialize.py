@@ -10,7 +10,7 @@ import torch
 
 @contextmanager
 def seeded(seed: int) -> Iterator[None]:
-    """Random numbers inside come from `seed`; those outside go on as if nothing had been drawn."""
+    """Random numbers inside come from `seed`; those outside continue as if nothing had been drawn."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         yield

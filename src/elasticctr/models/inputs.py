@@ -1,4 +1,4 @@
-"""What a model is given: one flat tensor whose column ranges are the pooled embeddings and the dense floats.
+"""A model's inputs: one flat tensor whose column ranges are the pooled embeddings and the dense floats.
 
 Columns of `flat`: [linear weights of the pooled slots that have one] [embeddings, slot after slot] [dense]. Keeping
 them side by side lets a tower read embeddings and dense floats without a copy.
@@ -21,7 +21,7 @@ class SequenceSpec:
     name: str
     dim: int
     max_values: int
-    target: str | None = None  # the pooled slot whose value is looked for in it, in the same table
+    target: str | None = None  # the pooled slot that the sequence is compared with; same table
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,7 @@ class InputSpec:
     """The shape of a model's inputs, known before the first sample."""
 
     slots: tuple[str, ...]  # pooled sparse slots
-    dims: tuple[int, ...]  # embedding width of each; 0: a linear weight and nothing else
+    dims: tuple[int, ...]  # embedding width of each; 0: only a linear weight
     dense_dim: int = 0
     linear: bool = False  # each pooled slot has one linear weight, not only those of width 0
     sequences: tuple[SequenceSpec, ...] = ()
@@ -66,7 +66,7 @@ class InputSpec:
         """The common width of embeddings. Raises ValueError if slots differ."""
         widths = {dim for dim in self.dims if dim > 0}
         if len(widths) != 1:
-            raise ValueError(f"this model needs one embedding width for all slots, the schema has {sorted(widths)}")
+            raise ValueError(f"this model needs one embedding width for all slots, but the schema has {sorted(widths)}")
         return widths.pop()
 
 
@@ -91,7 +91,7 @@ class Inputs:
 
     @property
     def linear(self) -> Tensor:
-        """[B, spec.linear_width] pooled linear weights, of spec.linear_slots."""
+        """[B, spec.linear_width] pooled linear weights of spec.linear_slots."""
         return self._read().linear
 
     @property
@@ -111,7 +111,7 @@ class Inputs:
 
     @property
     def deep(self) -> Tensor:
-        """[B, embeddings + dense] in one piece: what a tower reads."""
+        """[B, embeddings + dense] in one piece, as a tower reads it."""
         return self._read().deep
 
     def to(self, device: torch.device) -> Inputs:
@@ -123,7 +123,7 @@ class Inputs:
         return Inputs(self.spec, self.flat.to(device), sequences)
 
     def _read(self) -> Columns:
-        # Kept only while recording: views made without gradients must not be found by a later pass that needs them.
+        # Kept only while recording: a later pass that needs gradients must not find views made without them.
         if self._columns and is_recorded(self.flat):
             return self._columns[0]
         columns = read_columns(self.flat, self.spec.linear_width, self.spec.pooled_width)

@@ -1,7 +1,7 @@
-"""The loss of a batch: each label's, weighed, and a penalty on embeddings.
+"""The loss of a batch: the weighted losses of its labels, and a penalty on embeddings.
 
-Some losses learn parameters of their own (weights by uncertainty, the second logits of JRC). They are trained and saved
-with the model's and are no part of it: nothing of them is served.
+Some losses have parameters of their own (weights by uncertainty, the second logits of JRC). They are trained and saved
+with the model's but are not part of it and are not served.
 """
 
 from __future__ import annotations
@@ -41,11 +41,9 @@ class Loss(nn.Module):
         self.base: MLP | None = None
         if settings.kind == "jrc":
             if spec is None:
-                raise ConfigError(
-                    "loss kind jrc reads the inputs of the model: make it with Loss(settings, labels, spec)"
-                )
+                raise ConfigError("loss kind jrc reads the model's inputs; make it with Loss(settings, labels, spec)")
             self.base = MLP(deep_width(spec), settings.jrc_hidden, len(self.labels))
-        # Weighted binary cross-entropy and nothing else.
+        # Only weighted binary cross-entropy.
         self.is_plain = (
             settings.kind == "bce"
             and settings.positive_weight == 1
@@ -59,7 +57,7 @@ class Loss(nn.Module):
 
     @property
     def ranks(self) -> bool:
-        """Whether samples are compared with others of their group."""
+        """Whether samples are compared within their group."""
         return self.settings.kind == "jrc" or self.settings.pairwise > 0
 
     def forward(
@@ -91,7 +89,7 @@ class Loss(nn.Module):
 
     def _weigh(self, each: Tensor) -> Tensor:
         if self.log_variances is not None:
-            # Kendall et al., 2018: a loss counts 1 / variance, and a large variance costs its logarithm.
+            # Kendall et al., 2018: a loss is weighted by 1 / variance, and the variance's logarithm is added.
             s = self.log_variances.to(each.dtype)
             return (torch.exp(-s) * each + s / 2).mean()
         if self._task_weights is None or all(weight == 1 for weight in self._task_weights):
@@ -126,11 +124,11 @@ class Loss(nn.Module):
     def _weigh_samples(self, k: int, targets: Tensor, weights: Tensor) -> Tensor:
         if self.settings.negative_rate == 1 or k == 0:
             return weights
-        # What was thinned out are samples without the first label, whatever this one says: they stand for more.
+        # Negative sampling removed samples without the first label, whatever this label is: the rest stand for more.
         return weights * torch.where(targets[:, 0] > 0.5, 1.0, 1.0 / self.settings.negative_rate)
 
     def _as_seen(self, k: int, logits: Tensor) -> Tensor:
-        """Logits of what the log shows, from those of what happens."""
+        """Logits of the events in the log, from those of the true events."""
         if self.settings.delayed == "fnc" and k == self._late:
             logits = pointwise.with_fake_negatives(logits)
         if self.settings.negative_rate < 1 and k == 0:
@@ -146,8 +144,8 @@ class Loss(nn.Module):
         groups: Tensor | None = None,
         auxiliary: Tensor | None = None,
     ) -> float:
-        """Goes back from the loss of float32 logits, the penalty of the inputs they are of, and the model's auxiliary
-        losses. Returns the loss of the logits.
+        """Backpropagates the loss of float32 logits, the penalty of their inputs, and the model's auxiliary losses.
+        Returns the loss of the logits.
         """
         others = [] if auxiliary is None else [self.of_auxiliary(auxiliary, labels, weights)]
         penalty = None if inputs is None else self.penalty(inputs)
@@ -170,8 +168,8 @@ class Loss(nn.Module):
         return float(total.detach())
 
     def of_auxiliary(self, losses: Tensor, labels: Tensor, weights: Tensor) -> Tensor:
-        """Mean of losses that a model has beside its logits: of samples [B], or of samples and labels [B, L]. A sample
-        and a label count there as much as in the loss of the logits.
+        """Mean of a model's auxiliary losses, of samples [B] or of samples and labels [B, L]. Samples and labels have
+        the same weights as in the loss of the logits.
         """
         losses = losses.float() if losses.dtype in (torch.bfloat16, torch.float16) else losses
         weights = weights.to(losses.dtype).reshape(-1)
@@ -187,7 +185,7 @@ class Loss(nn.Module):
         return (torch.stack(each) * factors).mean()
 
     def penalty(self, inputs: Inputs) -> Tensor | None:
-        """L2 of the batch's embeddings, to be added to the loss; None if it is switched off."""
+        """L2 penalty of the batch's embeddings, to be added to the loss; None if it is off."""
         if self.settings.embedding_l2 == 0:
             return None
         squares = inputs.embeddings.square().sum()

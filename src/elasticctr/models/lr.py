@@ -30,7 +30,7 @@ class LR(Model):
                 "give it pooling: sum or mean, or choose another model"
             )
         if spec.labels != 1:
-            raise ConfigError(f"model 'lr' predicts one label, the schema has {spec.labels}; keep one, or choose dnn")
+            raise ConfigError(f"model 'lr' predicts one label, but the schema has {spec.labels}; choose dnn")
         self.first_order = FirstOrder(spec)
 
     def forward(self, inputs: Inputs) -> Tensor:

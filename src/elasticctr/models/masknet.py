@@ -1,4 +1,4 @@
-"""MaskNet (Wang et al., 2021): blocks whose input is multiplied by a mask that the sample's own features decide on."""
+"""MaskNet (Wang et al., 2021): blocks whose input is multiplied by a mask computed from the sample's features."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ class MaskNetSettings(TowerSettings):
     structure: Literal["parallel", "serial"] = Field(
         "parallel", description="parallel: all blocks read the features; serial: each reads the one before"
     )
-    blocks: int = Field(3, ge=1, le=64, description="of parallel: number of blocks")
-    block_dim: int = Field(64, ge=1, le=65536, description="of parallel: width of a block")
-    reduction: float = Field(2.0, gt=0, le=64, description="width of a mask's inner layer over that of its block")
+    blocks: int = Field(3, ge=1, le=64, description="for parallel: number of blocks")
+    block_dim: int = Field(64, ge=1, le=65536, description="for parallel: width of a block")
+    reduction: float = Field(2.0, gt=0, le=64, description="width of a mask's inner layer, relative to its block")
     embedding_norm: bool = Field(True, description="layer norm of each slot's embedding before the first block")
     layer_norm: bool = Field(True, description="layer norm in blocks")
 

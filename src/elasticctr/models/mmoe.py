@@ -1,4 +1,4 @@
-"""MMoE (Ma et al., 2018): experts that all labels read, mixed by a gate of each label."""
+"""MMoE (Ma et al., 2018): experts shared by all labels, mixed by a gate for each label."""
 
 from __future__ import annotations
 

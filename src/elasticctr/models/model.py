@@ -1,7 +1,7 @@
 """The base of every model, ours or a user's.
 
 A model is built from the shape of its inputs and its own settings, and turns a batch of inputs into logits. Its
-`input_needs` tell the trainer what table rows must hold; it knows nothing else about tables, files or training.
+`input_needs` tell the trainer what table rows must hold; otherwise it knows nothing of tables, files or training.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class TowerSettings(ModelSettings):
     hidden: Widths = Field((512, 256, 128, 32), description="widths of the hidden layers; the first reads the features")
     dropout: float = Field(0.0, ge=0.0, lt=1.0, description="share of hidden values set to zero during training")
     batch_norm: bool = Field(False, description="normalise each hidden layer over the batch")
-    activation: Activation = Field("relu", description="after each hidden layer; relu is the fastest")
+    activation: Activation = Field("relu", description="activation of hidden layers; relu is the fastest")
 
     def tower(self, in_features: int, out_features: int | None) -> MLP:
         return MLP(in_features, self.hidden, out_features, self.dropout, self.batch_norm, self.activation)
@@ -45,7 +45,7 @@ class TowerSettings(ModelSettings):
 class InputNeeds(NamedTuple):
     """What a row of a slot holds for a model."""
 
-    dim: int  # default embedding width; 0: no embeddings, whatever the slots say
+    dim: int  # default embedding width; 0: no embeddings, even if the slots set a width
     linear: bool  # one linear weight in addition to the embedding, in every pooled slot
     # Pooled slots that get a linear weight and no embedding. None: the model reads no such slots unless `linear`.
     linear_only: tuple[str, ...] | None = None
@@ -79,7 +79,7 @@ class Model(nn.Module):
         self.settings = settings
         if self.labels_needed not in (0, spec.labels):
             raise ConfigError(
-                f"model {self.name!r} needs {self.labels_needed} labels, the schema has {spec.labels}; "
+                f"model {self.name!r} needs {self.labels_needed} labels, but the schema has {spec.labels}; "
                 "set schema.label, or choose another model"
             )
         needs = self.input_needs(settings)
@@ -102,7 +102,7 @@ class Model(nn.Module):
         raise NotImplementedError(f"{type(self).__name__} does not define forward(inputs)")
 
     def training_forward(self, inputs: Inputs) -> tuple[Tensor, Tensor | None]:
-        """What a training step calls: the logits of `forward`, and auxiliary losses to minimise as well, or None.
+        """Called by a training step: the logits of `forward`, and auxiliary losses to minimise too, or None.
 
         Auxiliary losses are per sample, [B], or per sample and label, [B, labels], and are weighted like the samples
         and labels. The reported loss is that of the logits alone.
@@ -110,7 +110,7 @@ class Model(nn.Module):
         return self(inputs), None
 
     def tower_parts(self) -> TowerParts | None:
-        """The model's tower and linear layer, if `forward` is nothing but their sum: it then trains faster."""
+        """The model's tower and linear layer, if `forward` is only their sum: training is then faster."""
         return None
 
     def to_logits(self, x: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""PLE (Tang et al., 2020): experts of each label beside shared ones, in levels that read the level below."""
+"""PLE (Tang et al., 2020): experts for each label beside shared ones, in levels that read the level below."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from elasticctr.models.task_settings import TaskSettings
 class PLESettings(TaskSettings):
     hidden: Widths = Field((256, 128), min_length=1, description="widths of the layers of each expert")
     levels: int = Field(2, ge=1, le=8, description="levels of experts; 1: CGC")
-    shared_experts: int = Field(2, ge=1, le=64, description="of each level, read by all labels")
-    label_experts: int = Field(2, ge=1, le=64, description="of each level and label, read by that label alone")
+    shared_experts: int = Field(2, ge=1, le=64, description="experts of each level that all labels read")
+    label_experts: int = Field(2, ge=1, le=64, description="experts of each level and label that only this label reads")
 
 
 class Level(nn.Module):
-    """A label's gate reads its own experts and the shared ones. Where a level follows, a last gate reads all of them,
-    for that level's shared experts.
+    """A label's gate reads its own experts and the shared ones. Except in the last level, a further gate reads all of
+    them, for the next level's shared experts.
     """
 
     def __init__(self, in_features: int, labels: int, settings: PLESettings, is_last: bool) -> None:
@@ -34,7 +34,7 @@ class Level(nn.Module):
         self.shared_gate = None if is_last else ExpertGate(in_features, labels * own + shared)
 
     def forward(self, each: list[Tensor], shared: Tensor) -> tuple[list[Tensor], Tensor]:
-        """What labels read and what is shared, [B, in] each → the same, [B, width] each."""
+        """The inputs of the labels and the shared one, [B, in] each → the same, [B, width] each."""
         own = [experts(x) for experts, x in zip(self.own, each, strict=True)]
         common = self.shared(shared)
         mixed = [

@@ -1,5 +1,5 @@
-"""Losses that look at each sample on its own. All are computed from log-sigmoids, so that logits of any size give
-finite losses and gradients.
+"""Losses of single samples. All are computed from log-sigmoids, so that logits of any size give finite losses and
+gradients.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ def fake_negative_weighted(logits: Tensor, targets: Tensor, positive_weight: flo
 
 
 def with_fake_negatives(logits: Tensor) -> Tensor:
-    """Logits of what such a log shows: a share p / (1 + p) of its samples is positive, so the odds are p."""
+    """Logits of the events in such a log: a share p / (1 + p) of its samples is positive, so the odds are p."""
     return F.logsigmoid(logits)
 
 
 def with_sampled_negatives(logits: Tensor, rate: float) -> Tensor:
-    """Logits of what a log shows if only a share `rate` of its negatives was kept: its odds are 1 / rate times as
+    """Logits of the events in a log that kept only a share `rate` of its negatives: the odds are 1 / rate times as
     high.
     """
     return logits - math.log(rate)

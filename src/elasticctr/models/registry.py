@@ -1,7 +1,7 @@
-"""From a name, a user's file or a class to a model that is ready to train.
+"""Makes a model that is ready to train from a name, a user's file or a class.
 
 A model is named in a job as `deepfm`, or as `path/to/model.py:ClassName`; a file with one model needs no class name.
-Whatever goes wrong in a user's file is a ConfigError that names its file and line.
+Any error in a user's file is a ConfigError that names the file and line.
 """
 
 from __future__ import annotations
@@ -92,8 +92,8 @@ def resolve(model: str | type[Model], folder: str | Path = ".") -> type[Model]:
     if model.endswith(".py"):
         return load_class(Path(folder) / model, None)
     close = difflib.get_close_matches(model, MODELS, n=1, cutoff=0.5)
-    hint = f"did you mean {close[0]!r}?" if close else f"there are {', '.join(MODELS)}"
-    raise ConfigError(f"unknown model {model!r}; {hint} A model of your own is given as path/to/model.py:ClassName")
+    hint = f"did you mean {close[0]!r}?" if close else f"known: {', '.join(MODELS)}."
+    raise ConfigError(f"unknown model {model!r}; {hint} Give your own model as path/to/model.py:ClassName")
 
 
 def parse(cls: type[Model], settings: Mapping[str, Any] | ModelSettings | None, source: str = "model") -> ModelSettings:
@@ -101,14 +101,14 @@ def parse(cls: type[Model], settings: Mapping[str, Any] | ModelSettings | None, 
     if isinstance(settings, ModelSettings):
         if not isinstance(settings, cls.settings_class):
             raise ConfigError(
-                f"{source}: {cls.name!r} takes {cls.settings_class.__name__}, not {type(settings).__name__}"
+                f"{source}: {cls.name!r} needs {cls.settings_class.__name__}, not {type(settings).__name__}"
             )
         return settings
     return parse_settings(cls.settings_class, settings or {}, source)
 
 
 def input_needs(cls: type[Model], settings: ModelSettings) -> InputNeeds:
-    """What rows must hold for a model."""
+    """What a model needs in its rows."""
     try:
         return InputNeeds(*cls.input_needs(settings))
     except ElasticCTRError:
@@ -141,7 +141,7 @@ def create(
 
 
 def zeros(spec: InputSpec, batch: int) -> Inputs:
-    """Inputs of the right shape and nothing in them."""
+    """Inputs of the right shape, all zeros."""
     sequences = {
         s.name: Sequence(torch.zeros(batch, s.max_values, s.dim), torch.zeros(batch, dtype=torch.int64))
         for s in spec.sequences
@@ -150,7 +150,7 @@ def zeros(spec: InputSpec, batch: int) -> Inputs:
 
 
 def _try(model: Model) -> None:
-    """Finds a model that fails, or returns something else than it should, before any data is read."""
+    """Finds a model that fails or returns the wrong thing before any data is read."""
     batch = 3
     labels = model.spec.labels
     expected = [batch] if labels == 1 else [batch, labels]
@@ -164,7 +164,7 @@ def _try(model: Model) -> None:
         raise ConfigError(f"forward of model {model.name!r} fails: {explain(e, type(model))}") from e
     if not isinstance(logits, torch.Tensor) or not logits.is_floating_point():
         shown = logits.dtype if isinstance(logits, torch.Tensor) else type(logits).__name__
-        raise ConfigError(f"forward of model {model.name!r} must return a float tensor of logits, it returned {shown}")
+        raise ConfigError(f"forward of model {model.name!r} must return a float tensor of logits, but returned {shown}")
     if list(logits.shape) != expected:
         hint = "; return self.to_logits(x) drops the last axis" if list(logits.shape) == [batch, 1] else ""
         raise ConfigError(

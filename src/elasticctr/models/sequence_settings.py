@@ -18,7 +18,7 @@ Names = Annotated[tuple[str, ...], BeforeValidator(_listed), Field(min_length=1)
 
 
 class AttentionSettings(Settings):
-    """One sequence and its target. Several slots are read as one, their values side by side."""
+    """One sequence and its target. Several slots are concatenated and read as one."""
 
     sequence: Names = Field(description="a slot with pooling none, or a list of slots that belong together")
     target: Names = Field(description="the pooled slot to compare its values with, or one for each of the sequences")
@@ -27,5 +27,5 @@ class AttentionSettings(Settings):
 class SequenceSettings(TowerSettings):
     hidden: Widths = Field((256, 128, 64), description="widths of the tower's hidden layers")
     attention: tuple[AttentionSettings, ...] = Field(
-        (), description="which sequence is read with which target; default: the targets in the schema"
+        (), description="sequences and their targets; default: the targets in the schema"
     )

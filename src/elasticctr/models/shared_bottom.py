@@ -1,4 +1,4 @@
-"""Shared bottom (Caruana, 1997): one tower that all labels read, and a small head for each."""
+"""Shared bottom (Caruana, 1997): one tower shared by all labels, and a small head for each."""
 
 from __future__ import annotations
 

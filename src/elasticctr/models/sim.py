@@ -29,7 +29,7 @@ class SearchSettings(AttentionSettings):
 
 class SIMSettings(SequenceSettings):
     attention: tuple[SearchSettings, ...] = Field(
-        (), description="which sequence is read with which target; default: the targets in the schema"
+        (), description="sequences and their targets; default: the targets in the schema"
     )
     search: Literal["soft", "hard"] = Field(
         "soft", description="soft: largest inner products with the target; hard: last values of the target's category"

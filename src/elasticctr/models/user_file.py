@@ -1,4 +1,4 @@
-"""Loads a model class from a user's Python file, and reports the line at which something in it failed."""
+"""Loads a model class from a user's Python file, and reports the line of an error in it."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def _load(path: Path) -> ModuleType:
     if not path.is_file():
         raise NotFound(f"{path}: no such file; name the model as path/to/model.py:ClassName")
     path = path.resolve()
-    # One module per file: two jobs may each have a model.py, and pydantic looks modules up by name.
+    # One module name per file: two jobs may each have a model.py, and pydantic looks up modules by name.
     name = f"elasticctr_user_{path.stem}_{hashlib.sha256(str(path).encode()).hexdigest()[:8]}"
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:

@@ -1,7 +1,7 @@
 """Wide & Deep (Cheng et al., 2016): a linear model beside a tower over embeddings and dense floats.
 
-As PaddleRec builds it, the wide part reads the dense floats only; `wide` chooses otherwise. Slots that the tower is not
-to see, crosses above all, have a linear weight and no embedding: those in `wide_only`, and those of width 0.
+As in PaddleRec, the wide part reads only the dense floats; `wide` changes that. Slots that the tower must not read,
+such as crosses, have a linear weight and no embedding: those in `wide_only`, and those of width 0.
 """
 
 from __future__ import annotations
@@ -23,9 +23,7 @@ class WideDeepSettings(TowerSettings):
     wide: Literal["dense", "sparse", "both"] = Field(
         "dense", description="what the linear part reads: dense floats, one weight per feasign, or both"
     )
-    wide_only: tuple[str, ...] = Field(
-        (), description="slots the linear part reads whatever `wide` says, and the tower does not"
-    )
+    wide_only: tuple[str, ...] = Field((), description="slots that only the linear part reads, regardless of `wide`")
 
 
 class WideDeep(Model):

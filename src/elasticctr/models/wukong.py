@@ -1,4 +1,4 @@
-"""Wukong (Zhang et al., 2024): layers of factorization machines over embeddings that come from the layer before."""
+"""Wukong (Zhang et al., 2024): layers of factorization machines over the previous layer's embeddings."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from elasticctr.models.layers.mlp import MLP
 from elasticctr.models.layers.wukong import WukongLayer
 from elasticctr.models.model import Model, TowerSettings, Widths
 
-_DENSE_START = 0.1  # of the size other layers start with
+_DENSE_START = 0.1  # relative to the initial size in other layers
 
 
 class WukongSettings(TowerSettings):
@@ -20,9 +20,9 @@ class WukongSettings(TowerSettings):
     layers: int = Field(3, ge=1, le=32, description="n layers hold products of up to 2^n features")
     fm_embeddings: int = Field(16, ge=1, le=4096, description="embeddings a layer takes from factorization machines")
     linear_embeddings: int = Field(16, ge=1, le=4096, description="embeddings a layer takes as mixes of the last ones")
-    rank: int = Field(16, ge=1, le=4096, description="columns that stand for all pairs in a factorization machine")
-    fm_hidden: Widths = Field((256,), description="hidden layers behind each factorization machine")
-    dense_embeddings: int = Field(4, ge=1, le=4096, description="embeddings all dense floats together are turned into")
+    rank: int = Field(16, ge=1, le=4096, description="columns that replace all pairs in a factorization machine")
+    fm_hidden: Widths = Field((256,), description="hidden layers after each factorization machine")
+    dense_embeddings: int = Field(4, ge=1, le=4096, description="embeddings made from all dense floats together")
 
 
 class Wukong(Model):

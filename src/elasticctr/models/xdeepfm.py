@@ -17,10 +17,10 @@ from elasticctr.models.model import Model, TowerSettings, Widths
 class XDeepFMSettings(TowerSettings):
     hidden: Widths = Field((512, 256, 128), description="widths of the hidden layers of the tower; [] for none")
     cin: Widths = Field((16, 16, 16), min_length=1, description="maps of each layer of the interaction network")
-    split_half: bool = Field(False, description="half of a layer's maps are put out, the other half feeds the next")
+    split_half: bool = Field(False, description="output half of a layer's maps and pass on the other half")
     dense_fields: DenseFields = Field(
         True,
-        description="each dense float is a field too, with a learned vector; autodis: with learned, soft buckets",
+        description="each dense float is a field with a learned vector; autodis: with learned, soft buckets",
     )
 
 

@@ -1,1 +1,1 @@
-"""HTTP and TLS between processes: the server and the client side, who may ask, and certificates. No policy."""
+"""HTTP and TLS between processes: server, client, access control and certificates. No policy."""

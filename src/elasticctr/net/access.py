@@ -1,7 +1,7 @@
-"""Who may reach a server: token files, the two scopes of a token, and the one rule for addresses to listen on.
+"""Access to a server: token files, the two scopes of a token, and the rule for addresses to listen on.
 
-Every role that listens asks here, so that a token file that suits one suits all, and so that no server is open to the
-network by accident. Knows nothing of HTTP or of any protocol.
+Every role that listens uses this module, so a token file that works for one works for all, and no server is open to
+the network by accident. Knows nothing of HTTP or of any other protocol.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ READ_ONLY = "this token may only read; use the token of --token-file"
 class Tokens:
     """The secrets of a server: `admin` may do everything, `read` may predict, look up and see status.
 
-    None of both: whoever reaches the server may do everything. `read` never stands alone.
+    With neither, any client may do everything. `read` is never given alone.
     """
 
     admin: str | None = None
@@ -39,17 +39,17 @@ class Tokens:
 
     def __post_init__(self) -> None:
         if self.read is not None and self.admin is None:
-            raise ConfigError("--read-token-file needs --token-file: without one, nobody could command the server")
+            raise ConfigError("--read-token-file needs --token-file; without it nobody could command the server")
         if self.read is not None and self.read == self.admin:
             raise ConfigError(
-                "--token-file and --read-token-file hold the same secret; make another with `elasticctr token FILE`"
+                "--token-file and --read-token-file hold the same secret; make another one with `elasticctr token FILE`"
             )
 
     def __bool__(self) -> bool:
         return self.admin is not None
 
     def scope_of(self, given: str | None) -> TokenScope | None:
-        """What the shown secret allows; None: nothing. Takes the same time for every wrong secret."""
+        """The scope that a secret grants; None if it grants nothing. Takes the same time for every wrong secret."""
         if self.admin is None:
             return "admin"
         shown = (given or "").encode("utf-8", "surrogateescape")
@@ -62,7 +62,7 @@ NO_TOKENS = Tokens()
 
 
 def load_tokens(token_file: Path | None, read_token_file: Path | None = None) -> Tokens:
-    """The secrets of a server's two flags."""
+    """Reads the secrets that a server's two flags name."""
     return Tokens(read_optional_token(token_file), read_optional_token(read_token_file))
 
 
@@ -71,7 +71,7 @@ def read_optional_token(path: Path | None) -> str | None:
 
 
 def read_token(path: Path) -> str:
-    """The secret on the first line of a token file that only its owner can change and no stranger can read."""
+    """The secret on the first line of a token file. Refuses a file that others can read or change."""
     try:
         with path.open("rb") as file:
             _check_mode(path, os.fstat(file.fileno()).st_mode)
@@ -79,7 +79,7 @@ def read_token(path: Path) -> str:
     except FileNotFoundError:
         raise NotFound(f"{path}: no such token file; make one with `elasticctr token {path}`") from None
     except OSError as e:
-        raise ConfigError(f"{path}: cannot be read as a token file: {e.strerror or e}") from None
+        raise ConfigError(f"{path}: cannot read the token file: {e.strerror or e}") from None
     lines = data.decode("latin-1").splitlines()
     token = lines[0].strip() if lines else ""
     if not is_token(token):
@@ -108,11 +108,11 @@ def write_token(path: Path, token: str, *, overwrite: bool = False) -> None:
         elif not write_new(path, data, mode=0o600):
             raise AlreadyExists(f"{path}: is there already; a new secret with --overwrite locks out the old one")
     except OSError as e:
-        raise ConfigError(f"{path}: cannot write a token file: {e.strerror or e}") from None
+        raise ConfigError(f"{path}: cannot write the token file: {e.strerror or e}") from None
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach a server that listens at `host`."""
+    """Whether a server that listens at `host` can be reached from this machine only."""
     name = host.strip("[]").lower()
     if name == "localhost":
         return True
@@ -131,7 +131,7 @@ def is_loopback(host: str) -> bool:
 def check_listener(
     what: str, host: str, *, has_token: bool, has_client_ca: bool = False, insecure: bool = False
 ) -> None:
-    """Refuses to open `what` to a network where whoever reaches it may command it."""
+    """Refuses to open `what` to a network without access control."""
     if has_token or has_client_ca or insecure or is_loopback(host):
         return
     raise ConfigError(

@@ -1,10 +1,10 @@
-"""New certificates without a restart: the files of `tls` are looked at now and then, and servers take up what changed.
+"""New certificates without a restart: the files of `tls` are checked now and then, and servers load those that changed.
 
     with watched(settings.tls, [server.reload_tls, grpc_server.reload_tls]):
         ...
 
-Connections that are open keep the certificate they have. Files that cannot be used (a key that does not belong to the
-certificate yet, say) are warned about and tried again when one of them has changed.
+Open connections keep their certificate. Files that cannot be used, such as a key that does not yet belong to the
+certificate, cause a warning and are tried again when one of them changes.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ LOOK_S = 2.0
 
 
 class Certificate:
-    """What servers have of the files. `reloads` are called in order; where one raises, those after it are not."""
+    """The certificate that servers use now. `reloads` are called in order; if one raises, the rest are not called."""
 
     def __init__(self, tls: TlsSettings, reloads: Sequence[Callable[[], None]]) -> None:
         self._tls = tls
@@ -30,8 +30,8 @@ class Certificate:
         self._seen = self._stamp()
 
     def look(self, *, now: bool = False) -> None:
-        """Takes up the files if they changed, or with `now` in any case."""
-        # Taken before they are read, so that what is written meanwhile is seen next time.
+        """Reloads the files if they changed, or with `now` in any case."""
+        # Taken before reading, so that a change during the read is noticed next time.
         stamp = self._stamp()
         if stamp == self._seen and not now:
             return
@@ -40,9 +40,9 @@ class Certificate:
             for reload in self._reloads:
                 reload()
         except ElasticCTRError as e:
-            console.warn(f"the certificate stays as it is: {e}")
+            console.warn(f"the current certificate stays in use: {e}")
             return
-        console.note(f"new connections get the certificate that {self._tls.cert} holds now")
+        console.note(f"new connections use the certificate now in {self._tls.cert}")
 
     def _stamp(self) -> Stamp:
         return stamp_of(self._tls.cert, self._tls.key, self._tls.client_ca)
@@ -50,7 +50,7 @@ class Certificate:
 
 @contextmanager
 def watched(tls: TlsSettings | None, reloads: Sequence[Callable[[], None]]) -> Iterator[None]:
-    """Looks at the files from a thread of its own; does nothing where no port speaks TLS."""
+    """Checks the files from a thread of its own; does nothing if no port uses TLS."""
     if served(tls) is None:
         yield
         return

@@ -1,4 +1,4 @@
-"""Asking another process over HTTP: JSON in, JSON or one error of the tree out. Every call has a deadline."""
+"""Calls another process over HTTP: JSON in, JSON or an error of the tree out. Every call has a deadline."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from elasticctr.net.tls import client_tls
 
 
 class Peer:
-    """One other process. Safe to use from several threads."""
+    """Another process. Safe to use from several threads."""
 
     def __init__(
         self, url: str, token: str | None = None, *, timeout_s: float = 5.0, tls: TlsSettings | None = None
@@ -50,14 +50,14 @@ class Peer:
         try:
             value = answer.json() if answer.content else {}
         except ValueError:
-            raise DataError(f"{where} answered something that is not JSON; is it the right address?") from None
+            raise DataError(f"{where} did not answer with JSON; check that the address is right") from None
         if not isinstance(value, dict):
-            raise DataError(f"{where} answered a {type(value).__name__} where an object belongs")
+            raise DataError(f"{where} did not answer with a JSON object; check that the address is right")
         return value
 
 
 def check_url(url: str) -> str:
-    """`url` without a slash at its end. Raises ConfigError if it is no http(s) address."""
+    """`url` without a trailing slash. Raises ConfigError if it is not an http(s) address."""
     try:
         parsed = httpx.URL(url)
     except (httpx.InvalidURL, TypeError) as e:
@@ -68,7 +68,7 @@ def check_url(url: str) -> str:
 
 
 def make_client(token: str | None, *, timeout_s: float, tls: TlsSettings | None = None) -> httpx.Client:
-    """A client that keeps its secret to itself: no redirects, no proxies of the environment."""
+    """A client that sends its secret to nobody else: it follows no redirects and ignores proxy variables."""
     own = client_tls(called(tls))
     return httpx.Client(
         headers={"Authorization": f"Bearer {token}"} if token else {},
@@ -89,7 +89,7 @@ def explain_failure(error: httpx.HTTPError, where: str) -> ElasticCTRError:
 
 
 def _hint(error: httpx.HTTPError, where: str) -> str:
-    """What to do about TLS that only one side speaks, or that one side refuses."""
+    """What to do when only one side uses TLS, or one side refuses the other's certificate."""
     text = str(error)
     if where.startswith("http://"):
         is_cut = isinstance(error, (httpx.RemoteProtocolError, httpx.ReadError))
@@ -97,11 +97,11 @@ def _hint(error: httpx.HTTPError, where: str) -> str:
     if "WRONG_VERSION_NUMBER" in text or "RECORD_LAYER_FAILURE" in text:
         return "; that port does not speak TLS: call it with http://, or start it with --cert-file"
     if "CERTIFICATE_VERIFY_FAILED" in text:
-        return "; give the authority that signed its certificate (tls ca), and call it by a name that is in it"
+        return "; give the authority that signed its certificate (tls ca), and call it by a name in that certificate"
     if "CERTIFICATE_REQUIRED" in text or "HANDSHAKE_FAILURE" in text:
-        return "; it wants to see a certificate of its client authority (tls cert and key)"
+        return "; it requires a certificate signed by its client authority (give tls cert and key)"
     if "UNKNOWN_CA" in text:
-        return "; it does not trust our certificate: it is of another authority than its tls client_ca"
+        return "; it does not trust our certificate, which its tls client_ca did not sign"
     return ""
 
 

@@ -1,7 +1,7 @@
-"""Connections of a control server: each has to ask something soon, and those that do not make room for others.
+"""Connections of a control server: each must send a request soon, or it is closed to make room for others.
 
-A connection that is silent costs its sender, not those who wait: it is closed after HEAD_S, and sooner if there is no
-room for another. Only requests under way count as work (gate.py).
+A silent connection costs its sender, not other clients: it is closed after HEAD_S, or sooner if room is needed.
+Only requests in progress count as work (gate.py).
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ _SPARE_FILES = 256
 
 
 class Connections:
-    """Those of one server. Used by its event loop alone."""
+    """The connections of one server. Used by its event loop only."""
 
     def __init__(self, most: int | None = None, per_address: int = MAX_PER_ADDRESS) -> None:
         self._most = most or _most_connections()
         self._per_address = per_address
         self._by_address: dict[str, int] = {}
-        # In the order of falling silent.
-        self._strangers: dict[GuardedProtocol, None] = {}  # have not asked anything yet
+        # In the order in which they fell silent.
+        self._strangers: dict[GuardedProtocol, None] = {}  # no request yet
         self._idle: dict[GuardedProtocol, None] = {}
         self._count = 0
 
     def admit(self, one: GuardedProtocol) -> bool:
-        """False: there is no room for it."""
+        """False if there is no room for it."""
         held = self._by_address.get(one.address, 0)
         self._by_address[one.address] = held + 1
         self._count += 1
@@ -49,7 +49,7 @@ class Connections:
         return oldest is not one
 
     def note(self, one: GuardedProtocol, *, is_asking: bool) -> None:
-        """It has begun to ask, or its answer is complete."""
+        """Notes that a request has begun or an answer is complete."""
         self._strangers.pop(one, None)
         if is_asking:
             self._idle.pop(one, None)
@@ -111,12 +111,12 @@ class GuardedProtocol(H11Protocol):
 
 
 def guard(connections: Connections) -> type[GuardedProtocol]:
-    """A protocol whose connections these are."""
+    """A protocol class whose connections count as `connections`."""
     return type("ServerProtocol", (GuardedProtocol,), {"guarded_by": connections})
 
 
 class ControlLoop(asyncio.SelectorEventLoop):
-    """asyncio's event loop, whose TLS handshakes have the deadline of a head."""
+    """asyncio's event loop with the deadline of a head for TLS handshakes, too."""
 
     async def create_server(self, *arguments: Any, **named: Any) -> asyncio.Server:
         if named.get("ssl") is not None:

@@ -1,4 +1,4 @@
-"""What stands in front of a control server's routes: who may ask, from which pages, and how many at once."""
+"""Checks requests before a control server's routes: the token, the page they come from, and how many run at once."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from elasticctr import _native
 from elasticctr.errors import ElasticCTRError, Unauthorized, Unavailable
 from elasticctr.net.access import READ_ONLY, Tokens
 
-MAX_REQUESTS = 512  # under way; whoever may not ask is not counted
+MAX_REQUESTS = 512  # in progress; refused requests do not count
 _OPEN_PATHS = {"/healthz"}
 _READS = ("GET", "HEAD")
 _BEARER = "Bearer "
@@ -19,7 +19,7 @@ Refuse = Callable[[ElasticCTRError, int | None], ASGIApp]
 
 
 class AccessGate:
-    """Lets requests through to `app`. `refuse` makes the answer to others, with the error's status or another."""
+    """Passes requests to `app`. `refuse` makes the answer to refused ones, with the error's status or another."""
 
     def __init__(self, app: ASGIApp, tokens: Tokens, refuse: Refuse, max_requests: int = MAX_REQUESTS) -> None:
         self._app = app
@@ -40,7 +40,7 @@ class AccessGate:
 
     def _pass(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
         if self._left <= 0:
-            busy = Unavailable("too many requests are under way; try again", retry_after_s=1)
+            busy = Unavailable("too many requests are in progress; try again", retry_after_s=1)
             return self._refuse(busy, None)(scope, receive, send)
         return self._count(scope, receive, send)
 
@@ -63,7 +63,7 @@ class AccessGate:
             return None
         if allowed == "read":
             return Unauthorized(READ_ONLY), 403
-        return Unauthorized("no or wrong token; send 'Authorization: Bearer TOKEN' with the token file's token"), None
+        return Unauthorized("missing or wrong token; send 'Authorization: Bearer TOKEN' with the file's token"), None
 
 
 def _check_site(scope: Scope, headers: dict[bytes, str]) -> tuple[ElasticCTRError, int | None] | None:

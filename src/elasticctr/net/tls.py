@@ -1,4 +1,4 @@
-"""Python's side of TLS: contexts for listeners and for clients, made of settings, and renewed when files change."""
+"""Python's side of TLS: contexts for listeners and clients, made from settings and renewed when files change."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from pathlib import Path
 from elasticctr.config.tls import TlsSettings, called
 from elasticctr.errors import ConfigError
 
-# Of each file: when it was written, its size and which file it is; None: it is not there.
+# Of each file: modification time, size and identity; None if it does not exist.
 Stamp = tuple[tuple[int, int, int] | None, ...]
 
 
 def stamp_of(*paths: Path | None) -> Stamp:
-    """Tells whether files have changed."""
+    """A value that changes when one of the files changes."""
     return tuple(_stamp(path) for path in paths if path is not None)
 
 
@@ -36,8 +36,8 @@ def server_context(tls: TlsSettings) -> ssl.SSLContext:
 
 
 def renew(context: ssl.SSLContext, tls: TlsSettings) -> None:
-    """Has a listener's context show the certificate that is there now. Raises ConfigError, and changes nothing then."""
-    server_context(tls)  # a pair that does not fit would leave the live one half changed
+    """Loads the present certificate into a listener's context. Raises ConfigError and then changes nothing."""
+    server_context(tls)  # checked first: a mismatched pair would leave the live context half changed
     _load(context, tls)
 
 
@@ -57,7 +57,7 @@ def _load_pair(context: ssl.SSLContext, cert: Path, key: Path) -> None:
 
 
 def _no_password() -> str:
-    """A key that is encrypted would otherwise be asked for at the terminal."""
+    """Without this, OpenSSL asks for an encrypted key's password at the terminal."""
     return ""
 
 
@@ -65,11 +65,11 @@ def _load_authority(context: ssl.SSLContext, path: Path) -> None:
     try:
         context.load_verify_locations(cafile=str(path))
     except (OSError, ssl.SSLError) as e:
-        raise ConfigError(f"{path}: cannot be read as certificates of an authority: {e}") from None
+        raise ConfigError(f"{path}: not usable as the certificates of an authority: {e}") from None
 
 
 class ClientTls:
-    """A client's context, one for all that call with the same settings."""
+    """A client's context, shared by all clients with the same settings."""
 
     def __init__(self, tls: TlsSettings | None) -> None:
         self._tls = called(tls)
@@ -84,7 +84,7 @@ class ClientTls:
         self._take_up()
 
     def renew(self) -> None:
-        """Takes up files that have changed, for connections made from now on; bad ones change nothing."""
+        """Loads files that have changed, for new connections; unusable files change nothing."""
         if self._tls is None:
             return
         with self._lock:
@@ -96,7 +96,7 @@ class ClientTls:
                 ClientTls(self._tls)
                 self._take_up()
             except ConfigError:
-                return  # looked at again when one of them changes once more
+                return  # tried again when one of them changes
 
     def _take_up(self) -> None:
         assert self._tls is not None and self._tls.ca is not None
@@ -111,5 +111,5 @@ class ClientTls:
 
 @cache
 def client_tls(tls: TlsSettings | None) -> ClientTls:
-    """Reading the system's authorities takes longer than most requests: once per process."""
+    """One per process and settings: reading the system's authorities takes longer than most requests."""
     return ClientTls(tls)

@@ -1,6 +1,6 @@
-"""Being asked over HTTP: JSON bodies with limits, errors in their one shape, a server that stops when told.
+"""Serving HTTP: JSON bodies with limits, one shape of errors, a server that can be stopped.
 
-Handlers are plain functions on a thread of their own; what they raise of the tree becomes its status.
+Handlers are plain functions, each on a thread of its own; an error of the tree becomes its HTTP status.
 """
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ from elasticctr.net.tls import renew, server_context
 
 Body = dict[str, Any]
 MAX_BODY_BYTES = 1 << 20
-BODY_S = 30.0  # for a body to arrive; long ones have more, at BODY_BYTES_S
+BODY_S = 30.0  # for a body to arrive; long ones get more, at BODY_BYTES_S
 BODY_BYTES_S = 1 << 20
 
 
 class TooLarge(DataError):
-    """A body over its route's limit. The rest of it is not waited for."""
+    """A body over its route's limit. The rest of it is not read."""
 
     http_status = 413
 
@@ -81,7 +81,7 @@ def post(path: str, handler: Callable[[Body], Any], *, max_bytes: int = MAX_BODY
 
 
 def accepted(value: Mapping[str, Any]) -> JSONResponse:
-    """202: it goes on in the background."""
+    """202: the work continues in the background."""
     return JSONResponse(value, 202)
 
 
@@ -110,7 +110,7 @@ async def _read_object(request: Request, max_bytes: int) -> Body:
     except TimeoutError:
         raise DeadlineExceeded(f"{request.url.path}: the request body did not arrive in time") from None
     except ClientDisconnect:
-        raise DataError("the sender went away in the middle of its request") from None
+        raise DataError("the client disconnected in the middle of its request") from None
     except (ValueError, RecursionError):
         raise DataError("the request body is not valid JSON") from None
     if not isinstance(value, dict):
@@ -138,7 +138,7 @@ async def _explain_bug(_: Request, error: Exception) -> Response:
 
 
 class _Server(uvicorn.Server):
-    """Ends on SIGINT and SIGTERM by returning: uvicorn's own way sends the signal again before anyone can clean up."""
+    """Returns on SIGINT and SIGTERM; uvicorn itself would send the signal again before anyone can clean up."""
 
     @contextmanager
     def capture_signals(self) -> Generator[None, None, None]:
@@ -154,7 +154,7 @@ class _Server(uvicorn.Server):
 
 
 class WebServer:
-    """Serves an app until `stop`. Binds at construction, so that the port is known before anything is answered."""
+    """Serves an app until `stop`. Binds at construction, so the port is known before the first answer."""
 
     def __init__(self, app: ASGIApp, host: str, port: int, *, tls: TlsSettings | None = None) -> None:
         self._tls = served(tls)
@@ -195,7 +195,7 @@ def _listen(host: str, port: int) -> socket.socket:
         family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
         listener = socket.socket(family, socket.SOCK_STREAM)
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        # Inherited by connections. Without it the body of an answer waits, up to 40 ms, until its head is acknowledged.
+        # Inherited by connections. Without it the body of an answer waits up to 40 ms for its head to be acknowledged.
         listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         listener.bind((host, port))
         listener.listen(1024)

@@ -1,1 +1,1 @@
-"""What a person or a machine sees of running work: the console, progress, events."""
+"""How running work shows itself to people and machines: console, progress, signals, machine checks."""

@@ -1,4 +1,4 @@
-"""Where people are talked to. Progress, warnings and errors go to stderr; only results go to stdout."""
+"""Output for people. Progress, warnings and errors go to stderr; only results go to stdout."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from rich.console import Console
 
 @cache
 def stderr() -> Console:
-    """Progress and messages. One for the whole process: two live displays would overwrite each other."""
+    """For progress and messages. One per process: two live displays would overwrite each other."""
     return Console(stderr=True, highlight=False)
 
 
 @cache
 def stdout() -> Console:
-    """Results for people, as tables on a terminal. Machines are given JSON instead."""
+    """For results as tables on a terminal. Machines get JSON instead."""
     return Console(highlight=False)
 
 
 def warn(message: str) -> None:
-    """A named thing the user should know that stops nothing."""
+    """Tells the user about a problem that does not stop the work."""
     stderr().print(f"[yellow]warning:[/yellow] {_plain(message)}", soft_wrap=True)
 
 

@@ -1,5 +1,5 @@
 """Where a run happened: machine, versions, commit, command line. Written beside every result, so that it can be judged
-and repeated. Never reads the environment variables: they hold secrets.
+and repeated. Never reads environment variables, which may hold secrets.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Value = str | int | float | bool | None | dict[str, str]
 
 
 def capture_environment(directory: str | Path = ".") -> dict[str, Value]:
-    """JSON-able. `directory`: whose git commit to name, if it has one."""
+    """JSON-able. `directory` is where to look for the git commit."""
     from elasticctr import _native
 
     commit, is_dirty = _git_commit(Path(directory))
@@ -47,7 +47,7 @@ def capture_environment(directory: str | Path = ".") -> dict[str, Value]:
 
 
 def hide_secrets(arguments: list[str]) -> str:
-    """The command line for people, with passwords of URLs and values of telling flags starred out."""
+    """The command line with passwords in URLs and the values of secret flags replaced by stars."""
     shown: list[str] = []
     hide_next = False
     for argument in arguments:
@@ -98,7 +98,7 @@ def _package_versions() -> dict[str, str]:
 
 
 def _git_commit(directory: Path) -> tuple[str | None, bool | None]:
-    """(commit, whether tracked files differ from it), or Nones outside a repository or without git."""
+    """(commit, whether tracked files differ from it); (None, None) outside a repository or without git."""
 
     def git(*arguments: str) -> str | None:
         command = ["git", "-C", str(directory), *arguments]

@@ -42,7 +42,7 @@ class Check:
 
 
 def check_machine(folder: Path) -> list[Check]:
-    """Every check. One that is an error makes training impossible."""
+    """Runs every check. An error makes training impossible."""
     return [
         Check("python", "ok", f"{platform.python_version()} ({sys.executable})"),
         Check("platform", "ok", f"{platform.system()} {platform.release()}, {platform.machine()}"),
@@ -68,14 +68,14 @@ def _check_cpu() -> list[Check]:
     features = _native.cpu_features()
     known = [name for name, is_there in features.items() if is_there and name != "onednn_amx_broken"]
     is_fast = bool(known) or platform.machine() not in ("x86_64", "AMD64")
-    advice = "" if is_fast else "it works, slowly: the hot loops want AVX2"
+    advice = "" if is_fast else "it works, but slowly: the hot loops use AVX2"
     checks = [Check("cpu", "ok" if is_fast else "warning", ", ".join(known) or "no vector instructions", advice)]
     if features["onednn_amx_broken"]:
         advice = (
-            "oneDNN would die of an illegal instruction in bf16; ElasticCTR sets ONEDNN_MAX_CPU_ISA itself. "
-            "Where you use torch by other means, set ONEDNN_MAX_CPU_ISA=AVX512_CORE_FP16"
+            "oneDNN would crash with an illegal instruction in bf16; ElasticCTR sets ONEDNN_MAX_CPU_ISA itself. "
+            "If you use torch without it, set ONEDNN_MAX_CPU_ISA=AVX512_CORE_FP16"
         )
-        checks.append(Check("amx", "warning", "announced, but this machine hides CPUID leaf 0x1D", advice))
+        checks.append(Check("amx", "warning", "reported by the CPU, but this machine hides CPUID leaf 0x1D", advice))
     return checks
 
 
@@ -127,7 +127,7 @@ def _check_packages() -> list[Check]:
         for name in names:
             version = _version(name)
             advice = "" if version else f"pip install 'elasticctr[{extra}]'"
-            # Without torch nothing can be trained; other extras are for those who use them.
+            # Training needs torch; the other extras are optional.
             missing: Status = "error" if name == "torch" else "warning"
             checks.append(Check(f"{name} [{extra}]", "ok" if version else missing, version or "missing", advice))
     return checks
@@ -141,7 +141,7 @@ def _version(name: str) -> str | None:
 
 
 def _available_memory() -> int | None:
-    """Of the machine, or of the container if that allows less."""
+    """Available memory of the machine, or of the container if its limit is lower."""
     limits = []
     try:
         for line in Path("/proc/meminfo").read_text().splitlines():

@@ -1,4 +1,4 @@
-"""Progress of anything that may take over two seconds: a bar on a terminal, a line every few seconds elsewhere.
+"""Progress of anything that may take more than two seconds: a bar on a terminal, elsewhere a line every few seconds.
 
     with Progress("parse", total=rows, unit="samples") as progress:
         progress.advance(len(batch), note="loss 0.45")
@@ -40,7 +40,7 @@ class Progress:
         return self
 
     def advance(self, count: int, note: str | None = None) -> None:
-        """`count` more are done. `note` stays beside the bar until another is given."""
+        """Adds `count` to what is done. `note` is shown beside the bar until the next one."""
         self.done += count
         self.note = self.note if note is None else note
         now_s = time.monotonic()
@@ -64,7 +64,7 @@ class Progress:
 
     @property
     def rate(self) -> float:
-        """Units per second so far."""
+        """Average units per second so far."""
         return self.done / max(self.elapsed_s, 1e-9)
 
     def line(self) -> str:

@@ -4,8 +4,8 @@
         while signals.wait(10.0) is None:
             ...
 
-Blocking signals and waiting for them is not enough: libraries start threads when they are imported, before anything
-can be blocked, and a signal that such a thread is given ends the process.
+Blocking signals and waiting for them is not enough: libraries start threads at import, before signals can be blocked,
+and a signal delivered to such a thread ends the process.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import time
 
 
 class Signals:
-    """While active, the process does nothing about these signals except hand them to `wait`. For the main thread."""
+    """While active, hands these signals to `wait` and does nothing else about them. For the main thread."""
 
     def __init__(self, *numbers: int) -> None:
         self._numbers = frozenset(numbers)
@@ -39,7 +39,7 @@ class Signals:
         self._told.close()
 
     def wait(self, timeout_s: float) -> int | None:
-        """The next signal that came or comes; None if none did in time."""
+        """The next signal, waiting for it if need be; None if none arrives in time."""
         deadline = time.monotonic() + timeout_s
         while True:
             left_s = max(deadline - time.monotonic(), 0.0)

@@ -1,4 +1,4 @@
-"""Long work that can be stopped: what it asks between two steps, and what it tells."""
+"""Stopping and watching long work: cancellation, a time limit, and reported progress."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from elasticctr.errors import DeadlineExceeded, Unavailable
 
 
 class Watch:
-    """What a long piece of work asks between two steps: may it go on? And what it tells: how far it is."""
+    """Long work calls `check` between steps to learn whether to continue, and reports how far it is."""
 
     def __init__(self, timeout_s: float) -> None:
         self.deadline_s = time.monotonic() + timeout_s
@@ -26,7 +26,7 @@ class Watch:
         if self._cancelled.is_set():
             raise Unavailable("cancelled")
         if time.monotonic() > self.deadline_s:
-            raise DeadlineExceeded(f"not done within {self._timeout_s:g} s")
+            raise DeadlineExceeded(f"not finished within {self._timeout_s:g} s")
 
     def pause(self, seconds: float) -> None:
         self._cancelled.wait(max(0.0, min(seconds, self.deadline_s - time.monotonic() + 0.01)))

@@ -1,1 +1,1 @@
-"""From a trained run to a version in a repository (elasticctr.versions). Needs torch."""
+"""Turns a trained run into a version in a repository (elasticctr.versions). Needs torch."""

@@ -109,13 +109,13 @@ def make_onnx(learner: Learner, *, optimize: bool = True) -> bytes:
 
 
 class GraphTemplate:
-    """A graph exported once, whose parameters are replaced from then on: milliseconds instead of seconds."""
+    """A graph exported once whose parameters are then replaced: milliseconds instead of seconds."""
 
     def __init__(self, learner: Learner) -> None:
         self._graph = onnx.load_from_string(make_onnx(learner, optimize=False))
 
     def fill(self, learner: Learner) -> bytes | None:
-        """The graph with the learner's present parameters; None if one of them is not found in it."""
+        """The graph with the learner's current parameters; None if the graph lacks one of them."""
         initializers = {tensor.name: tensor for tensor in self._graph.graph.initializer}
         for name, value in learner.host_model().state_dict().items():
             tensor = initializers.get(f"model.{name}")
@@ -139,7 +139,7 @@ def score_inputs(learner: Learner, inputs: Mapping[str, NDArray[Any]]) -> NDArra
 
 
 def measure_rounding(learner: Learner, inputs: Mapping[str, NDArray[Any]]) -> float:
-    """How far float32 alone moves the scores of these inputs: from those of the same model in float64. 0 where the
+    """How far float32 rounding moves the scores of these inputs from those of the same model in float64; 0 if the
     model does not run in float64."""
     exact = copy.deepcopy(learner.host_model()).double()
     wide = {name: a.astype(np.float64) if a.dtype == np.float32 else a for name, a in inputs.items()}

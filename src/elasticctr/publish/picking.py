@@ -1,5 +1,5 @@
-"""Samples for samples.json and for measuring what an encoding costs: real ones where the job's data can be read, else
-made up from the tables' rows."""
+"""Samples for samples.json and for measuring what an encoding costs: real ones if the job's data can be read, otherwise
+built from feasigns in the tables."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ SAMPLE_COUNT = 48
 
 
 def pick_samples(job: Job, learner: Learner) -> Batch:
-    """A few dozen samples, among them one without any value and one of feasigns nobody has seen."""
+    """A few dozen samples, including one without values and one whose feasigns have no rows."""
     real = next(read_samples(job, SAMPLE_COUNT, SAMPLE_COUNT), None)
     made = _make_samples(job.samples, learner, 2 if real is not None else SAMPLE_COUNT)
     return made if real is None else Batch.concat([real, made])
 
 
 def read_samples(job: Job, count: int, batch_size: int, *, valid_only: bool = False) -> Iterator[Batch]:
-    """Up to `count` samples of the validation, test or training data, whichever can be read first; maybe none."""
+    """Up to `count` samples of the validation, test or training data, whichever can be read first; possibly none."""
     for settings in (job.data.valid, job.data.test, None if valid_only else job.data.train):
         if settings is None:
             continue
@@ -46,7 +46,7 @@ def read_samples(job: Job, count: int, batch_size: int, *, valid_only: bool = Fa
             finally:
                 batches.close()
         except ElasticCTRError:
-            # Logs move on; a model can be published long after its data is gone.
+            # A model can be published long after its logs are gone.
             pass
         if left < count:
             return

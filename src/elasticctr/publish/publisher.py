@@ -1,7 +1,7 @@
-"""Publishes what a learner has learned, as a base or as a delta on the last version of the same history.
+"""Publishes a learner's state, as a base or as a delta on the last version of the same history.
 
-For a learner that lives in this process; runs.py publishes run directories through it. The order of writing is
-writer.py's, torch is dense.py's, who may publish is lease.py's.
+For a learner in this process; runs.py publishes run directories through it. writer.py decides the order of writing,
+dense.py uses torch, versions/lease.py decides who may publish.
 """
 
 from __future__ import annotations
@@ -43,14 +43,14 @@ from elasticctr.versions.verification import GRAPH
 from elasticctr.versions.writer import PART_BYTES, VersionWriter, next_version
 
 MAX_CHAIN = 24
-_LOOK_BACK = 64  # versions among which a parent is looked for
+_LOOK_BACK = 64  # how many versions are searched for a parent
 METRICS = "metrics.json"
 KindChoice = Literal["auto", "base", "delta"]
 
 
 @dataclass(frozen=True, slots=True)
 class PublishedRun:
-    """What is published beside the learner's own state."""
+    """What is published along with the learner's own state."""
 
     samples: Schema
     batch: Batch  # for samples.json
@@ -84,7 +84,7 @@ class Publisher:
     """Publishes one model into one repository.
 
     With `reuse_graph` the dense graph is exported once and only its parameters are replaced afterwards: for a process
-    that publishes again and again. `advance` is told of rows as they are written.
+    that publishes repeatedly. `advance` is called with the rows written.
     """
 
     def __init__(
@@ -109,7 +109,7 @@ class Publisher:
         self._told: set[str] = set()
 
     def publish(self, learner: Learner, snapshot: PublishedRun, kind: KindChoice = "auto") -> Manifest:
-        """Writes the next version and announces it. The learner must not learn meanwhile."""
+        """Writes the next version and announces it. REQUIRES: the learner does not learn meanwhile."""
         for table in learner.sparse.tables:
             check_name(table.settings.name, "table")
         run = {
@@ -140,7 +140,7 @@ class Publisher:
         return manifest
 
     def _remove(self, lease: PublisherLease, keep: int | None) -> None:
-        """Removes what may go. A repository of which that is not known does not stop publishing: it needs no room."""
+        """Removes what may be removed. Publishing continues if that cannot be determined."""
         try:
             carry_out(self.repository, plan_removal(self.repository, self.model, keep), lease)
         except ElasticCTRError as e:
@@ -151,14 +151,14 @@ class Publisher:
     def decoded_rows(
         self, learner: Learner, table: str, feasigns: NDArray[np.uint64]
     ) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
-        """Rows as a reader of the version will decode them, and which there are."""
+        """Rows as a reader of the version will decode them, and which of them exist."""
         rows = next(t for t in learner.sparse.tables if t.settings.name == table).get(feasigns)
         return decode_rows(encode_rows(rows.weights, self._encoding), self._encoding), rows.found
 
     def _make_graph(
         self, learner: Learner, inputs: dict[str, NDArray[Any]], scores: NDArray[np.float32], tolerance: float
     ) -> bytes:
-        """The dense graph, which must give what the trainer gives before anybody sees it."""
+        """Exports the dense graph and refuses one whose scores differ from the trainer's."""
         if self._reuse_graph:
             if self._template is None:
                 self._template = dense.GraphTemplate(learner)
@@ -169,28 +169,28 @@ class Publisher:
         worst = _distance(graph, inputs, scores)
         if not worst <= tolerance:
             raise InternalError(
-                f"model {self.model!r}: the exported graph scores {worst:.3g} away from the trainer's, "
-                f"{tolerance:.3g} are allowed; nothing was published"
+                f"model {self.model!r}: the exported graph differs from the trainer's scores by {worst:.3g}, "
+                f"more than the allowed {tolerance:.3g}; nothing was published"
             )
         return graph
 
     def _find_parent(self, learner: Learner, run: dict[str, Any], kind: KindChoice) -> Manifest | None:
-        """The last version published from this history, or None where a base is to be made."""
+        """The last version published from this history, or None if a base is to be made."""
         if kind == "base":
             return None
         where = f"{self.repository.url}/{self.model}"
         moving = [t.settings.name for t in learner.sparse.tables if t.settings.moves_untouched_rows]
         if moving and kind == "delta":
             raise FailedPrecondition(
-                f"{where}: a delta holds the rows that steps touched, and with catch_up the others of table "
-                f"{', '.join(moving)} moved, too; publish a base"
+                f"{where}: a delta holds only rows that training touched, but with catch_up the other rows of table "
+                f"{', '.join(moving)} changed too; publish a base"
             )
         for manifest in itertools.islice(self.repository.newest(self.model), _LOOK_BACK):
             if not self._stands_on(learner, run, manifest):
                 continue
             if manifest.run["marks"] == run["marks"]:
                 raise AlreadyExists(
-                    f"{where}: this very state is version {manifest.version} already; train on, or publish it as a base"
+                    f"{where}: this state is already version {manifest.version}; train further, or publish it as a base"
                 )
             if moving:
                 return None
@@ -198,14 +198,14 @@ class Publisher:
                 return manifest
             if kind == "delta":
                 raise FailedPrecondition(
-                    f"{where}: version {manifest.version} stands on {len(manifest.chain)} others, --max-chain is "
+                    f"{where}: version {manifest.version} depends on {len(manifest.chain)} others, and --max-chain is "
                     f"{self._max_chain}; publish a base"
                 )
             return None
         if kind == "delta":
             raise FailedPrecondition(
-                f"{where}: no version a delta could stand on: none was published from this history of the run with "
-                "this encoding, or too long ago; publish a base"
+                f"{where}: no parent for a delta: no recent version was published from this history of the run with "
+                "this encoding; publish a base"
             )
         return None
 

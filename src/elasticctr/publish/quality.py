@@ -1,4 +1,4 @@
-"""What an encoding of rows costs in quality: the same samples scored with rows as trained and as encoded."""
+"""Measures what an encoding of rows costs: the same samples scored with rows as trained and as encoded."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from elasticctr.versions.scoring import make_inputs
 def measure_loss(
     publisher: Publisher, learner: Learner, batches: Iterable[Batch], *, has_labels: bool
 ) -> dict[str, Any]:
-    """AUC and logloss before and after, if there are labels, and how far scores move."""
+    """AUC and logloss before and after, if there are labels, and how much scores change."""
     labels = learner.metrics.labels
     plain, encoded = LabelMetrics(labels), LabelMetrics(labels)
     count, total, worst = 0, 0.0, 0.0

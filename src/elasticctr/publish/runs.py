@@ -33,9 +33,9 @@ def publish_run(
     keep: int | None = None,
     advance: Callable[[int], None] = lambda count: None,
 ) -> tuple[Manifest, dict[str, Any]]:
-    """The new version, and its metrics. `checkpoint` is best, last or a step; `model` defaults to the run's name."""
+    """The new version and its metrics. `checkpoint` is best, last or a step; `model` defaults to the run's name."""
     if keep is not None and keep < 1:
-        raise ConfigError(f"--keep {keep}: at least the version itself is kept")
+        raise ConfigError(f"--keep {keep}: must be at least 1, the published version itself")
     directory = RunDirectory(run)
     job = directory.load_job()
     chosen = choose_checkpoint(directory.path, checkpoint)
@@ -77,12 +77,12 @@ def choose_checkpoint(run: Path, which: str) -> Checkpoint:
     steps = [int(path.name.removeprefix("step-")) for path in list_checkpoints(run / "checkpoints")]
     if not which.isdigit() or int(which) not in steps:
         known = ", ".join(str(step) for step in steps) or "none"
-        raise NotFound(f"{run}: no checkpoint {which!r}; give best, last or a step, of which there are: {known}")
+        raise NotFound(f"{run}: no checkpoint {which!r}; give best, last or a step (there are: {known})")
     return open_checkpoint(run / "checkpoints" / f"step-{int(which):012d}")
 
 
 def _read_metrics(directory: RunDirectory) -> dict[str, Any]:
-    """The figures of each split, without curves."""
+    """The metrics of each split, without curves."""
     try:
         found = json.loads(directory.metrics.read_text(encoding="utf-8"))
         return {split: _plain(metrics) for split, metrics in found.items()}

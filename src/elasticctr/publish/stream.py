@@ -1,7 +1,7 @@
-"""Publishing while training: a version every so many steps, deltas mostly, without writing a checkpoint.
+"""Publishing while training: a version every few steps, usually a delta, without writing a checkpoint.
 
-Training waits while a version is written, well under a second for a delta. A repository that does not answer does not
-end the training: the version is skipped, said so, and the next one carries its rows too.
+Training waits while a version is written, for a delta well under a second. If the repository does not answer,
+training continues: the version is skipped with a warning, and the next one contains its rows too.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class StreamPublisher:
-    """What a trainer calls after every step."""
+    """Called by a trainer after every step."""
 
     def __init__(self, job: Job, settings: PublishSettings, *, quiet: bool = False) -> None:
         from elasticctr.publish.publisher import Publisher
@@ -46,7 +46,7 @@ class StreamPublisher:
         try:
             manifest = self.publish(learner, step)
         except (Unavailable, FailedPrecondition, InternalError) as e:
-            # The first must work: a wrong address should not be found out after a night of training.
+            # The first one must succeed, so that a wrong address is found at once and not after a night of training.
             if self._published < 0:
                 raise
             self._say(f"not published at step {step}: {e}", e)
@@ -55,7 +55,7 @@ class StreamPublisher:
         self._say(f"published {manifest.model} version {manifest.version} ({manifest.kind}): {manifest.rows:,} rows")
 
     def publish(self, learner: Learner, step: int) -> Manifest:
-        """Publishes the learner as it is now."""
+        """Publishes the learner's current state."""
         from elasticctr.publish.picking import pick_samples
         from elasticctr.publish.publisher import PublishedRun
 

@@ -1,1 +1,1 @@
-"""Predictions over the network: versions of a repository, activated while requests are answered."""
+"""Predictions over the network from versions of a repository, which are activated without interrupting requests."""

@@ -1,7 +1,7 @@
-"""What is not a prediction over HTTP: status and what changes it, the description of the API. No sockets here.
+"""HTTP requests other than predictions: status, commands, the description of the API. Knows no sockets.
 
-`Control.handle` takes one request and gives one response, errors included; any thread may call it. What it commands is
-a `FleetCommands`. Other protocols add their own pages (KServe's metadata) as callables.
+`Control.handle` takes one request and returns one response, errors included; any thread may call it. It controls a
+`FleetCommands`. Other protocols add their own pages (KServe's metadata) as callables.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _MODELS = "/v1/models"
 
 
 class FleetCommands(Protocol):
-    """What the API commands. Values are JSON; errors are of the tree; nothing waits for a version to load."""
+    """What the API controls. Values are JSON; errors are of the tree; no call waits for a version to load."""
 
     def status(self) -> dict[str, Any]: ...
 
@@ -44,7 +44,7 @@ class FleetCommands(Protocol):
     def promote(self, model: str, variant: str) -> dict[str, Any]: ...
 
     def metrics(self) -> str:
-        """Prometheus text of what the native server does not know."""
+        """Prometheus text of the metrics that the native server does not have."""
         ...
 
 
@@ -56,7 +56,7 @@ class ControlResponse:
     headers: tuple[tuple[str, str], ...] = ()
 
 
-# Method, path, query, body; None: not one of its pages.
+# Method, path, query, body; returns None if it is not one of its pages.
 Pages = Callable[[str, str, str, bytes], ControlResponse | None]
 
 
@@ -70,7 +70,7 @@ def error_response(error: ElasticCTRError, status: int | None = None) -> Control
     return ControlResponse(status or error.http_status, body, JSON, tuple(retry_after(error).items()))
 
 
-@cache  # rendering it takes longer than a prediction
+@cache  # rendering takes longer than a prediction
 def _describe() -> ControlResponse:
     return json_response(describe())
 
@@ -91,7 +91,7 @@ class Control:
             return error_response(e)
         except Exception:
             log.exception("%s %s", method, path)
-            return error_response(InternalError(f"{method} {path} failed; the server's log says how"))
+            return error_response(InternalError(f"{method} {path} failed; see the server's log"))
 
     def _route(self, method: str, path: str, body: bytes) -> ControlResponse:
         reads: dict[str, Callable[[], ControlResponse]] = {
@@ -136,7 +136,7 @@ _ACTIONS = frozenset({"activate", "rollback", "pause", "resume", "variants", "pr
 
 
 def _split(path: str) -> tuple[str | None, str | None]:
-    """The model and the action of /v1/models/MODEL[:ACTION]; (None, None): another path."""
+    """The model and the action of /v1/models/MODEL[:ACTION]; (None, None) for another path."""
     name = path.removeprefix(_MODELS + "/")
     if name == path or not name or "/" in name:
         return None, None
@@ -147,14 +147,14 @@ def _split(path: str) -> tuple[str | None, str | None]:
 
 
 def _refuse_method(method: str, path: str, allowed: str) -> ControlResponse:
-    refused = error_response(ConfigError(f"{path} does not take {method}"), 405)
+    refused = error_response(ConfigError(f"{path} does not support {method}"), 405)
     return ControlResponse(refused.status, refused.body, JSON, (("Allow", allowed),))
 
 
 def _no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     made = dict(pairs)
     if len(made) != len(pairs):
-        raise DataError("a key of the body is there twice")
+        raise DataError("a key of the body occurs twice")
     return made
 
 
@@ -163,7 +163,7 @@ def _no_constant(name: str) -> float:
 
 
 def _parse(body: bytes) -> dict[str, Any]:
-    """An object, or nothing at all."""
+    """The object in the body; empty for an empty body."""
     if not body:
         return {}
     try:
@@ -176,12 +176,12 @@ def _parse(body: bytes) -> dict[str, Any]:
 
 
 def _only(body: Mapping[str, Any], **kinds: type | tuple[type, ...]) -> dict[str, Any]:
-    """The values of these keys, of these types, and of no others. One that may be None may be absent."""
+    """The values of these keys, checked for type; other keys are refused. A key that may be None may be absent."""
     for key in body:
         if key not in kinds:
             raise ConfigError(f'unknown key "{key[:80]}"' + (f"; known: {', '.join(kinds)}" if kinds else ""))
     values = {key: body.get(key) for key in kinds}
-    # To JSON 7.0 is a whole number.
+    # In JSON 7.0 is a whole number.
     values = {key: int(v) if isinstance(v, float) and v.is_integer() else v for key, v in values.items()}
     for key, kind in kinds.items():
         if not isinstance(values[key], kind) or isinstance(values[key], bool):

@@ -1,8 +1,8 @@
-"""A running prediction server: sockets, models, the API beside them, from start to SIGTERM.
+"""A running prediction server: sockets, models and API, from start to SIGTERM.
 
-`run` is what `elasticctr serve` does. On SIGTERM or SIGINT it is not ready any more but goes on answering for
-`drain_s`, so that whoever sends requests can look elsewhere first; then it finishes what arrived. SIGHUP has every
-model look at its repository now, and certificates read again.
+`run` implements `elasticctr serve`. On SIGTERM or SIGINT it reports not ready but keeps answering for `drain_s`, so
+that clients can move to another server; then it finishes what has arrived. SIGHUP makes every model check its
+repository now, and reloads certificates.
 """
 
 from __future__ import annotations
@@ -45,13 +45,13 @@ class PredictServerAddress:
 
 
 def run(settings: ServeSettings, announce: Callable[[PredictServerAddress], None]) -> None:
-    """Serves until SIGTERM or SIGINT. `announce` is called once it listens; versions are taken up from then on."""
+    """Serves until SIGTERM or SIGINT. Calls `announce` once it listens; versions are loaded from then on."""
     with Signals(*_STOP, signal.SIGHUP) as signals:
         _run(settings, announce, signals)
 
 
 def _run(settings: ServeSettings, announce: Callable[[PredictServerAddress], None], signals: Signals) -> None:
-    find_library()  # without it no version could ever answer
+    find_library()  # without it no version can answer
     tokens = load_tokens(settings.token_file, settings.read_token_file)
     server = PredictServer(_options(settings, tokens))
     fleet = ModelFleet(settings, server.set_models, server.set_ready)
@@ -66,7 +66,7 @@ def _run(settings: ServeSettings, announce: Callable[[PredictServerAddress], Non
         raise
     _wait_for_stop(signals, fleet, _certificate(settings, server, grpc))
     fleet.drain()
-    console.note(f"shutting down: answering for {settings.drain_s:g} s more")
+    console.note(f"shutting down: still answering for {settings.drain_s:g} s")
     _sleep_unless_told_again(signals, settings.drain_s)
     if grpc is not None:
         grpc.stop(_FINISH_S)
@@ -125,7 +125,7 @@ def _start_grpc(settings: ServeSettings, server: PredictServer, fleet: ModelFlee
     try:
         grpc = GrpcServer(options, server.native, fleet)
     except ConfigError as e:
-        # Who did not ask for gRPC by name can do without.
+        # gRPC is required only if it was requested explicitly.
         if "grpc_port" in settings.model_fields_set:
             raise
         console.warn(f"no gRPC: {e}")

@@ -1,10 +1,11 @@
-"""The prediction server, thin over the native one: options in, a running server out. Imports neither torch nor NumPy.
+"""The prediction server, a thin layer over the native one: options in, a running server out. Imports neither torch nor
+NumPy.
 
     with PredictServer(PredictServerOptions(port=8500)) as server:
         fleet = ModelFleet(settings, server.set_models, server.set_ready)
         server.use(Control(fleet))
 
-Predictions never come here. Two threads take what is not a prediction from the native queue and give it to Control.
+Predictions never come here. Two threads take all other requests from the native queue and pass them to Control.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ NativeModel: TypeAlias = "tuple[str, str, int, bool, list[NativeVariant]]"
 
 @dataclass(frozen=True)
 class PredictServerOptions:
-    """What a server is started with. Ports of 0 are any free ones."""
+    """Options of a server. Port 0 means any free port."""
 
     host: str = "127.0.0.1"
     port: int = 8500
@@ -45,7 +46,7 @@ class PredictServerOptions:
     loops: int = 1
     workers: int = 0  # 0: one per core
     tokens: Tokens = NO_TOKENS
-    insecure: bool = False  # without a token, may be reached from other machines
+    insecure: bool = False  # may be reachable from other machines without a token
     body_mib: float = 8
     samples: int = 10_000
     values: int = 1_000_000
@@ -125,18 +126,18 @@ class PredictServer:
         return self.native.ports[0]
 
     def use(self, control: Control) -> None:
-        """Answers what is not a prediction from now on; before, such requests get 503."""
+        """Answers requests other than predictions from now on; before, they get 503."""
         self._control = control
 
     def set_models(self, models: Sequence[NativeModel]) -> None:
-        """What is served from now on, swapped between two requests."""
+        """Sets what is served from now on; swapped between two requests."""
         self.native.set_models(list(models))
 
     def set_ready(self, is_ready: bool, why: str = "") -> None:
         self.native.set_ready(is_ready, why)
 
     def reload_tls(self) -> None:
-        """Certificate, key and clients' authority as they are on disk now, for new connections. Raises ConfigError."""
+        """Reloads certificate, key and clients' authority from disk for new connections. Raises ConfigError."""
         options = self.options
         self.native.set_tls(_text(options.tls_cert), _text(options.tls_key), _text(options.tls_client_ca))
 
@@ -151,7 +152,7 @@ class PredictServer:
             self._threads.append(thread)
 
     def stop(self, drain_s: float = DRAIN_S) -> None:
-        """Answers what arrived, within drain_s, and ends."""
+        """Answers what has arrived, within drain_s, and ends."""
         self.native.stop(drain_s)
         self._stopping.set()
         for thread in self._threads:

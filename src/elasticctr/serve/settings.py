@@ -1,6 +1,6 @@
-"""serve.yaml: where the prediction server listens, what it serves, and what it does when something is missing.
+"""serve.yaml: where the prediction server listens, what it serves, and what it does when rows are missing.
 
-`elasticctr serve` reads it; flags for one model make the same settings. Precedence: default < file <
+For `elasticctr serve`; its flags for one model make the same settings. Precedence: default < file <
 ELASTICCTR__SERVE__KEY in the environment < flag.
 """
 
@@ -27,56 +27,60 @@ _ENV_SECTION = f"{ENV_PREFIX}SERVE__"
 
 
 class LimitSettings(Settings):
-    """What one request, and all of them together, may cost."""
+    """Limits of one request and of all requests together."""
 
     body_mib: int = Field(8, ge=1, le=1024, description="largest request body, in MiB")
-    samples: int = Field(10_000, ge=1, le=1_000_000, description="most samples or candidates of one request")
-    values: int = Field(1_000_000, ge=1, le=100_000_000, description="most feasigns of one request")
-    queue_ms: int = Field(100, ge=1, le=60_000, description="requests are refused when the oldest one waits longer")
-    queue_requests: int = Field(10_000, ge=1, le=1_000_000, description="most requests that wait")
-    timeout_ms: int = Field(1000, ge=1, le=600_000, description="of a request that names no deadline")
-    batch_samples: int = Field(256, ge=1, le=1_000_000, description="a micro-batch takes no further request beyond")
-    batch_wait_us: int = Field(0, ge=0, le=1_000_000, description="how long an idle worker waits for company")
-    max_connections: int = Field(20_000, ge=1, le=1_000_000, description="connections above this are closed at once")
+    samples: int = Field(10_000, ge=1, le=1_000_000, description="most samples or candidates in a request")
+    values: int = Field(1_000_000, ge=1, le=100_000_000, description="most feasigns in a request")
+    queue_ms: int = Field(
+        100, ge=1, le=60_000, description="requests are refused when the oldest has waited longer than this"
+    )
+    queue_requests: int = Field(10_000, ge=1, le=1_000_000, description="most requests in the queue")
+    timeout_ms: int = Field(1000, ge=1, le=600_000, description="deadline of a request that names none")
+    batch_samples: int = Field(
+        256, ge=1, le=1_000_000, description="a micro-batch of this size takes no further request"
+    )
+    batch_wait_us: int = Field(0, ge=0, le=1_000_000, description="how long an idle worker waits for more requests")
+    max_connections: int = Field(20_000, ge=1, le=1_000_000, description="connections beyond this are closed at once")
     max_connections_per_address: int = Field(
         0,
         ge=0,
         le=1_000_000,
-        description="the same for the connections of one client address; 0: a quarter of all, at least 256",
+        description="the same for one client address; 0: a quarter of all, at least 256",
     )
     request_timeout_s: int = Field(
-        15, ge=1, le=3600, description="for a request to arrive whole and for an answer to be read"
+        15, ge=1, le=3600, description="time for a request to arrive completely and for an answer to be read"
     )
 
 
 class VerifySettings(Settings):
-    """What a version has to pass before it may answer; checksums are always checked."""
+    """Checks that a version must pass before it may answer. Checksums are always verified."""
 
     parity: bool = Field(True, description="score samples.json and compare with the scores stored there")
     tolerance: float | None = Field(
         None, gt=0, le=1, description="largest difference of a score; default: what samples.json says"
     )
     warmup: tuple[int, ...] = Field(
-        (1, 16, 256), max_length=16, description="sizes of the batches scored before it goes live; empty: none"
+        (1, 16, 256), max_length=16, description="sizes of batches scored before the version goes live; empty: none"
     )
 
     @field_validator("warmup")
     @classmethod
     def _check_warmup(cls, sizes: tuple[int, ...]) -> tuple[int, ...]:
         if any(not 1 <= size <= 100_000 for size in sizes):
-            raise ValueError("a warm-up batch has 1 to 100000 samples")
+            raise ValueError("a warm-up batch must have 1 to 100000 samples")
         return sizes
 
 
 class PolicySettings(Settings):
-    """What to do when rows are missing. A degraded answer says so, and is counted."""
+    """What to do when rows are missing. Degraded answers are marked and counted."""
 
     missing_rows: OnTrouble = Field("degrade", description="what to do when fewer rows than min_coverage are found")
     min_coverage: float = Field(
         0.0,
         ge=0,
         le=1,
-        description="share of a request's rows that must be found; 0: only a request without any is degraded",
+        description="share of a request's rows that must be found; 0: only a request without any row is degraded",
     )
     dead_shards: OnTrouble = Field("fail", description="what to do when a shard of the Cube does not answer")
     late_cube: OnTrouble = Field("fail", description="what to do when the Cube does not answer within cube_timeout_ms")
@@ -84,17 +88,17 @@ class PolicySettings(Settings):
 
 
 class ModelVariantSettings(Settings):
-    """One way to answer. Several share the traffic by weight; a shadow is scored beside and never returned."""
+    """One way to answer. Several share the traffic by weight; a shadow is scored too but never returned."""
 
-    name: str = Field(description="as answers and metrics call it; `live` is the version that follows the donefile")
+    name: str = Field(description="name in answers and metrics; `live` is the version that follows the donefile")
     version: int | None = Field(None, ge=1, description="version of the model; default for `live`: the live one")
     model: str | None = Field(
         None, description="another model of this server whose live version answers, instead of a version"
     )
     weight: float = Field(
-        1.0, ge=0, le=1_000_000, description="share of the requests; of a shadow: the share that is scored twice"
+        1.0, ge=0, le=1_000_000, description="share of the requests; for a shadow, the share that it scores too"
     )
-    shadow: bool = Field(False, description="scored beside the answer, counted, never returned")
+    shadow: bool = Field(False, description="scored in addition to the answer and counted, never returned")
 
     @field_validator("name")
     @classmethod
@@ -104,20 +108,20 @@ class ModelVariantSettings(Settings):
     @model_validator(mode="after")
     def _check(self) -> Self:
         if self.name == LIVE and (self.model is not None or self.version is not None or self.shadow):
-            raise ValueError("variant 'live' is the model's live version; give another variant another name")
+            raise ValueError("variant 'live' is the model's live version; choose another name for a variant")
         if self.name != LIVE and (self.version is None) == (self.model is None):
             raise ValueError(f"variant {self.name!r}: give a version, or another model of this server")
         if self.shadow and self.weight > 1:
-            raise ValueError(f"variant {self.name!r}: a shadow's weight is a share, at most 1")
+            raise ValueError(f"variant {self.name!r}: a shadow's weight is a share and must be at most 1")
         return self
 
 
 class ServedModelSettings(Settings):
-    """One model: where its versions come from, where its rows are, how careful to be."""
+    """One model: where its versions and rows come from, and its policies."""
 
     name: str = Field(description="name of the model, as in requests")
     repo: str = Field(description="repository of published versions: directory, s3:// or hdfs://")
-    published_as: str | None = Field(None, description="its name in the repository; default: the same")
+    published_as: str | None = Field(None, description="name in the repository; default: the same")
     cube: Path | None = Field(
         None,
         description="cube.yaml or cube.conf of the Cube with its rows; default: index files in this process",
@@ -126,29 +130,35 @@ class ServedModelSettings(Settings):
         None, description="where index files and state are kept; default: a cache directory of this user"
     )
     residence: Literal["memory", "mapped"] = Field(
-        "memory", description="index files copied into memory, or mapped and paged by the system"
+        "memory",
+        description="`memory`: index files are copied into memory; `mapped`: they are mapped and paged by the system",
     )
-    build_threads: int = Field(1, ge=1, le=256, description="threads that build index files beside the traffic")
+    build_threads: int = Field(
+        1, ge=1, le=256, description="threads that build index files while requests are answered"
+    )
     keep: int = Field(2, ge=1, le=16, description="versions kept ready: the live one and those to roll back to")
     follow: bool = Field(True, description="take up what the donefile announces; false: only what is activated by hand")
     poll_s: float = Field(1.0, gt=0, le=3600, description="seconds between checks of the donefile")
     reload_meta: Path | None = Field(
-        None, description="a file; announced versions are taken up only when it changes, as reload_type says"
+        None, description="a file; announced versions are served only once it changes in the sense of reload_type"
     )
-    reload_type: ReloadType = Field("timestamp_ne", description="what of reload_meta has to change")
+    reload_type: ReloadType = Field("timestamp_ne", description="which change of reload_meta counts")
     cube_wait_s: float = Field(
-        600.0, gt=0, le=86_400, description="how long a version waits for the Cube before that is called a failure"
+        600.0, gt=0, le=86_400, description="how long a version waits for the Cube before it fails"
     )
-    pin_s: float = Field(900.0, ge=10, le=604_800, description="for how long versions in use are kept from pruning")
-    verify: VerifySettings = Field(VerifySettings(), description="before a version may answer")
-    policy: PolicySettings = Field(PolicySettings(), description="when rows are missing")
+    pin_s: float = Field(900.0, ge=10, le=604_800, description="how long versions in use are protected from pruning")
+    verify: VerifySettings = Field(VerifySettings(), description="checks before a version may answer")
+    policy: PolicySettings = Field(PolicySettings(), description="what to do when rows are missing")
     variants: tuple[ModelVariantSettings, ...] = Field(
-        (), max_length=32, description="experiments to start with; without `live` it has what the weights leave of 1"
+        (),
+        max_length=32,
+        description="experiments at the start; without `live`, the live version gets what the weights leave of 1",
     )
-    sticky: str | None = Field(None, description="request field whose value decides the variant; default: chance")
+    sticky: str | None = Field(None, description="request field whose value decides the variant; default: random")
     paddle_default: bool = Field(False, description="answers Paddle Serving calls that name no model")
     paddle_feeds: dict[str, str] = Field(
-        {}, description="slots of tensors that Paddle Serving's clients call otherwise; `dense_input`: all dense ones"
+        {},
+        description="slots of tensors that Paddle Serving's clients give other names; `dense_input`: all dense slots",
     )
 
     @property
@@ -177,8 +187,8 @@ class ServeSettings(Settings):
     threads: int = Field(0, ge=0, le=1024, description="scoring threads; 0: one per core")
     loops: int = Field(1, ge=1, le=64, description="event loops that read and write sockets")
     token_file: Path | None = Field(None, description="file with the secret that clients must show")
-    read_token_file: Path | None = Field(None, description="file with a second secret, which may not command")
-    insecure: bool = Field(False, description="may listen beyond loopback without a token")
+    read_token_file: Path | None = Field(None, description="file with a second secret, for predictions and status only")
+    insecure: bool = Field(False, description="allow listening beyond loopback without a token")
     tls: TlsSettings | None = Field(
         None, description="certificate and key of both ports, authority of the Cube's servers; default: no TLS"
     )
@@ -194,31 +204,31 @@ class ServeSettings(Settings):
     def _check_models(self) -> Self:
         names = [model.name for model in self.models]
         if len(set(names)) < len(names):
-            raise ValueError(f"two models are called {max(names, key=names.count)!r}; give one another name")
+            raise ValueError(f"two models are named {max(names, key=names.count)!r}; rename one")
         for model in self.models:
             for variant in model.variants:
                 if variant.model is not None and (variant.model not in names or variant.model == model.name):
                     raise ValueError(
-                        f"model {model.name!r}: variant {variant.name!r} is of model {variant.model!r}, which is not "
+                        f"model {model.name!r}: variant {variant.name!r} uses model {variant.model!r}, which is not "
                         "another model of this server"
                     )
         if sum(model.paddle_default for model in self.models) > 1:
-            raise ValueError("paddle_default is set for two models; one answers calls that name none")
+            raise ValueError("paddle_default is set for two models; only one can answer calls that name none")
         return self
 
 
 def check_variants(variants: tuple[ModelVariantSettings, ...]) -> None:
-    """Raises ValueError where variants do not fit together."""
+    """Raises ValueError if variants contradict each other."""
     names = [variant.name for variant in variants]
     if len(set(names)) < len(names):
-        raise ValueError(f"two variants are called {max(names, key=names.count)!r}")
+        raise ValueError(f"two variants are named {max(names, key=names.count)!r}; rename one")
     answering = [variant for variant in variants if not variant.shadow]
     total = sum(variant.weight for variant in answering)
     if LIVE in names:
         if total <= 0:
-            raise ValueError("no variant has a weight over 0; somebody must answer")
+            raise ValueError("no variant has a weight above 0; give at least one")
     elif total > 1:
-        raise ValueError(f"the weights add up to {total:g}; without a variant 'live', it has what they leave of 1")
+        raise ValueError(f"the weights add up to {total:g}; without a variant 'live' they must add up to at most 1")
 
 
 def load_settings(
@@ -227,19 +237,19 @@ def load_settings(
     environ: Mapping[str, str] | None = None,
     base: Mapping[str, Any] | None = None,
 ) -> ServeSettings:
-    """The settings of a file, with the environment and then `flags` laid over it: keys are as in the file, None is
-    not given. Keys of a model are for the one model of a server started without a file. `base` is what another
-    program's settings say, below all of it."""
+    """The settings of a file, overridden by the environment and then by `flags`: keys as in the file, None if not
+    given. Keys of a model are for the single model of a server started without a file. `base` has the lowest
+    precedence; it holds another program's settings."""
     loaded = {**(base or {}), **({} if path is None else _anchor(load_yaml(path), path.parent))}
     loaded = apply_overrides(loaded, environ=_own(os.environ if environ is None else environ))
     given = {key: value for key, value in flags.items() if value is not None}
     own = {key: given.pop(key) for key in list(given) if key in ServedModelSettings.model_fields}
     if own and loaded.get("models"):
         keys = ", ".join(f"--{_flag(key)}" for key in own)
-        raise ConfigError(f"{keys}: the settings name the models; say it there, or leave the settings file out")
+        raise ConfigError(f"{keys}: the settings file lists the models; set it there, or omit the settings file")
     if not loaded.get("models"):
         if not {"repo", "name"} <= set(own):
-            raise ConfigError("say what to serve: --repo REPO --model NAME, or a settings file with 'models'")
+            raise ConfigError("nothing to serve; give --repo REPO --model NAME, or a settings file with 'models'")
         loaded["models"] = [own]
     for section in ("tls", "request_log"):
         own = {key.removeprefix(f"{section}_"): given.pop(key) for key in list(given) if key.startswith(f"{section}_")}
@@ -249,7 +259,7 @@ def load_settings(
 
 
 def _own(environ: Mapping[str, str]) -> dict[str, str]:
-    """ELASTICCTR__SERVE__LIMITS__SAMPLES is limits.samples here; other sections are other programs'."""
+    """ELASTICCTR__SERVE__LIMITS__SAMPLES is limits.samples here; other sections belong to other programs."""
     return {
         ENV_PREFIX + name.removeprefix(_ENV_SECTION): text
         for name, text in environ.items()
@@ -258,7 +268,7 @@ def _own(environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def _anchor(loaded: dict[str, Any], directory: Path) -> dict[str, Any]:
-    """Paths in a file are relative to it. What is not as it should be is left to be found."""
+    """Makes paths in a file relative to it. Leaves wrong values to validation."""
 
     def join(settings: Any, *keys: str) -> Any:
         if not isinstance(settings, dict):

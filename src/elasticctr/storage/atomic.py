@@ -25,7 +25,7 @@ _DISK_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
 
 class DiskFull(InternalError):
-    """Nothing was written for want of room; the same may succeed later."""
+    """The disk is full and nothing was written. Retry once there is space."""
 
 
 def is_disk_full(error: OSError) -> bool:
@@ -33,7 +33,7 @@ def is_disk_full(error: OSError) -> bool:
 
 
 def explain_write(error: OSError, path: Path) -> ElasticCTRError:
-    """An operating system's refusal to write as one of ours."""
+    """An operating system's write error as an ElasticCTRError."""
     if isinstance(error, (FileExistsError, NotADirectoryError)):
         return ConfigError(f"{path}: a file is where a directory belongs; name another place")
     if isinstance(error, PermissionError) or error.errno == errno.EROFS:
@@ -41,7 +41,7 @@ def explain_write(error: OSError, path: Path) -> ElasticCTRError:
     if isinstance(error, IsADirectoryError):
         return ConfigError(f"{path}: is a directory; give the name of a file")
     if is_disk_full(error):
-        return DiskFull(f"{path}: the disk is full ({error.strerror}); make room, nothing that is served was touched")
+        return DiskFull(f"{path}: the disk is full ({error.strerror}); free some space. Served versions are untouched")
     return InternalError(f"{path}: cannot be written: {error.strerror or error}")
 
 
@@ -133,12 +133,12 @@ def read_json(path: Path) -> dict[str, Any]:
     except (ValueError, OSError) as e:
         raise Corruption(f"{path}: cannot be read as JSON: {e}") from None
     if not isinstance(value, dict):
-        raise Corruption(f"{path}: holds a {type(value).__name__} where an object belongs")
+        raise Corruption(f"{path}: holds a JSON {type(value).__name__} instead of an object")
     return value
 
 
 def remove_tree(path: Path) -> None:
-    """Removes a directory and all in it. It disappears under its name at once, so a crash leaves no half of it."""
+    """Removes a directory and its contents. It is renamed first, so a crash leaves no part of it under its name."""
     doomed = path.with_name(f".{path.name}.gone")
     shutil.rmtree(doomed, ignore_errors=True)
     try:

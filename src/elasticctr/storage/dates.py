@@ -1,7 +1,7 @@
 """Date-partitioned trees: `logs/{date}/{hour}` or `logs/{date}` with a first and a last day or hour.
 
-`{date}` stands for 20200401 and `{hour}` for 00 to 23; `{date:%Y-%m-%d}` writes a day another way. An hour that is
-missing or not finished is an error or waited for, never passed over.
+`{date}` stands for 20200401 and `{hour}` for 00 to 23; `{date:%Y-%m-%d}` gives a day another format. An hour that is
+missing or unfinished is an error or waited for, never skipped.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ class DatePart:
 
     date: str  # 20200401 or 20200401/00
     location: str
-    directory: str  # where its donefile is
+    directory: str  # holds its donefile
 
 
 def expand(location: str, start: str | None, end: str | None) -> list[DatePart]:
-    """Each day or hour from `start` to `end`, both included, in order."""
+    """Every day or hour from `start` to `end`, both included, in order."""
     fields = {match[1] for match in _FIELD.finditer(location)}
     if "date" not in fields:
         raise ConfigError(f"{location}: a date tree needs {{date}}, with {{hour}} after it if there is one per hour")
@@ -42,7 +42,7 @@ def expand(location: str, start: str | None, end: str | None) -> list[DatePart]:
         raise ConfigError(f"{location}: end {end} is before start {start}")
     step = timedelta(hours=1) if hourly else timedelta(days=1)
     moments = [first + i * step for i in range(int((last - first) / step) + 1)]
-    # What follows the last field's own directory (part-*, say) is inside the day or hour.
+    # Anything after the last field's own directory, such as part-*, is inside the day or hour.
     after = max(match.end() for match in _FIELD.finditer(location))
     directory = location[:after] + location[after:].partition("/")[0]
     name = "%Y%m%d/%H" if hourly else "%Y%m%d"

@@ -1,4 +1,4 @@
-"""What `resolve` needs of a place that holds files, and the local disk as the first such place."""
+"""What `resolve` needs from a file system, and its implementation for the local disk."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from elasticctr.errors import DataError, ElasticCTRError, InternalError, NotFoun
 
 
 class FileSystem(Protocol):
-    """Paths are the full locations a user wrote; every method may raise errors of the ElasticCTR tree."""
+    """Paths are full locations as the user wrote them. Every method may raise errors of the ElasticCTR tree."""
 
     def is_file(self, path: str) -> bool: ...
 
@@ -37,7 +37,7 @@ class FileSystem(Protocol):
 
 class LocalFiles:
     def is_file(self, path: str) -> bool:
-        # Pipes such as /dev/stdin or <(zcat log) count: they can be read once, from the start.
+        # Includes pipes such as /dev/stdin or <(zcat log), which can be read once, from the start.
         return Path(path).exists() and not Path(path).is_dir()
 
     def is_directory(self, path: str) -> bool:
@@ -70,11 +70,11 @@ class LocalFiles:
 
 
 def explain(error: OSError, path: str) -> ElasticCTRError:
-    """An operating system's error as one of ours."""
+    """An operating system's read error as an ElasticCTRError."""
     if isinstance(error, FileNotFoundError):
         return NotFound(f"{path}: no such file or directory")
     if isinstance(error, PermissionError):
         return Unauthorized(f"{path}: permission denied; make it readable for this user")
     if error.errno in (errno.EIO, errno.ESTALE, errno.ENOMEM):
-        return InternalError(f"{path}: the machine failed to read it: {error.strerror}")
+        return InternalError(f"{path}: cannot be read: {error.strerror}")
     return DataError(f"cannot be read: {error.strerror or error}", path)

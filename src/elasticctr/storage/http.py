@@ -1,4 +1,4 @@
-"""Files over http(s). A broken connection is resumed where it broke, with growing pauses between attempts."""
+"""Files over http(s). A broken transfer resumes where it stopped, with growing pauses between attempts."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _TRANSIENT = {408, 425, 429, 500, 502, 503, 504}
 
 
 class HttpFiles:
-    """URLs are files: a web server has no directories and no globs that could be relied on."""
+    """Every URL is a file: web servers have no reliable directories or globs."""
 
     def __init__(self, *, timeout_s: float = 60.0, retries: int = 4) -> None:
         self._timeout_s = timeout_s
@@ -58,7 +58,7 @@ class HttpFiles:
         return _Body(self, path)  # type: ignore[return-value]
 
     def pause(self, attempt: int, error: ElasticCTRError) -> None:
-        """Waits before another attempt, or raises `error` when there have been enough."""
+        """Waits before another attempt, or raises `error` after the last one."""
         if attempt >= self._retries:
             raise error
         time.sleep(min(_FIRST_PAUSE_S * 2**attempt, _LONGEST_PAUSE_S))
@@ -123,7 +123,7 @@ class _Body(io.RawIOBase):
                 attempt += 1
 
     def jump(self, offset: int) -> None:
-        """Goes to `offset` without fetching what is before it, if the server can. REQUIRES: 0 < offset."""
+        """Continues at `offset` without fetching what precedes it, if the server can. REQUIRES: 0 < offset."""
         if self._length is not None and offset >= self._length:
             raise DataError(f"has {self._length} bytes, and byte {offset} was asked for; has it changed?", self._path)
         self._response.close()

@@ -1,4 +1,4 @@
-"""Locations → an ordered list of sources. The same location gives the same order on every machine."""
+"""Turns locations into an ordered list of sources. The same location gives the same order on every machine."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from elasticctr.storage.streams import Stream
 _GLOB = re.compile(r"[*?\[]")
 _PROTOCOL = re.compile(r"^([a-z][a-z0-9+.-]*)://", re.IGNORECASE)
 _POLL_S = 1.0
-# Schemas, reports and markers stand beside samples and are none.
+# Schemas, reports and markers lie beside the samples but hold none.
 _BESIDE_SAMPLES = (".done", ".yaml", ".json")
 
 
@@ -35,7 +35,7 @@ class LocationOptions(Settings):
     )
     end: str | None = Field(None, description="last day or hour of a date tree, included")
     donefile: str | None = Field(
-        None, description="file that marks a finished day or hour of a date tree; without it that hour is not read"
+        None, description="file that marks a day or hour of a date tree as finished; hours without it are not read"
     )
     wait_s: float = Field(0.0, ge=0, description="how long to wait for missing donefiles before giving up")
     timeout_s: float = Field(60.0, gt=0, description="longest silence of an HTTP server")
@@ -50,7 +50,7 @@ class Source:
     filesystem: FileSystem = field(repr=False, compare=False)
 
     def open(self, offset: int = 0) -> Stream:
-        """Its decompressed bytes from `offset` on."""
+        """Its decompressed bytes, starting at `offset`."""
         stream = Stream(self.filesystem.open(self.path), self.path)
         try:
             if offset:
@@ -65,7 +65,7 @@ class Source:
         return self.filesystem.open(self.path)
 
     def open_seekable(self) -> IO[bytes]:
-        """Its bytes as stored, in any order: where the place cannot give them so, from a copy on the local disk."""
+        """Its bytes as stored, seekable; from a local copy if the remote file cannot be sought in."""
         raw = self.open_raw()
         if raw.seekable():
             return raw
@@ -106,14 +106,14 @@ def resolve_dated(
     options = options or LocationOptions()
     if not isinstance(location, str):
         if not location:
-            raise ConfigError("an empty list of paths; name at least one file, directory, glob or URL")
+            raise ConfigError("the list of paths is empty; name at least one file, directory, glob or URL")
         return [found for one in location for found in resolve_dated(one, options)]
     if not location.strip():
-        raise ConfigError("an empty path; name a file, directory, glob or URL")
+        raise ConfigError("the path is empty; name a file, directory, glob or URL")
     filesystem = open_filesystem(location, options)
     if not is_date_tree(location):
         if options.start is not None and "{" not in location:
-            raise ConfigError(f"{location}: start and end are for date trees; write {{date}} where the day stands")
+            raise ConfigError(f"{location}: start and end are for date trees; write {{date}} in place of the day")
         return [(None, source) for source in _find(filesystem, location, options)]
     parts = expand(location, options.start, options.end)
     if options.donefile is not None:
@@ -150,7 +150,9 @@ def _find(filesystem: FileSystem, location: str, options: LocationOptions) -> li
     if filesystem.is_directory(location):
         files = _files_below(filesystem, location, options.donefile)
         if not files:
-            raise NotFound(f"{location}: a directory without sample files (hidden, _* and donefiles do not count)")
+            raise NotFound(
+                f"{location}: a directory without sample files (hidden files, _* and donefiles do not count)"
+            )
         return [Source(path, filesystem) for path in files]
     if not _GLOB.search(location):
         raise NotFound(f"{location}: no such file or directory")
@@ -161,7 +163,7 @@ def _find(filesystem: FileSystem, location: str, options: LocationOptions) -> li
         elif _is_sample_file(path.rstrip("/").rsplit("/", 1)[-1], options.donefile):
             found.append(path)
     if not found:
-        raise NotFound(f"{location}: no file matches")
+        raise NotFound(f"{location}: no file matches this pattern")
     return [Source(path, filesystem) for path in sorted(set(found))]
 
 
@@ -185,8 +187,8 @@ def _await_donefiles(filesystem: FileSystem, directories: Sequence[str], donefil
         left_s = deadline - time.monotonic()
         if left_s <= 0:
             more = f" and {len(missing) - 3} more" if len(missing) > 3 else ""
-            message = f"{', '.join(missing[:3])}{more}: not there"
+            message = f"{', '.join(missing[:3])}{more}: not found"
             if wait_s == 0:
-                raise NotFound(f"{message}; that data is not finished. Read up to an earlier end, or set wait_s")
+                raise NotFound(f"{message}; that data is not finished. Choose an earlier end, or set wait_s")
             raise DeadlineExceeded(f"{message} after {wait_s:g} s; that data is not finished")
         time.sleep(min(_POLL_S, left_s))

@@ -1,8 +1,8 @@
-"""Stores of places that neither append to a file nor write on a condition: what is appended is an object of its own.
+"""Stores that can neither append to a file nor write conditionally: every append makes an object of its own.
 
-`donefile.parts/000000000007-5f1c…` is the seventh line of `donefile`. A name of its own for every line means that
-publishers cannot overwrite each other's and that a request sent again changes nothing. Lines appended at the same
-moment come in the order of their names.
+`donefile.parts/000000000007-5f1c…` is the seventh line of `donefile`. Because every line has its own name, publishers
+cannot overwrite each other's lines, and repeating a request changes nothing. Lines appended at the same moment are
+ordered by name.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class PartedStore(RemoteStore):
                 time.sleep(0.1 * 2**attempt)
 
     def replace(self, name: str, data: bytes, expected: bytes) -> bool:
-        """What is appended meanwhile stays; two that replace at once are not told from each other."""
+        """Keeps what is appended meanwhile. Does not notice another replace at the same time."""
         parts = self._parts(name)
         try:
             if self._read(name, parts) != expected:

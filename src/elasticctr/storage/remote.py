@@ -1,4 +1,4 @@
-"""Files on HDFS and S3 through fsspec. Each needs an extra that a plain install does not have."""
+"""Files on HDFS and S3 through fsspec. Each needs an extra that a plain install does not include."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def open_remote(protocol: str, location: str) -> RemoteFiles:
 
 
 def open_client(protocol: str, location: str) -> Any:
-    """The fsspec client alone."""
+    """The bare fsspec client."""
     return _open_s3() if protocol == "s3" else _open_hdfs(protocol, location)
 
 
@@ -43,7 +43,9 @@ def _open_hdfs(protocol: str, location: str) -> Any:
     try:
         from hdfs_native.fsspec import HdfsFileSystem, ViewfsFileSystem
     except ImportError:
-        raise ConfigError(f"{protocol}:// needs another package; install it: pip install 'elasticctr[hdfs]'") from None
+        raise ConfigError(
+            f"{protocol}:// needs another package; install it with: pip install 'elasticctr[hdfs]'"
+        ) from None
     url = urlparse(location)
     if url.hostname is not None and url.port is not None:
         _check_listening(location, url.hostname, url.port)
@@ -53,13 +55,13 @@ def _open_hdfs(protocol: str, location: str) -> Any:
         return HdfsFileSystem(url.hostname, url.port, skip_instance_cache=True)
     except Exception as e:
         raise ConfigError(
-            f"{location}: no HDFS client for it: {e}; write hdfs://namenode:port/path, "
+            f"{location}: cannot create an HDFS client: {e}; write hdfs://namenode:port/path, "
             "or set HADOOP_CONF_DIR to the directory of core-site.xml and hdfs-site.xml"
         ) from None
 
 
 def _check_listening(location: str, host: str, port: int) -> None:
-    # The client itself would try for ever.
+    # The client itself would retry forever.
     try:
         socket.create_connection((host, port), timeout=_CONNECT_TIMEOUT_S).close()
     except OSError as e:
@@ -102,7 +104,7 @@ class RemoteFiles:
 
 
 def open_file(client: Any, protocol: str, path: str) -> IO[bytes]:
-    """A file to read and seek in, some MiB at a time."""
+    """A seekable file, read a few MiB at a time."""
     if protocol in ("hdfs", "viewfs"):
         return io.BufferedReader(_HdfsBytes(client.open(path, "rb")), _READ_BYTES)
     file: IO[bytes] = client.open(path, "rb", block_size=_READ_BYTES)
@@ -110,7 +112,7 @@ def open_file(client: Any, protocol: str, path: str) -> IO[bytes]:
 
 
 class _HdfsBytes(io.RawIOBase):
-    """The client's reader lacks readinto, and its seek does not say where it is."""
+    """Adds what the client's reader lacks: readinto, and a seek that returns the position."""
 
     def __init__(self, reader: Any) -> None:
         self._reader = reader
@@ -135,7 +137,7 @@ class _HdfsBytes(io.RawIOBase):
 
 
 def error_code(error: BaseException | None) -> str:
-    """What S3 called an error, however deep the client wrapped it; else ''."""
+    """S3's code for an error, however deeply the client wrapped it; '' if there is none."""
     while error is not None:
         response = getattr(error, "response", None)
         if isinstance(response, dict):
@@ -146,7 +148,7 @@ def error_code(error: BaseException | None) -> str:
 
 @contextmanager
 def translating(protocol: str, path: str, passing: type[Exception] = ElasticCTRError) -> Iterator[None]:
-    """A client's errors as ours. The clients raise many kinds: their own, the operating system's, plain exceptions."""
+    """A client's errors as ours. Clients raise their own, the operating system's and plain exceptions."""
     try:
         yield
     except (FileNotFoundError, PermissionError) as e:
@@ -157,7 +159,7 @@ def translating(protocol: str, path: str, passing: type[Exception] = ElasticCTRE
         text = f"{type(e).__name__}: {e}" if str(e) else type(e).__name__
         if "NoCredentials" in text or "AccessDenied" in text or "Forbidden" in text:
             raise Unauthorized(f"{path}: {text}; set the credentials of {protocol}://") from None
-        # Only what a server says in so many words is taken for missing; a proxy's or resolver's "not found" is not.
+        # Only the server's own statement counts as missing, not a proxy's or resolver's "not found".
         if error_code(e) in _MISSING:
             raise NotFound(f"{path}: {text}") from None
-        raise Unavailable(f"{path}: {protocol} does not answer: {text}") from None
+        raise Unavailable(f"{path}: {protocol} request failed: {text}; try again") from None

@@ -1,4 +1,4 @@
-"""Stores that are not the local disk: S3 and HDFS; parted_store.py has what else fsspec has a client for."""
+"""Stores on S3 and HDFS; parted_store.py covers the other fsspec clients."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from elasticctr.storage.store import LEFT_FOR_S, TEMPORARY, check_name
 T = TypeVar("T")
 
 _BLOCK_BYTES = 8 << 20
-_WHOLE_BYTES = 1 << 31  # a condition holds for one request, so that what it guards goes in one
+_WHOLE_BYTES = 1 << 31  # a condition covers one request, so a guarded write must fit into one
 _APPEND_TRIES = 12
 _CONFLICTS = ("PreconditionFailed", "412", "ConditionalRequestConflict", "409")
 _HDFS_CONFLICTS = ("FileAlreadyExistsException", "AlreadyBeingCreatedException", "RecoveryInProgressException")
-# Where an object is not seen before it is closed; elsewhere files are written under another name and renamed.
+# Here an object is invisible until it is closed; elsewhere files are written under another name and renamed.
 _OBJECT_STORES = {"s3", "s3a", "gs", "gcs", "abfs", "az", "memory"}
 
 
@@ -45,7 +45,7 @@ def _open_client(protocol: str, url: str) -> Any:
     try:
         return fsspec.filesystem(protocol)
     except (ValueError, ImportError) as e:
-        raise ConfigError(f"{url}: no client for {protocol}://: {e}") from None
+        raise ConfigError(f"{url}: cannot create a client for {protocol}://: {e}") from None
 
 
 class RemoteStore:
@@ -65,7 +65,7 @@ class RemoteStore:
 
     @contextmanager
     def create(self, name: str) -> Iterator[IO[bytes]]:
-        # Written here first: a client closes, and so publishes, what it was given even when the writer fails midway.
+        # Written locally first: on an error midway a client closes, and so publishes, what it was given so far.
         with _spool() as file:
             yield file
             file.seek(0)
@@ -89,12 +89,12 @@ class RemoteStore:
         return True
 
     def append(self, name: str, data: bytes) -> None:
-        """S3: the object is written again if it is still the one that was read. HDFS: appended to."""
+        """On S3, rewrites the object if it is still the one that was read. On HDFS, appends."""
         path, seen, failure = self._path(name), None, None
         for attempt in range(_APPEND_TRIES):
             before = self._call(path, lambda: self._read_tagged(path))
             if seen is not None and before.data.count(data) > seen:
-                return  # an answer was lost, not the write
+                return  # the answer was lost, not the write
             seen = before.data.count(data) if seen is None else seen
             try:
                 if self._call(path, partial(self._add, path, before, data)):
@@ -102,11 +102,11 @@ class RemoteStore:
             except Unavailable as e:
                 failure = e
                 if self._is_hdfs:
-                    break  # half a line may be there: whoever appends next closes it
+                    break  # part of a line may be there; the next append closes it
             time.sleep(min(1.0, 0.02 * 2**attempt) * (0.5 + secrets.randbelow(1000) / 1000))
         if self._call(path, lambda: self._read_tagged(path)).data.count(data) > (seen or 0):
             return
-        raise failure or Unavailable(f"{path}: others write to it all the time; try again", retry_after_s=1.0)
+        raise failure or Unavailable(f"{path}: other writers keep changing it; try again", retry_after_s=1.0)
 
     def replace(self, name: str, data: bytes, expected: bytes) -> bool:
         path = self._path(name)
@@ -136,7 +136,7 @@ class RemoteStore:
         path = self._path(name)
 
         def ask() -> bool:
-            # Not the client's own exists(): many take any error for an absence.
+            # Not the client's own exists(), which often takes any error for absence.
             try:
                 self._client.info(path)
             except FileNotFoundError:
@@ -181,7 +181,7 @@ class RemoteStore:
         self._call(path, remove)
 
     def sweep(self, name: str) -> None:
-        """Nothing is left where there is no renaming."""
+        """Object stores leave nothing behind."""
         if not self._renames:
             return
         path = self._path(name)
@@ -189,7 +189,7 @@ class RemoteStore:
         def remove() -> None:
             for entry in self._client.ls(path, detail=True):
                 is_left = str(entry["name"]).rsplit("/", 1)[-1].startswith(TEMPORARY)
-                # HDFS counts in milliseconds; where no time is told, it stays.
+                # HDFS counts in milliseconds. Without a time the file stays.
                 written_s = float(entry.get("modification_time") or "inf") / 1000
                 if is_left and entry["type"] != "directory" and time.time() - written_s > LEFT_FOR_S:
                     self._client.rm_file(entry["name"])
@@ -225,7 +225,7 @@ class RemoteStore:
             raise
 
     def _read_tagged(self, path: str) -> _Tagged:
-        """What a file holds. The tag is asked for first: contents that are newer than it make the write fail."""
+        """A file's contents and tag. The tag is read first, so a change in between makes the conditional write fail."""
         try:
             tag = self._client.info(path).get("ETag")
             return _Tagged(True, tag, bytes(self._client.cat_file(path)))
@@ -233,7 +233,7 @@ class RemoteStore:
             return _Tagged(False, None, b"")
 
     def _add(self, path: str, before: _Tagged, data: bytes) -> bool:
-        """Adds to what was read; False if somebody else wrote meanwhile."""
+        """Appends to what was read; False if another writer changed it meanwhile."""
         if self._is_s3:
             return self._put_if(path, before.data + data, before)
         try:
@@ -276,7 +276,7 @@ class RemoteStore:
 
 
 class _TakenError(Exception):
-    """The name of a new file is in use."""
+    """The name of a new file is taken."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -287,14 +287,14 @@ class _Tagged:
 
 
 def _is_taken(error: Exception) -> bool:
-    """Whether a conditional write failed on its condition. Clients have no common error for it."""
+    """Whether a conditional write failed because of its condition. Clients have no common error for that."""
     if isinstance(error, FileExistsError):
         return True
     return error_code(error) in _CONFLICTS or any(name in str(error) for name in _HDFS_CONFLICTS)
 
 
 def _written_s(entry: dict[str, Any]) -> float | None:
-    """When a listed file was written, as its client says it: an instant, or HDFS' milliseconds."""
+    """When a listed file was written: clients give a datetime, HDFS milliseconds."""
     for key in ("LastModified", "last_modified", "modification_time", "mtime", "created"):
         told = entry.get(key)
         if isinstance(told, datetime):

@@ -1,6 +1,6 @@
 """A part of a text file as a source of its own: the lines that start inside a range of bytes.
 
-Ranges that follow each other share no line and leave none out, wherever they are cut.
+Adjacent ranges share no line and skip none, wherever they are cut.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _SCAN_BYTES = 64 << 10
 
 @dataclass(frozen=True, slots=True)
 class Span(Source):
-    """The source up to the line that holds byte `end - 1`, that line included."""
+    """The source up to and including the line that holds byte `end - 1`."""
 
     end: int = 0
 
@@ -25,7 +25,7 @@ class Span(Source):
 
 
 def first_line_from(source: Source, start: int) -> int | None:
-    """Where the first line that starts at or after byte `start` does; None if there is no such line."""
+    """Where the first line at or after byte `start` begins; None if there is no such line."""
     if start == 0:
         return 0
     buffer = bytearray(_SCAN_BYTES)
@@ -40,7 +40,7 @@ def first_line_from(source: Source, start: int) -> int | None:
 
 
 class _Until:
-    """A stream that ends with the first line end at or after `last` bytes; -1: at once."""
+    """A stream that ends with the first line end at or after `last` bytes; -1 means at once."""
 
     def __init__(self, stream: Stream, last: int) -> None:
         self._stream = stream
@@ -56,7 +56,7 @@ class _Until:
                 self._left -= count
                 self._is_over = count == 0
             else:
-                # A line or two: small pieces, so that little is read that belongs to whoever comes after.
+                # Only a line or two remain: small pieces, so that little of the next range is read.
                 piece = rest[:_SCAN_BYTES]
                 count = self._stream.read_into(piece)
                 end = bytes(piece[:count]).find(b"\n")

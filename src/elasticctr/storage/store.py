@@ -1,10 +1,10 @@
-"""Files below one location, read and written whole: the local disk, S3, HDFS or any other place fsspec knows.
+"""Files below one location, read and written whole: on the local disk, S3, HDFS or any other fsspec file system.
 
     store = open_store("s3://models/repo")
     store.write_bytes("ctr/donefile", line)
 
-Names are relative, with '/' between their parts. A file appears complete or not at all, whatever the place: local and
-HDFS files are written beside their name and renamed, object stores show an object only once it is closed.
+Names are relative, with '/' between their parts. A file appears complete or not at all: local and HDFS files are
+written under a temporary name and renamed, and object stores show an object only once it is closed.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from elasticctr.storage.atomic import replacing, sync_directory, write_new
 from elasticctr.storage.filesystem import explain
 
 _PROTOCOL = re.compile(r"^([a-z][a-z0-9+.-]*)://", re.IGNORECASE)
-TEMPORARY = ".writing-"  # names that start so are nobody's files
-LEFT_FOR_S = 3600.0  # nobody is still writing one as old as this
+TEMPORARY = ".writing-"  # names with this prefix are unfinished files
+LEFT_FOR_S = 3600.0  # an unfinished file this old was abandoned
 _LOCK_WAIT_S = 10.0
 
 
@@ -44,26 +44,26 @@ class Store(Protocol):
         ...
 
     def create(self, name: str) -> AbstractContextManager[IO[bytes]]:
-        """A file to write into, which replaces `name` when the block ends well and vanishes when it does not."""
+        """A file to write into. It replaces `name` if the block succeeds and vanishes if it raises."""
         ...
 
     def write_bytes(self, name: str, data: bytes) -> None: ...
 
     def write_new(self, name: str, data: bytes) -> bool:
-        """Writes a file that must not be there yet; False if it is."""
+        """Writes a file that must not exist yet; False if it does."""
         ...
 
     def append(self, name: str, data: bytes) -> None:
-        """Adds to the end of a file, made if need be: all of `data` or, with an error, nothing. What others append
-        meanwhile stays, and a request that is sent again adds nothing twice."""
+        """Appends to a file, creating it if needed: all of `data` or, with an error, nothing. Keeps what others append
+        meanwhile, and a repeated request adds nothing twice."""
         ...
 
     def replace(self, name: str, data: bytes, expected: bytes) -> bool:
-        """Writes a file if it still holds `expected`; False if it does not. HDFS looks first and writes then."""
+        """Writes a file if it still holds `expected`; False if it does not. On HDFS the two steps are not atomic."""
         ...
 
     def list(self, name: str = "") -> list[str]:
-        """What is directly below, sorted; names of directories end with '/'. Nothing there: an empty list."""
+        """The names directly below, sorted; directories end with '/'. Empty if there is nothing."""
         ...
 
     def exists(self, name: str) -> bool: ...
@@ -71,24 +71,24 @@ class Store(Protocol):
     def size(self, name: str) -> int: ...
 
     def modified(self, name: str) -> float | None:
-        """When a file, or the last file below a directory, was written, in unix seconds; None where nobody knows."""
+        """When a file, or the last file below a directory, was written, in unix seconds; None if unknown."""
         ...
 
     def delete(self, name: str) -> None:
-        """Removes a file; one that is not there is no error."""
+        """Removes a file. A missing file is no error."""
         ...
 
     def delete_tree(self, name: str) -> None: ...
 
     def sweep(self, name: str) -> None:
-        """Removes what killed writers left directly below, once it is an hour old."""
+        """Removes unfinished files of killed writers directly below, once they are an hour old."""
         ...
 
 
 def open_store(url: str) -> Store:
     """The store at a path or URL, which need not exist yet."""
     if not url.strip():
-        raise ConfigError("an empty location; name a directory or a URL such as s3://bucket/path")
+        raise ConfigError("the location is empty; name a directory or a URL such as s3://bucket/path")
     match = _PROTOCOL.match(url)
     protocol = match[1].lower() if match else "file"
     if protocol == "file":
@@ -101,9 +101,9 @@ def open_store(url: str) -> Store:
 
 
 def check_name(name: str) -> str:
-    """A name that stays below its store."""
+    """Returns the name, or raises if it would leave the store."""
     if name.startswith("/") or "\\" in name or "\0" in name or any(part in ("", ".", "..") for part in name.split("/")):
-        raise ConfigError(f"{name!r}: not a name of a file in a store")
+        raise ConfigError(f"{name!r}: not a valid name in a store")
     return name
 
 
@@ -215,17 +215,17 @@ class LocalStore:
 
 @contextmanager
 def _locked(path: Path, flags: int) -> Iterator[int]:
-    """The file that has this name, with no other of our processes in here."""
+    """Opens the file under a lock that other ElasticCTR processes respect."""
     deadline_s = time.monotonic() + _LOCK_WAIT_S
     while True:
         file = os.open(path, flags | os.O_CLOEXEC, 0o666)
         try:
             if not _try_lock(file):
                 if time.monotonic() > deadline_s:
-                    raise Unavailable(f"{path}: another process holds it and does not go on; try again", 1.0)
+                    raise Unavailable(f"{path}: another process holds its lock; try again", 1.0)
                 time.sleep(0.005)
                 continue
-            # Somebody may have put another file in its place while this one waited.
+            # The file may have been replaced while this process waited.
             if _is_at(file, path):
                 yield file
                 return
@@ -246,7 +246,7 @@ def _try_lock(file: int) -> bool:
     except BlockingIOError:
         return False
     except OSError as e:
-        # Some network file systems have no locks; a single write to the end is whole there, too.
+        # Some network file systems have no locks; a single append is atomic there too.
         if e.errno not in (errno.ENOTSUP, errno.ENOSYS, errno.ENOLCK):
             raise
     return True
@@ -266,7 +266,7 @@ def _told(path: Path) -> Iterator[Path]:
 
 def _explain(error: OSError, path: Path) -> ElasticCTRError:
     if error.errno == errno.ENOSPC:
-        return InternalError(f"{path}: the disk is full; nothing half-written was left. Free some space and try again")
+        return InternalError(f"{path}: the disk is full; nothing was written. Free some space and try again")
     return InternalError(f"{path}: cannot be read or written: {error.strerror or error}")
 
 

@@ -1,4 +1,4 @@
-"""Bytes as stored → decompressed bytes. Compression is told by the first bytes of a file, not by its name."""
+"""Turns stored bytes into decompressed bytes. A file's first bytes, not its name, decide the compression."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _FOREIGN = {b"BZh": "bzip2", b"\xfd7zXZ\x00": "xz", b"PK\x03\x04": "zip", b"\x04
 
 @runtime_checkable
 class Jumping(Protocol):
-    """Raw bytes that cannot be sought in but opened anew further on."""
+    """Raw bytes that cannot seek but can be reopened at a later offset."""
 
     def jump(self, offset: int) -> None: ...
 
@@ -32,7 +32,7 @@ class Stream:
     def __init__(self, raw: IO[bytes], path: str) -> None:
         self._path = path
         self._raw = raw
-        self._is_fresh = True  # nothing was read
+        self._is_fresh = True  # nothing has been read
         buffered = io.BufferedReader(raw, _READ_BYTES)  # type: ignore[type-var]
         self._file: Any = buffered
         try:
@@ -51,7 +51,7 @@ class Stream:
             raise
 
     def read_into(self, buffer: memoryview) -> int:
-        """Fills `buffer` as far as the stream goes; less than its length means the end."""
+        """Fills `buffer`; a count below its length means the end of the stream."""
         filled = 0
         self._is_fresh = False
         while filled < len(buffer):
@@ -63,7 +63,7 @@ class Stream:
         return filled
 
     def skip(self, count: int) -> None:
-        """Moves on by `count` bytes. Compressed bytes before that point are decompressed but nothing else."""
+        """Skips `count` bytes. Compressed data before that point is decompressed and dropped."""
         if not self.is_compressed and self._raw.seekable():
             self._guard(lambda: self._file.seek(count, io.SEEK_CUR))
             return
@@ -76,7 +76,7 @@ class Stream:
         while count > 0:
             got = self.read_into(scratch[: min(count, len(scratch))])
             if got == 0:
-                raise Corruption(f"{self._path}: ends before the position to continue from; has it changed?")
+                raise Corruption(f"{self._path}: ends before the position to resume from; has it changed?")
             count -= got
 
     def close(self) -> None:
@@ -97,7 +97,7 @@ class Stream:
         except OSError as e:
             if e.errno is not None:
                 raise explain(e, self._path) from None
-            # Arrow reports damage inside a compressed stream without an error number.
+            # Arrow reports a damaged compressed stream as an error without errno.
             raise Corruption(f"{self._path}: damaged or truncated compressed data: {e}; fetch it again") from None
         except MemoryError:
             raise InternalError(f"{self._path}: out of memory while reading") from None

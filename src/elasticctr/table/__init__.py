@@ -1,4 +1,4 @@
-"""Sparse tables: u64 feasign -> row of weights, optimizer state and counters."""
+"""Sparse tables: map u64 feasigns to rows of weights, optimizer state and counters."""
 
 from elasticctr._native import Layout, Lookup, TableStats
 from elasticctr.table.settings import (

@@ -1,4 +1,4 @@
-"""What a trainer does with rows that live in tables elsewhere, thin over native/table/remote.h."""
+"""Pooling and gradient sums for rows of remote tables; a thin layer over native/table/remote.h."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Array = Any  # float32 [samples, width] or [samples, length, width], columns con
 
 
 def pool_rows(lookup: Lookup, layout: Layout, rows: NDArray[np.float32], targets: Sequence[Array]) -> None:
-    """Writes into `targets` what Table.pull would, from the rows [distinct, weights] of the lookup's feasigns."""
+    """Writes the same into `targets` as Table.pull, from the rows [distinct, weights] of the lookup's feasigns."""
     _native.pool_rows(lookup, layout, rows, targets)
 
 
@@ -26,5 +26,5 @@ def sum_gradients(
     clicks: Array | None = None,
     shows: Array | None = None,
 ) -> SummedGradients:
-    """The gradients of each distinct feasign, summed over its occurrences as Table.push does."""
+    """The gradients of each distinct feasign, summed over its occurrences like in Table.push."""
     return _native.sum_gradients(lookup, layout, gradients, clicks, shows)

@@ -1,4 +1,4 @@
-"""What a user says about a table: its segments, their optimizers and initial values, and who gets a row.
+"""Settings of a table: its segments, their optimizers and initial values, and admission.
 
 docs/tables.md explains every choice. These settings are checked here and turned into native ones by table.py.
 """
@@ -17,7 +17,7 @@ Fraction = Annotated[float, Field(ge=0, lt=1)]
 
 
 class _Optimizer(Settings):
-    l1: NotNegative = Field(0.0, description="brings the weights a batch touches rate * l1 nearer to 0 after each step")
+    l1: NotNegative = Field(0.0, description="moves the weights a batch touches by rate * l1 towards 0 after each step")
     l2: NotNegative = Field(0.0, description="adds l2 * weight to the gradient of the rows a batch touches")
     gradient_clip: NotNegative = Field(0.0, description="cuts every summed gradient to [-clip, clip]; 0: no clipping")
     weight_bound: NotNegative = Field(0.0, description="keeps every weight in [-bound, bound]; 0: no bound")
@@ -49,7 +49,7 @@ class RowwiseAdagradSettings(_Optimizer):
 
 
 class AdamSettings(_Optimizer):
-    """Adam of the rows a batch touches, as torch.optim.SparseAdam, or with catch_up of all rows, as torch.optim.Adam"""
+    """Adam for the rows a batch touches (torch.optim.SparseAdam), or with catch_up for all rows (torch.optim.Adam)"""
 
     name: Literal["adam"] = "adam"
     learning_rate: Rate = Field(0.001, description="step size")
@@ -60,8 +60,8 @@ class AdamSettings(_Optimizer):
         0,
         ge=0,
         le=65536,
-        description="steps that a row no batch touched makes up for when it is next read, momentum, l1 and l2 acting "
-        "as on the others; 0: such rows stay as they are",
+        description="missed steps that an untouched row makes up for when next read, with momentum, l1 and l2 as for "
+        "the others; 0: untouched rows do not change",
     )
 
     @model_validator(mode="after")
@@ -72,7 +72,7 @@ class AdamSettings(_Optimizer):
 
 
 class FtrlSettings(_Optimizer):
-    """FTRL-proximal: exact zeros under l1. Here l2 is the formula's own term, not an addition to the gradient."""
+    """FTRL-proximal, which gives exact zeros with l1. Here l2 is a term of the formula, not added to the gradient."""
 
     name: Literal["ftrl"] = "ftrl"
     learning_rate: Rate = Field(0.05, description="alpha: step size")
@@ -101,7 +101,7 @@ class ConstantSettings(Settings):
     """One value"""
 
     name: Literal["constant"] = "constant"
-    value: float = Field(0.0, allow_inf_nan=False, description="of every weight")
+    value: float = Field(0.0, allow_inf_nan=False, description="value of every weight")
 
 
 class UniformSettings(Settings):
@@ -122,7 +122,7 @@ class NormalSettings(Settings):
     """Normal, cut at six standard deviations"""
 
     name: Literal["normal"] = "normal"
-    mean: float = Field(0.0, allow_inf_nan=False, description="of the initial weights")
+    mean: float = Field(0.0, allow_inf_nan=False, description="mean of the initial weights")
     std: NotNegative = Field(0.01, description="standard deviation of the initial weights")
 
 
@@ -145,30 +145,30 @@ class SegmentSettings(Settings):
 
 
 class AdmissionSettings(Settings):
-    """When a new feasign gets a row; until then it reads as zeros"""
+    """When a new feasign gets a row; until then it is read as zeros"""
 
-    count: int = Field(1, ge=1, le=65535, description="at its count-th occurrence in training")
-    probability: float = Field(1.0, gt=0, le=1, description="each occurrence in training draws a row with it")
+    count: int = Field(1, ge=1, le=65535, description="a feasign gets a row at its count-th occurrence in training")
+    probability: float = Field(1.0, gt=0, le=1, description="chance that an occurrence in training creates a row")
 
     @model_validator(mode="after")
     def _check_one(self) -> AdmissionSettings:
         if self.count > 1 and self.probability < 1:
-            raise ValueError("admission goes by count or by probability, not both")
+            raise ValueError("admission uses count or probability; give only one")
         return self
 
 
 class TableSettings(Settings):
     """A sparse table"""
 
-    name: str = Field("main", min_length=1, description="slots name it; initial values depend on it")
+    name: str = Field("main", min_length=1, description="name used by slots; initial values depend on it")
     segments: tuple[SegmentSettings, ...] = Field(min_length=1, description="the weights of a row, in order")
-    seed: int = Field(0, ge=0, lt=1 << 64, description="of initial values and of admission by probability")
+    seed: int = Field(0, ge=0, lt=1 << 64, description="seed of initial values and of admission by probability")
     counters: bool = Field(True, description="keep show, click and last-seen per row (12 bytes); eviction needs them")
-    admission: AdmissionSettings = Field(AdmissionSettings(), description="who gets a row")
+    admission: AdmissionSettings = Field(AdmissionSettings(), description="when a new feasign gets a row")
 
     @property
     def moves_untouched_rows(self) -> bool:
-        """Whether a step changes rows besides those it touches."""
+        """Whether a step also changes rows that its batch does not touch."""
         return any(isinstance(s.optimizer, AdamSettings) and s.optimizer.catch_up > 0 for s in self.segments)
 
     @model_validator(mode="after")

@@ -1,8 +1,8 @@
-"""A sparse table of one process, thin over the native one.
+"""A sparse table in this process, a thin layer over the native one.
 
 A training step is `lookup = layout.lookup(...)` (ahead of time, on any thread), `find(lookup, insert=True)`, `pull`,
-the model, `push`. The trainer decides which slots share a table; this module knows neither schemas nor torch:
-arrays are anything float32 on the CPU that speaks DLPack, NumPy arrays and detached torch tensors alike.
+the model, `push`. The trainer decides which slots share a table; this module knows neither schemas nor torch. Arrays
+may be any float32 arrays on the CPU that support DLPack, such as NumPy arrays and detached torch tensors.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ Array = Any  # float32 [samples, width] or [samples, length, width], columns con
 
 @dataclass(frozen=True, slots=True)
 class SlotTarget:
-    """Where one slot's pooled rows go: array number `target`, and in it the first column of each segment."""
+    """Where a slot's pooled rows go: the array number `target` and each segment's first column in it."""
 
     slot: int  # number of the sparse slot in the batch
-    columns: Mapping[str, int]  # segment name -> column; a segment left out is neither pulled nor trained by this slot
+    columns: Mapping[str, int]  # segment name -> column; this slot neither pulls nor trains a missing segment
     pooling: Literal["sum", "mean", "first", "last"] = "sum"  # first, last: a sequence of `length` values
     target: int = 0
     length: int = 0
@@ -58,7 +58,7 @@ class Rows:
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """A moment in the history of one table. As text: `epoch-id`."""
+    """A moment in a table's history, written as `epoch-id`."""
 
     epoch: int
     id: int
@@ -72,14 +72,14 @@ class Mark:
         try:
             mark = Mark(int(epoch), int(given, 16))
         except ValueError:
-            raise Corruption(f"{text!r} is no mark of a table") from None
+            raise Corruption(f"{text!r} is not a mark of a table") from None
         if not (0 <= mark.epoch < 1 << 32 and 0 <= mark.id < 1 << 64):
-            raise Corruption(f"{text!r} is no mark of a table")
+            raise Corruption(f"{text!r} is not a mark of a table")
         return mark
 
 
 class Table:
-    """u64 feasign -> row. Safe to use from several threads: reads run side by side, changes one after another."""
+    """Maps u64 feasigns to rows. Thread-safe: reads run in parallel, changes one at a time."""
 
     def __init__(self, settings: TableSettings) -> None:
         self.settings = settings
@@ -93,15 +93,15 @@ class Table:
         )
 
     def layout(self, slots: Sequence[SlotTarget]) -> Layout:
-        """Says once how `slots` are pulled and pushed; its `lookup(values, offsets, samples)` takes a batch."""
+        """The plan for pulling and pushing `slots`; its `lookup(values, offsets, samples)` takes a batch."""
         return make_layout(self.settings, slots)
 
     def find(self, lookup: Lookup, insert: bool = False) -> None:
-        """Gives every feasign its row. With `insert` new ones are counted and admitted: once per training batch."""
+        """Finds the row of every feasign. With `insert`, once per training batch, counts and admits new ones."""
         self._native.find(lookup, insert)
 
     def pull(self, lookup: Lookup, layout: Layout, targets: Sequence[Array]) -> None:
-        """Pools rows into the columns of `targets` the layout names. Call find first."""
+        """Pools rows into the layout's columns of `targets`. REQUIRES: `find` was called."""
         self._native.pull(lookup, layout, targets)
 
     def push(
@@ -117,7 +117,7 @@ class Table:
     ) -> None:
         """Sums each feasign's gradients over the batch and steps its row once.
 
-        `now` becomes last_seen: a day, an hour or a step, as the caller counts. `rate_scale` multiplies learning rates.
+        `now` becomes last_seen: a day, hour or step, as the caller chooses. `rate_scale` multiplies learning rates.
         """
         self._native.push(lookup, layout, gradients, clicks, shows, now, rate_scale, gradient_scale)
 
@@ -128,7 +128,7 @@ class Table:
     def insert_rows(
         self, feasigns: NDArray[np.uint64], occurrences: NDArray[np.uint32] | None = None
     ) -> NDArray[np.float32]:
-        """As `pull_rows`, after new feasigns were counted (once each, or `occurrences` times) and admitted."""
+        """As `pull_rows`, after counting new feasigns (once each, or `occurrences` times) and admitting them."""
         return self._native.insert_rows(feasigns, occurrences)
 
     def push_rows(
@@ -142,14 +142,14 @@ class Table:
         rate_scale: float = 1.0,
         gradient_scale: float = 1.0,
     ) -> None:
-        """Steps the rows of distinct feasigns once, by summed gradients [n, all segments]; those without are skipped.
+        """Steps the rows of distinct feasigns once, by summed gradients [n, all segments]. Skips those without a row.
 
         Bit i of a mask says that segment i has a gradient; without masks all have.
         """
         self._native.push_rows(feasigns, gradients, shows, clicks, masks, now, rate_scale, gradient_scale)
 
     def add_rows(self, feasigns: NDArray[np.uint64], deltas: NDArray[np.float32]) -> None:
-        """Adds deltas [n, all segments] to the weights of distinct feasigns; those without a row are skipped."""
+        """Adds deltas [n, all segments] to the weights of distinct feasigns. Skips those without a row."""
         self._native.add_rows(feasigns, deltas)
 
     def get(self, feasigns: NDArray[np.uint64]) -> Rows:
@@ -163,9 +163,9 @@ class Table:
         buckets: tuple[int, int] = (0, _native.BUCKETS),
         since: Mark | None = None,
     ) -> Iterator[Rows]:
-        """All rows, in chunks of up to `limit`, of a range of buckets. The table must not change meanwhile.
+        """All rows of a range of buckets, in blocks of up to `limit`. REQUIRES: the table does not change meanwhile.
 
-        With `since`, only rows made or pushed to after that mark; FailedPrecondition if the table does not know it.
+        With `since`, only rows created or changed after that mark; FailedPrecondition if the table does not know it.
         """
         cursor = 0
         known = None if since is None else (since.epoch, since.id)
@@ -179,26 +179,26 @@ class Table:
                 return
 
     def mark(self, *, by_content: bool = False) -> Mark:
-        """Marks this moment. From the first mark on the table notes which rows change; marks are saved with it.
+        """Marks this moment. From the first mark on the table tracks which rows change; marks are saved with it.
 
-        Marks are drawn at random or, `by_content`, follow from all rows: then the same history has the same marks.
+        Marks are random or, with `by_content`, derived from all rows, so that the same history has the same marks.
         """
         return Mark(*self._native.mark(by_content))
 
     def knows(self, mark: Mark) -> bool:
-        """Whether it can tell what changed since: the mark is one of the last 255 of this table's own history."""
+        """Whether it knows what changed since: the mark is one of the last 255 of this table's own history."""
         return self._native.knows(mark.epoch, mark.id)
 
     def gone(self, since: Mark) -> NDArray[np.uint64]:
-        """Feasigns whose rows were dropped after a mark and that have none now, sorted. Raises as `rows`."""
+        """Feasigns whose rows were dropped after a mark and not created again, sorted. Raises like `rows`."""
         return self._native.gone(since.epoch, since.id)
 
     def forget(self, mark: Mark) -> None:
-        """Frees what is kept to tell changes since this mark and older ones."""
+        """Forgets this mark and older ones, and frees their memory."""
         self._native.forget(mark.epoch, mark.id)
 
     def decay(self, rate: float) -> None:
-        """Multiplies show and click of every row by `rate`."""
+        """Multiplies every row's show and click by `rate`."""
         self._native.decay(rate)
 
     def evict(
@@ -206,12 +206,12 @@ class Table:
     ) -> int:
         """Drops rows that score below `min_score` or were last seen before `oldest`. Returns how many.
 
-        A score is show_weight * (show - click) + click_weight * click. Lookups found before must be found again.
+        A score is show_weight * (show - click) + click_weight * click. Earlier lookups need `find` again.
         """
         return self._native.evict(show_weight, click_weight, min_score, oldest)
 
     def erase(self, feasigns: NDArray[np.uint64]) -> int:
-        """Drops the rows of given feasigns. Returns how many there were."""
+        """Drops the rows of given feasigns. Returns how many existed."""
         return self._native.erase(feasigns)
 
     def stats(self) -> TableStats:
@@ -221,29 +221,29 @@ class Table:
         return self._native.stats().rows
 
     def save(self, path: str | Path) -> None:
-        """Writes the table to one file, which appears complete or not at all. docs/formats/table.md"""
+        """Writes the table to one file, completely or not at all. docs/formats/table.md"""
         self._native.save(str(path), self.settings.model_dump_json())
 
     def load(self, path: str | Path) -> None:
-        """Replaces all rows by those of a file whose segments fit. Corruption, FailedPrecondition, NotFound."""
+        """Replaces all rows by those of a file with the same segments. Corruption, FailedPrecondition, NotFound."""
         self._native.load(str(path))
 
     def load_part(self, path: str | Path, first_bucket: int = 0, last_bucket: int = _native.BUCKETS) -> None:
-        """Adds the rows of a file whose buckets are in [first, last). Marks are dropped."""
+        """Adds a file's rows whose buckets are in [first, last). Drops all marks."""
         self._native.load_part(str(path), first_bucket, last_bucket)
 
     def reset(self) -> None:
-        """Empty, as new."""
+        """Empties the table."""
         self._native.reset()
 
 
 def make_layout(settings: TableSettings, slots: Sequence[SlotTarget]) -> Layout:
-    """The layout of a table with these settings, wherever its rows are."""
+    """The layout of a table with these settings, local or remote."""
     names = [segment.name for segment in settings.segments]
     for slot in slots:
         for name in slot.columns:
             if name not in names:
-                raise ConfigError(f"table {settings.name!r} has no segment {name!r}, it has {', '.join(names)}")
+                raise ConfigError(f"table {settings.name!r} has no segment {name!r}; it has {', '.join(names)}")
     return Layout(
         [
             _native.SlotTarget(
@@ -260,7 +260,7 @@ def make_layout(settings: TableSettings, slots: Sequence[SlotTarget]) -> Layout:
 
 
 def to_native(settings: TableSettings) -> _native.TableSettings:
-    """For native code that makes tables itself: a pserver."""
+    """Native settings, for native code that makes its own tables: the pserver."""
     return _native.TableSettings(
         name=settings.name,
         seed=settings.seed,

@@ -1,1 +1,1 @@
-"""Looks for good settings of a job: many runs over a declared space, each an ordinary run directory."""
+"""Searches for good settings of a job: many runs over a declared space, each an ordinary run directory."""

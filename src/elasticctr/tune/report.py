@@ -1,4 +1,4 @@
-"""The page and plots of a search: scores over trials, validation curves, score by each setting, what mattered."""
+"""The page and plots of a search: scores over trials, validation curves, score by setting, importance of settings."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def write_report(found: StudyResult, settings: TuneSettings, importances: Mappin
         shown.append(f'<figure><img src="data:image/png;base64,{data}" alt="{escape(name)}"></figure>')
     sections = {
         "Best": _table(("setting", "value"), found.best.values.items()) if found.best else "",
-        "What mattered": _table(("setting", "share"), ((k, f"{v:.3f}") for k, v in importances.items())),
+        "Importance": _table(("setting", "share"), ((k, f"{v:.3f}") for k, v in importances.items())),
         "Curves": "".join(shown),
         "Trials": _table(("trial", "state", settings.metric, *settings.space, "note"), _rows(found.tried, settings)),
     }
@@ -57,7 +57,7 @@ def write_report(found: StudyResult, settings: TuneSettings, importances: Mappin
 def _subtitle(found: StudyResult, settings: TuneSettings) -> str:
     counts = {state: sum(t.state == state for t in found.tried) for state in ("complete", "pruned", "failed")}
     parts = [f"{count} {state}" for state, count in counts.items() if count]
-    return f"{', '.join(parts) or 'nothing tried'} · {settings.job}{'' if found.is_finished else ' · not finished'}"
+    return f"{', '.join(parts) or 'no trials'} · {settings.job}{'' if found.is_finished else ' · not finished'}"
 
 
 def _headline(found: StudyResult, settings: TuneSettings) -> str:

@@ -1,4 +1,4 @@
-"""What a user says about a search: the job, what may change in it, and how long to look."""
+"""Settings of a search: the job, which of its settings may change, and how many trials to run."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ Bounds = tuple[float, float]
 
 
 class Parameter(Settings):
-    """The values one setting may have: give exactly one of choice, uniform, log, integer"""
+    """The values that a setting may have: give exactly one of choice, uniform, log, integer"""
 
-    choice: tuple[Any, ...] | None = Field(None, description="any of these values, lists too")
+    choice: tuple[Any, ...] | None = Field(None, description="any of these values, which may be lists")
     uniform: Bounds | None = Field(None, description="a number between these two")
-    log: Bounds | None = Field(None, description="a number between these two, its logarithm uniform")
+    log: Bounds | None = Field(None, description="a number between these two, uniform in its logarithm")
     integer: tuple[int, int] | None = Field(None, description="a whole number between these two, both included")
-    step: float | None = Field(None, gt=0, description="of uniform and integer: only multiples above the lower bound")
+    step: float | None = Field(None, gt=0, description="for uniform and integer: distance between values")
 
     @model_validator(mode="after")
     def _check(self) -> Parameter:
@@ -32,32 +32,32 @@ class Parameter(Settings):
         if self.choice is not None:
             texts = [json.dumps(value, sort_keys=True) for value in self.choice]
             if len(set(texts)) < max(len(texts), 1):
-                raise ValueError("choice needs at least one value, and none twice")
+                raise ValueError("choice needs at least one value, and no value twice")
             if self.step is not None:
-                raise ValueError("step goes with uniform and integer")
+                raise ValueError("step is only for uniform and integer")
             return self
         low, high = getattr(self, kinds[0])
         if not low < high:
             raise ValueError(f"{kinds[0]}: the first bound must be below the second, not {low} and {high}")
         if self.log is not None and (low <= 0 or self.step is not None):
-            raise ValueError("log needs bounds above 0 and takes no step")
+            raise ValueError("log needs bounds above 0 and no step")
         if self.integer is not None and self.step is not None and self.step != int(self.step):
-            raise ValueError("step of an integer is a whole number")
+            raise ValueError("the step of an integer must be a whole number")
         return self
 
 
 class Pruning(Settings):
-    """Ends runs early that do worse than others did at the same evaluation."""
+    """Ends runs early that do worse than earlier ones at the same evaluation."""
 
     kind: Literal["median", "hyperband", "none"] = Field(
-        "median", description="median: below the median of the runs before; hyperband: the worse of growing groups"
+        "median", description="median: those below the median of earlier runs; hyperband: the worst of growing groups"
     )
-    startup: int = Field(5, ge=1, description="median: runs that are never ended, to compare with")
-    warmup: int = Field(1, ge=0, description="median: evaluations of a run before it may be ended")
+    startup: int = Field(5, ge=1, description="median: first runs that are never ended, for comparison")
+    warmup: int = Field(1, ge=0, description="median: evaluations before a run may be ended")
 
 
 class TuneSettings(Settings):
-    """One search."""
+    """Settings of a search."""
 
     job: str = Field(description="job file, relative to this file; it needs data.valid")
     study_dir: str = Field("tune", description="directory for everything the search writes")
@@ -67,11 +67,11 @@ class TuneSettings(Settings):
     repeats: int = Field(1, ge=1, description="runs of each with different seeds; their mean is what counts")
     parallel: int = Field(1, ge=1, description="concurrent runs; they share this machine's CPUs")
     sampler: Literal["tpe", "random", "grid"] = Field(
-        "tpe", description="tpe: learns where good values are; grid: every combination of choices"
+        "tpe", description="tpe: learns which values are good; grid: tries every combination"
     )
     pruning: Pruning = Field(Pruning(), description="when to end a run that will not win")
-    seed: int = Field(0, ge=0, lt=1 << 32, description="of the sampler")
-    keep: Literal["best", "all"] = Field("best", description="whose checkpoints stay on disk; reports always do")
+    seed: int = Field(0, ge=0, lt=1 << 32, description="seed of the sampler")
+    keep: Literal["best", "all"] = Field("best", description="trials whose checkpoints are kept; reports always are")
 
     @model_validator(mode="after")
     def _check(self) -> TuneSettings:
@@ -79,12 +79,12 @@ class TuneSettings(Settings):
             raise ValueError("sampler grid needs a choice, or a step, for every setting of the space")
         for key in self.space:
             if not all(key.split(".")) or key.split(".")[0] in ("run_dir", "data", "cluster", "publish"):
-                raise ValueError(f"space: {key!r} cannot be searched over; name a setting such as model.dim")
+                raise ValueError(f"space: {key!r} cannot be searched; give a setting such as model.dim")
         return self
 
 
 def load_tune(path: str | Path, overrides: list[str]) -> TuneSettings:
-    """The search in a YAML file; the job's path in it is made relative to the working directory."""
+    """The search in a YAML file; makes the job's path relative to the working directory."""
     settings = parse_settings(TuneSettings, apply_overrides(load_yaml(path), overrides, environ={}), str(path))
     job = Path(path).parent / settings.job
     if not job.exists():

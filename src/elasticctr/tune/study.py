@@ -1,7 +1,7 @@
-"""The memory of a search: which settings were tried and how they did, in one append-only file of its directory.
+"""The memory of a search: the values tried and their results, in one append-only file of its directory.
 
-Optuna chooses what to try next and when a run is hopeless; this module is all that speaks to it. The file can be read
-while it is written, and a search that was killed goes on from it.
+Optuna chooses what to try next and when a run is hopeless; only this module uses it. The file can be read while it is
+written, and a killed search resumes from it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _NAME = "study"
 
 @dataclass(frozen=True, slots=True)
 class Tried:
-    """One set of values and what came of it."""
+    """One set of values and its result."""
 
     number: int
     state: str  # complete, pruned, failed, running
@@ -35,12 +35,12 @@ class Tried:
     score: float | None
     evaluations: Mapping[int, float]
     seconds: float | None
-    reason: str | None  # of a failure
+    reason: str | None  # reason of a failure
 
 
 @dataclass(frozen=True, slots=True)
 class StudyResult:
-    """How a search ended."""
+    """The result of a search."""
 
     study_dir: Path
     best: Tried | None
@@ -50,7 +50,7 @@ class StudyResult:
 
 class Study:
     def __init__(self, path: Path, settings: TuneSettings) -> None:
-        """Opens the study at `path`, or begins one."""
+        """Opens the study at `path`, or creates one."""
         optuna.logging.set_verbosity(optuna.logging.ERROR)
         self.settings = settings
         self.is_minimised = settings.metric == "logloss"
@@ -80,7 +80,7 @@ class Study:
         return trial.number, self._decode(trial.params)
 
     def report(self, number: int, evaluation: int, value: float) -> bool:
-        """Takes in a validation result of a running trial; True if it is not worth going on with."""
+        """Records a validation result of a running trial; True if the trial should be ended."""
         trial = self._running[number]
         trial.report(value, evaluation)
         return self.settings.pruning.kind != "none" and bool(trial.should_prune())
@@ -97,7 +97,7 @@ class Study:
         self._study.tell(trial, state=TrialState.FAIL)
 
     def take_over(self) -> list[tuple[int, int, dict[str, Any]]]:
-        """Begins anew what a killed search left running: (number then, number now, values) of each."""
+        """Starts again the trials that a killed search left running: (old number, new number, values) of each."""
         left = [t for t in self._study.get_trials(deepcopy=False) if t.state == TrialState.RUNNING]
         taken = []
         for old in left:
@@ -110,7 +110,7 @@ class Study:
         return taken
 
     def tried(self) -> list[Tried]:
-        """Everything tried so far, in order, without what was begun anew under another number."""
+        """All trials so far, in order, except those started again under another number."""
         trials = self._study.get_trials(deepcopy=False)
         replaced = {t.user_attrs["goes_on"] for t in trials if "goes_on" in t.user_attrs}
         return [self._describe(t) for t in trials if t.number not in replaced]
@@ -120,7 +120,7 @@ class Study:
         return min(done, key=lambda t: (t.score or 0.0) * (1 if self.is_minimised else -1), default=None)
 
     def importances(self) -> dict[str, float]:
-        """Share of each setting in how good trials are; empty while there is too little to say."""
+        """The importance of each setting for the results; empty while there are too few trials."""
         if len([t for t in self.tried() if t.state == "complete"]) < 8:
             return {}
         with warnings.catch_warnings():
@@ -128,7 +128,7 @@ class Study:
             try:
                 evaluator = optuna.importance.PedAnovaImportanceEvaluator()
                 found = optuna.importance.get_param_importances(self._study, evaluator=evaluator)
-            except (ValueError, RuntimeError):  # every value was the same
+            except (ValueError, RuntimeError):  # all values were equal
                 return {}
         return {key: float(value) for key, value in found.items()}
 
@@ -151,7 +151,7 @@ class Study:
 
 def _distribution(parameter: Parameter) -> BaseDistribution:
     if parameter.choice is not None:
-        # As text: Optuna's choices are single values, ours may be lists.
+        # As text, since Optuna's choices are single values and ours may be lists.
         return CategoricalDistribution([json.dumps(value) for value in parameter.choice])
     if parameter.integer is not None:
         low, high = parameter.integer
@@ -161,13 +161,13 @@ def _distribution(parameter: Parameter) -> BaseDistribution:
         return FloatDistribution(*parameter.log, log=True)
     low_value, high_value = parameter.uniform or (0.0, 1.0)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # an upper bound that is no multiple of the step is lowered to one
+        warnings.simplefilter("ignore")  # Optuna lowers an upper bound that is not a multiple of the step
         return FloatDistribution(low_value, high_value, step=parameter.step)
 
 
 def _sampler(settings: TuneSettings) -> optuna.samplers.BaseSampler:
     if settings.sampler == "tpe":
-        # Several at a time: values near a running trial's are taken to be bad, so that they are not tried twice.
+        # With parallel trials, values near a running trial's count as bad, so that they are not tried twice.
         return optuna.samplers.TPESampler(seed=settings.seed, constant_liar=settings.parallel > 1)
     return optuna.samplers.RandomSampler(seed=settings.seed)
 

@@ -1,4 +1,4 @@
-"""One trial: the job with some settings changed, run by `elasticctr train` in a process of its own, once per seed."""
+"""A trial: the job with some settings changed, run by `elasticctr train` in a separate process, once per seed."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from elasticctr.train.checkpoint import list_checkpoints
 from elasticctr.train.events import read_events
 from elasticctr.tune.settings import TuneSettings, as_overrides
 
-_STOP_S = 20.0  # for a checkpoint to be written
+_STOP_S = 20.0  # time to write a checkpoint
 
 
 class TrialProcess:
-    """Runs of one set of values, one after the other. `poll` is called until `is_over`."""
+    """The runs of one set of values, one at a time. Call `poll` until `is_over`."""
 
     def __init__(
         self, settings: TuneSettings, number: int, values: Mapping[str, Any], seeds: list[int], threads: int
@@ -37,7 +37,7 @@ class TrialProcess:
         self._seeds = seeds
         self._threads = threads
         self._process: subprocess.Popen[bytes] | None = None
-        self._seen = 0  # evaluations of the first run that were told
+        self._seen = 0  # evaluations of the first run already returned
         self.path.mkdir(parents=True, exist_ok=True)
         write_atomic(self.path / "values.json", json.dumps(self.values, indent=1).encode())
 
@@ -50,7 +50,7 @@ class TrialProcess:
         return sum(self.scores) / len(self.scores)
 
     def poll(self) -> Iterator[tuple[int, float]]:
-        """Goes on as far as it can without waiting; validation results of the first run, as they come."""
+        """Advances without blocking; returns new validation results of the first run."""
         while not self.is_over:
             if self._process is None and not self._begin():
                 continue
@@ -64,7 +64,7 @@ class TrialProcess:
             self._end(status)
 
     def stop(self) -> None:
-        """Ends the run that is on, with a checkpoint if it can."""
+        """Ends the current run, with a checkpoint if possible."""
         process, self._process = self._process, None
         if process is None or process.poll() is not None:
             return
@@ -76,7 +76,7 @@ class TrialProcess:
             process.wait()
 
     def kill(self) -> None:
-        """Ends the run that is on, for good."""
+        """Kills the current run."""
         process, self._process = self._process, None
         if process is not None:
             process.kill()
@@ -87,7 +87,7 @@ class TrialProcess:
         return self.path / f"seed-{self._seeds[len(self.scores)]}"
 
     def _begin(self) -> bool:
-        """Starts the next run, or takes its result if it is there already: True if a process runs."""
+        """Starts the next run, or takes its result if it exists already. True if a process runs."""
         run = self._run
         if self._take_result(run):
             return False
@@ -102,13 +102,13 @@ class TrialProcess:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
-                start_new_session=True,  # Ctrl-C is passed on by `stop`
+                start_new_session=True,  # `stop` passes Ctrl-C on
             )
         return True
 
     def _end(self, status: int) -> None:
         if status != 0 or not self._take_result(self._run):
-            self.failure = _last_words(self._run / "log.txt") or f"ended with status {status}"
+            self.failure = _last_words(self._run / "log.txt") or f"exited with status {status}"
 
     def _take_result(self, run: Path) -> bool:
         try:
@@ -155,7 +155,7 @@ def _is_finished(run: Path) -> bool:
 
 
 def _last_words(path: Path) -> str:
-    """The error a run ended with, as its --json answer has it, or the last lines it wrote."""
+    """The error from a run's --json output, or the last lines it wrote."""
     lines = path.read_text(encoding="utf-8", errors="replace").strip().splitlines() if path.exists() else []
     try:
         answer = json.loads(lines[-1])

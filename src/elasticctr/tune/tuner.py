@@ -1,4 +1,4 @@
-"""The search itself: keeps `parallel` trials running until all are tried, and writes down what came out."""
+"""The search: keeps `parallel` trials running until all are done, and writes the results."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from elasticctr.tune.study import Study, StudyResult
 from elasticctr.tune.trial import TrialProcess, drop_checkpoints, trial_path
 
 _POLL_S = 0.1
-_MOST_FAILURES = 3  # in a row, before anything has worked: the space or the job is wrong
-# What may change when a search goes on.
+_MOST_FAILURES = 3  # in a row before the first success: the space or the job is wrong
+# Settings that may change when a search is resumed.
 _FREE = ("trials", "parallel", "keep")
 
 
@@ -36,7 +36,7 @@ class Tuner:
         self._quiet = quiet
         job = load_job(settings.job)
         if job.data.valid is None:
-            raise FailedPrecondition(f"{settings.job}: needs data.valid: trials are compared on it")
+            raise FailedPrecondition(f"{settings.job}: needs data.valid, on which trials are compared")
         if settings.metric == "gauc" and job.train.gauc_slot is None:
             raise FailedPrecondition(f"{settings.job}: metric gauc needs train.gauc_slot")
         self._seeds = [job.train.seed + i for i in range(settings.repeats)]
@@ -83,7 +83,7 @@ class Tuner:
         return False
 
     def _go(self, study: Study, trial: TrialProcess) -> bool:
-        """Takes a trial as far as it has come; True if it is over."""
+        """Advances a trial; True if it is over."""
         for evaluation, value in trial.poll():
             if study.report(trial.number, evaluation, value):
                 trial.kill()
@@ -101,7 +101,7 @@ class Tuner:
         return TrialProcess(self._settings, number, values, self._seeds, self._threads)
 
     def _go_on(self, old: int, new: int, values: dict[str, Any]) -> TrialProcess:
-        """The trial that was `old` when the search was killed; what it has done stays done."""
+        """Continues the trial that was number `old` when the search was killed; finished runs are kept."""
         before, after = trial_path(self._settings, old), trial_path(self._settings, new)
         if before.exists() and not after.exists():
             before.rename(after)
@@ -122,26 +122,26 @@ class Tuner:
                 drop_checkpoints(self._settings, tried.number)
 
     def _begin(self, resume: bool) -> None:
-        """Makes the directory; refuses to mix two searches in it."""
+        """Creates the directory; refuses to mix two searches in it."""
         file = self._path / "tune.yaml"
         settings = self._settings.model_dump(mode="json")
         if file.exists():
             if not resume:
                 raise AlreadyExists(
-                    f"{self._path}: holds a search already; go on with it by --resume, or give another study_dir"
+                    f"{self._path}: already holds a search; continue it with --resume, or give another study_dir"
                 )
             before = load_yaml(file)
             changed = [key for key in settings if key not in _FREE and settings[key] != before.get(key)]
             if changed:
                 raise FailedPrecondition(
-                    f"{self._path}: was begun with another {', '.join(changed)}; scores of both would not compare. "
-                    "Use the same, or another study_dir"
+                    f"{self._path}: was started with another {', '.join(changed)}, so scores would not be comparable. "
+                    "Use the same value, or another study_dir"
                 )
         self._path.mkdir(parents=True, exist_ok=True)
         write_atomic(file, yaml.safe_dump(settings, sort_keys=False).encode())
 
     def _write(self, study: Study, found: StudyResult) -> None:
-        """study.json and, once something worked, best.yaml: the job with the best values in it."""
+        """Writes study.json and, after the first success, best.yaml: the job with the best values."""
         summary = {
             "metric": self._settings.metric,
             "is_finished": found.is_finished,

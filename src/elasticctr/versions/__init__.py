@@ -1,6 +1,6 @@
-"""Immutable, numbered versions in a repository: their files, how they are read, announced, checked and removed.
+"""Immutable, numbered versions in a repository: writing, reading, announcing, checking and removing them.
 
-docs/formats/version.md is the specification. Knows nothing of training: `elasticctr.publish` makes versions of runs.
+docs/formats/version.md is the specification. Knows nothing of training: `elasticctr.publish` turns runs into versions.
 """
 
 from elasticctr.versions.donefile import DonefileEvent

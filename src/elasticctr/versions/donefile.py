@@ -1,7 +1,7 @@
 """The donefile: an append-only log of JSON lines that announces versions and rollbacks.
 
-A line without its newline is not there yet. Readers pass over lines that are blank, damaged or not ours; whoever is
-about to remove something must not (removal.py). docs/formats/version.md is the specification.
+A line without its newline does not count yet. Readers skip lines that are blank, damaged or foreign, but removal.py
+refuses to remove anything then. docs/formats/version.md is the specification.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any, Literal
 from elasticctr import _native
 
 DONEFILE = "donefile"
-UNFINISHED = b" #unfinished"  # closes a line whose writer died; nobody was told of its version
+UNFINISHED = b" #unfinished"  # closes a line whose writer died; its version was never announced
 _CHECKED = re.compile(rb'(.*), "crc": "([0-9a-f]{8})"\}\s*', re.DOTALL)
 
 
@@ -45,11 +45,11 @@ class DamagedLine:
 
 @dataclass(frozen=True, slots=True)
 class EventLog:
-    """What a donefile says, and what of it cannot be read."""
+    """The events of a donefile, and the lines that cannot be read."""
 
     events: tuple[DonefileEvent, ...]
     damaged: tuple[DamagedLine, ...]
-    is_unfinished: bool  # there is something after the last newline
+    is_unfinished: bool  # there are bytes after the last newline
 
 
 def parse_donefile(data: bytes) -> EventLog:
@@ -68,8 +68,8 @@ def parse_donefile(data: bytes) -> EventLog:
 
 
 def last_in_effect(events: Sequence[DonefileEvent]) -> DonefileEvent:
-    """The event that says what to serve. A publish that comes after one of a higher number is late and turns nobody
-    back: only a rollback does. REQUIRES: events is not empty."""
+    """The event that says what to serve. A publish after one with a higher number is late and has no effect: only a
+    rollback goes back. REQUIRES: events is not empty."""
     last = events[0]
     for event in events[1:]:
         if "rollback" in (event.event, last.event) or event.version >= last.version:
@@ -78,7 +78,7 @@ def last_in_effect(events: Sequence[DonefileEvent]) -> DonefileEvent:
 
 
 def _parse(number: int, line: bytes) -> DonefileEvent | str:
-    """The event, or what is wrong with the line. Lines of older versions have no checksum."""
+    """The event, or what is wrong with the line. Lines of older formats have no checksum."""
     checked = _CHECKED.fullmatch(line)
     if checked is not None and _native.crc32c(checked[1]) != int(checked[2], 16):
         return "does not match its checksum"
@@ -86,13 +86,13 @@ def _parse(number: int, line: bytes) -> DonefileEvent | str:
         found: Any = json.loads(line)
         event, kind = found["event"], found["kind"]
         if event not in ("publish", "rollback") or kind not in ("base", "delta"):
-            return "an event this ElasticCTR does not know"
+            return "an event that this ElasticCTR does not know"
         numbers = [found[key] for key in ("version", "parent", "base")]
         if not all(type(n) is int and n >= 0 for n in numbers) or not isinstance(found["manifest_sha256"], str):
-            return "values no event has"
+            return "values that no event has"
         return DonefileEvent(number, event, *_ordered(found, kind), found["manifest_sha256"], float(found["time"]))
     except (ValueError, KeyError, TypeError, RecursionError):
-        return "not the JSON of an event"
+        return "not an event in JSON"
 
 
 def _ordered(found: dict[str, Any], kind: Literal["base", "delta"]) -> tuple[int, Any, int, int]:

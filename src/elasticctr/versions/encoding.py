@@ -1,4 +1,4 @@
-"""Rows of floats → bytes and back: fp32, fp16, or int8 with a scale per row. docs/formats/cube-file.md#rows"""
+"""Encodes and decodes rows of floats: fp32, fp16, or int8 with a scale per row. docs/formats/cube-file.md#rows"""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""What was published, and which version is to be served now: read from a repository's donefile.
+"""Reads from a repository's donefile what was published and which version to serve now.
 
-A publish that arrives after one with a higher number does not turn anybody back: only a rollback does.
+A publish after one with a higher number has no effect: only a rollback goes back.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _KEPT_CHAINS = 256
 
 @dataclass(frozen=True, slots=True)
 class Announcement:
-    """An event that says what to serve. `key` is different for each event."""
+    """An event that says what to serve. `key` is unique to each event."""
 
     key: str
     version: int
@@ -31,8 +31,8 @@ class Announcement:
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """One version of a chain; `identity` names its contents, `parent` 0 is a base. `chain` names its contents and those
-    of all it stands on."""
+    """One version of a chain; `identity` names its contents, `parent` 0 is a base. `chain` names the contents of its
+    whole chain."""
 
     version: int
     parent: int
@@ -44,11 +44,11 @@ class Link:
 
 class Feed(Protocol):
     def wanted(self, model: str) -> Announcement | None:
-        """What is to be served now. Cheap while nothing changes."""
+        """What to serve now. Cheap while nothing changes."""
         ...
 
     def chain(self, model: str, version: int) -> list[Link]:
-        """What a version is made of, base first. NotFound names a link that is missing."""
+        """The versions of a chain, base first. NotFound names a missing one."""
         ...
 
     def pin(self, model: str, name: str, versions: list[int], ttl_s: float) -> None:
@@ -56,7 +56,7 @@ class Feed(Protocol):
         ...
 
     def pinned(self, model: str) -> set[int]:
-        """Versions that servers of predictions answer from this Cube's rows with, or are about to."""
+        """Versions that prediction servers use with this Cube's rows, or are about to."""
         ...
 
 
@@ -76,8 +76,8 @@ class RepositoryFeed:
         except NotFound:
             return None
         seen = self._seen.get(model)
-        # A line whose manifest was not there may become good without the file changing, and a repository that was
-        # restored from a backup may have a file of the same size that says something else.
+        # A line may become valid without a change of the file, when its manifest appears; and a repository restored
+        # from a backup may have a different file of the same size.
         if seen is not None and seen[0] == size and self._polls % _RECHECK_POLLS:
             return seen[1]
         found = self._choose(model)
@@ -85,7 +85,7 @@ class RepositoryFeed:
         return found
 
     def chain(self, model: str, version: int) -> list[Link]:
-        """Versions never change, so a chain is read once: over a network that is many requests."""
+        """Versions never change, so a chain is read once; it takes many requests over a network."""
         known = self._chains.get((model, version))
         if known is None:
             known = read_links(self.repository, model, version)
@@ -102,7 +102,7 @@ class RepositoryFeed:
         return {version for version, names in pins.items() if any(name.startswith(f"{CUBE_PIN}-") for name in names)}
 
     def _forget_changed(self, model: str, digests: dict[int, str]) -> None:
-        """A repository that was made anew has other versions under the same numbers."""
+        """Forgets chains if the repository now has other versions under the same numbers."""
         for (name, version), links in list(self._chains.items()):
             if name == model and any(digests.get(link.version) != link.identity for link in links):
                 self._chains.pop((name, version), None)
@@ -122,13 +122,13 @@ class RepositoryFeed:
 
 
 def read_links(repository: Repository, model: str, version: int) -> list[Link]:
-    """What a version is made of, as the repository has it now."""
+    """A version's chain, as the repository has it now."""
     events = {event.version: event for event in repository.events(model)}
     return join_links(_link(manifest, events) for manifest in repository.chain(model, version))
 
 
 def join_links(links: Iterable[Link]) -> list[Link]:
-    """The links of a chain, base first, each told what it stands on."""
+    """The links of a chain, base first, each with what it depends on."""
     joined: list[Link] = []
     for link in links:
         below = joined[-1] if joined else Link(0, 0, "", 0)

@@ -1,4 +1,4 @@
-"""Looks a repository over: what is damaged, missing or left behind, and makes a lost or damaged donefile anew.
+"""Finds what is damaged, missing or left behind in a repository, and rebuilds a lost or damaged donefile.
 
 For `elasticctr versions fsck`. Reads only, but for `rebuild_donefile`, which writes that one file and keeps the old one
 aside. Whether rows are in their places and scores as promised is verification.py's business.
@@ -26,27 +26,27 @@ Advance = Callable[[int], None]
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that is not as it should be; worth knowing only, unless it `is_broken`: lost or damaged."""
+    """One irregularity. `is_broken` means lost or damaged; others are only worth knowing."""
 
     model: str
     kind: Kind
-    version: int  # 0: none
+    version: int  # 0: of no version
     what: str
     is_broken: bool = True
 
 
 @dataclass(frozen=True, slots=True)
 class Rebuilt:
-    """What became of a donefile."""
+    """The outcome of rebuilding a donefile."""
 
     kept: int  # lines
-    added: tuple[int, ...]  # versions that have a line again
+    added: tuple[int, ...]  # versions whose line was restored
     dropped: int  # damaged lines
-    aside: str  # where the old file is; '' if there was none
+    aside: str  # name of the kept old file; '' if there was none
 
 
 def find_models(repository: Repository) -> list[str]:
-    """Also those whose donefile is lost."""
+    """All models, including those whose donefile is lost."""
     names = [name.rstrip("/") for name in repository.store.list() if name.endswith("/")]
     return [
         name
@@ -58,7 +58,7 @@ def find_models(repository: Repository) -> list[str]:
 def check_model(
     repository: Repository, model: str, *, checksums: bool = False, advance: Advance = lambda count: None
 ) -> list[Finding]:
-    """All that is wrong with a model. `advance` is told of versions that were checked, with `checksums` of bytes."""
+    """Everything wrong with a model. `advance` is called with the versions checked or, with `checksums`, the bytes."""
     return _Check(repository, model, checksums, advance).run()
 
 
@@ -80,7 +80,7 @@ class _Check:
             missing = [below for below in manifest.chain if below not in self._manifests]
             if missing:
                 shown = ", ".join(str(below) for below in missing)
-                self._tell("chain", manifest.version, f"stands on version {shown}, which is not there or damaged")
+                self._tell("chain", manifest.version, f"depends on version {shown}, which is missing or damaged")
         self._check_wanted(log.events)
         return self._found
 
@@ -93,12 +93,12 @@ class _Check:
         for line in log.damaged:
             self._tell("line", 0, f"line {line.number} of the donefile: {line.why}")
         if log.is_unfinished:
-            self._tell("line", 0, "the last line of the donefile is not finished; the next publisher closes it", False)
+            self._tell("line", 0, "the last line of the donefile is unfinished; the next publisher closes it", False)
         return log
 
     def _check_pins(self) -> None:
         for file in self._repository.read_pins(self._model)[1]:
-            self._tell("pin", 0, f"{PINS}/{file} cannot be read; nothing is removed while it is there")
+            self._tell("pin", 0, f"{PINS}/{file} cannot be read; nothing is removed while it exists")
 
     def _check_lock(self) -> None:
         raw = read_lock(self._repository.store, self._model)
@@ -109,7 +109,9 @@ class _Check:
     def _check_directory(self, version: int, events: tuple[DonefileEvent, ...]) -> None:
         is_announced = any(event.version == version for event in events)
         if self._exists(version, REMOVING):
-            self._tell("leftover", version, "its removal was begun; the next publisher ends it", is_broken=False)
+            self._tell(
+                "leftover", version, "its removal is unfinished; the next publisher completes it", is_broken=False
+            )
         elif not self._exists(version, MANIFEST):
             if is_announced:
                 self._tell("gap", version, f"is announced, but its {MANIFEST} is gone")
@@ -143,11 +145,11 @@ class _Check:
                 self._advance(file.bytes)
 
     def _check_wanted(self, events: tuple[DonefileEvent, ...]) -> None:
-        """Old versions are gone by right; the one that is to be served is not."""
+        """Old versions may be gone; the one to be served may not."""
         if events:
             event = last_in_effect(events)
             if event.version not in self._numbers:
-                self._tell("gap", event.version, "is to be served, but gone; an older version is served instead")
+                self._tell("gap", event.version, "should be served but is gone; an older version is served instead")
 
     def _exists(self, version: int, name: str) -> bool:
         return self._repository.store.exists(f"{self._model}/{version}/{name}")
@@ -157,7 +159,7 @@ class _Check:
 
 
 def check_file(repository: Repository, manifest: Manifest, file: FileEntry, checksums: bool) -> None:
-    """Corruption if a file is not there, or not as its manifest says."""
+    """Raises Corruption if a file is missing or differs from its manifest."""
     if checksums:
         check_digest(repository, manifest, file)
         return
@@ -165,15 +167,15 @@ def check_file(repository: Repository, manifest: Manifest, file: FileEntry, chec
     try:
         size = repository.store.size(name)
     except NotFound:
-        raise Corruption(f"{repository.url}/{name}: is in the manifest but not there") from None
+        raise Corruption(f"{repository.url}/{name}: is in the manifest but missing") from None
     if size != file.bytes:
         raise Corruption(f"{repository.url}/{name}: {size} bytes, the manifest says {file.bytes}")
 
 
 def rebuild_donefile(repository: Repository, model: str) -> Rebuilt | None:
-    """Keeps the good lines and adds one for every whole version without; None if there is nothing to do.
+    """Keeps the good lines and adds one for every complete version without a line; None if there is nothing to do.
 
-    A rollback whose line is lost cannot be known: the newest version is live then.
+    A rollback whose line is lost is not restored: the newest version is live then.
     """
     store, name = repository.store, f"{model}/{DONEFILE}"
     with PublisherLease(store, model) as lease:
@@ -188,7 +190,7 @@ def rebuild_donefile(repository: Repository, model: str) -> Rebuilt | None:
         lines = (old or b"").split(b"\n")
         merged = [(event.time, lines[event.number - 1] + b"\n") for event in log.events]
         for event in added:
-            # Where it was: after what came before it, so that a later rollback still holds.
+            # In its old place, after its predecessors, so that a later rollback stays in effect.
             later = next((i for i, (time_s, _) in enumerate(merged) if time_s > event.time), len(merged))
             merged.insert(later, (event.time, event.line()))
         new = b"".join(line for _, line in merged)
@@ -197,7 +199,7 @@ def rebuild_donefile(repository: Repository, model: str) -> Rebuilt | None:
         lease.renew()
         aside = "" if old is None else _put_aside(repository, name, old)
         if not (store.write_new(name, new) if old is None else store.replace(name, new, old)):
-            raise FailedPrecondition(f"{repository.url}/{name}: was written by another meanwhile; try again")
+            raise FailedPrecondition(f"{repository.url}/{name}: another process wrote it meanwhile; try again")
     return Rebuilt(len(log.events), tuple(event.version for event in added), len(log.damaged), aside)
 
 
@@ -206,11 +208,11 @@ def _put_aside(repository: Repository, name: str, old: bytes) -> str:
     for suffix in ("", *(f"-{number}" for number in range(1, 100))):
         if repository.store.write_new(aside + suffix, old):
             return f"{repository.url}/{aside}{suffix}"
-    raise FailedPrecondition(f"{repository.url}/{aside}: is there a hundred times; look into that first")
+    raise FailedPrecondition(f"{repository.url}/{aside}: a hundred of these already exist; find out why first")
 
 
 def _find_unannounced(repository: Repository, model: str, events: tuple[DonefileEvent, ...]) -> list[DonefileEvent]:
-    """Events for versions that are whole, with all they stand on, and have no line; oldest first."""
+    """Events for complete versions with complete chains but no line, oldest first."""
     announced = {event.version for event in events}
     usable: set[int] = set()
     found = []
@@ -241,7 +243,7 @@ def _find_unannounced(repository: Repository, model: str, events: tuple[Donefile
 
 
 def _read_manifest(repository: Repository, model: str, version: int) -> Manifest:
-    """Of a version without a line: nothing vouches for it but its own shape."""
+    """The manifest of a version without a line; only its shape can be checked."""
     name = f"{model}/{version}/{MANIFEST}"
     manifest = parse_manifest(repository.store.read_bytes(name), f"{repository.url}/{name}")
     if (manifest.model, manifest.version) != (model, version):

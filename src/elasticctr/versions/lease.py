@@ -1,8 +1,8 @@
-"""One publisher per model at a time: `<model>/publisher.lock`, taken for as long as it is renewed.
+"""One publisher per model at a time: `<model>/publisher.lock`, held as long as it is renewed.
 
-A lock whose time is up is broken; earlier only if its process is known to be dead, which takes more than a host name
-and a number: containers share both. A publisher that was taken for dead finds out when it renews, which it does
-while it writes, before the manifest and before the donefile line: it stops; nothing it wrote counts.
+An expired lock may be taken over; an unexpired one only if its process is known to be dead. Host name and process
+number do not prove that, since containers share both. A publisher renews while it writes, before the manifest and
+before the donefile line. If it lost the lock it stops, and nothing it wrote counts.
 """
 
 from __future__ import annotations
@@ -39,15 +39,17 @@ class PublisherLease:
             if self._store.write_new(self._name, self._text()) or self._take_over():
                 self._renewed_s = now_s
                 return self
-        raise Unavailable(f"{self._store.url}/{self._name}: others take it first; try again", retry_after_s=1.0)
+        raise Unavailable(
+            f"{self._store.url}/{self._name}: another publisher took it first; try again", retry_after_s=1.0
+        )
 
     def keep_alive(self) -> None:
-        """Renews once a quarter of the time is over. Cheap: for loops that take long."""
+        """Renews once a quarter of the lease is over. Cheap; call it in long loops."""
         if time.monotonic() - self._renewed_s > self._ttl_s / 4:
             self.renew()
 
     def renew(self) -> None:
-        """FailedPrecondition if the lock was lost."""
+        """Raises FailedPrecondition if the lock was lost."""
         raw = self._read()
         is_ours = raw is not None and _parse(raw).get("owner") == self._token
         now_s = time.monotonic()
@@ -66,12 +68,12 @@ class PublisherLease:
         raw = self._read()
         if raw is None or _parse(raw).get("owner") != self._token:
             return
-        # Past its time, anybody may be taking the lock over this very moment.
+        # After expiry another process may be taking the lock over at this moment.
         if time.monotonic() - self._renewed_s < self._ttl_s or self._store.replace(self._name, self._text(-1), raw):
             self._store.delete(self._name)
 
     def _take_over(self) -> bool:
-        """Whether a lock that is there is, or could be made, ours."""
+        """Whether an existing lock is ours, or could be taken over."""
         raw = self._read()
         if raw is None:
             return False
@@ -103,11 +105,11 @@ def read_lock(store: Store, model: str) -> bytes | None:
 
 
 def describe_holder(store: Store, model: str, raw: bytes) -> str | None:
-    """Who holds a lock with this text, for people; None if nobody does any more."""
+    """A description of the holder of a lock with this text; None if nobody holds it any more."""
     held = _parse(raw)
     expires, pid = held.get("expires"), held.get("pid")
     if not isinstance(expires, (int, float)) or not isinstance(pid, int):
-        # Some places show a file before it is filled.
+        # Some stores show a file before its contents.
         try:
             written_s = store.modified(f"{model}/{LOCK}")
         except NotFound:
@@ -128,12 +130,12 @@ def _parse(raw: bytes) -> dict[str, Any]:
 
 
 def _place(pid: int) -> dict[str, Any]:
-    """What makes a process number mean one process: this boot of the machine, the PID namespace, when it started."""
+    """What makes a process number unique: the machine's boot, the PID namespace and the process's start."""
     try:
         return {
             "boot": Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip(),
             "pid_namespace": Path("/proc/self/ns/pid").stat().st_ino,
-            # The name, in parentheses, may hold anything; after it come plain fields, the 20th of them is the start.
+            # The name, in parentheses, may hold anything; the start is the 20th of the plain fields after it.
             "started": int(Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[19]),
         }
     except (OSError, ValueError, IndexError):
@@ -141,7 +143,7 @@ def _place(pid: int) -> dict[str, Any]:
 
 
 def _is_dead(held: dict[str, Any], pid: int) -> bool:
-    """Only a process that would be seen from here, were it alive, can be found dead; the others have their time."""
+    """Whether the process is dead. False for one that could not be seen from here; its lock must expire."""
     here = _place(os.getpid())
     if not here or any(held.get(key) != here[key] for key in ("boot", "pid_namespace")):
         return False

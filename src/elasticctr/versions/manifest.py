@@ -1,6 +1,6 @@
-"""manifest.json: what a version is made of. docs/formats/version.md is the specification.
+"""manifest.json: the contents of a version. docs/formats/version.md is the specification.
 
-Reading one checks its shape; whether the files it lists are as it says is verification.py's business.
+Reading one checks its shape; verification.py checks the files it lists.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class TableEntry(_ManifestModel):
     segments: tuple[Segment, ...]
     rows: int = Field(ge=0)
     gone: int = Field(0, ge=0)
-    missing: Literal["zeros"] = "zeros"  # what a feasign without a row reads as
+    missing: Literal["zeros"] = "zeros"  # how a feasign without a row is read
 
 
 class FileEntry(_ManifestModel):
@@ -55,7 +55,7 @@ class Manifest(_ManifestModel):
     kind: Kind
     parent: int = Field(ge=0)
     base: int = Field(ge=1)
-    chain: tuple[int, ...] = ()  # the versions this one stands on, base first; empty for a base
+    chain: tuple[int, ...] = ()  # the versions this one depends on, base first; empty for a base
     created: float
     elasticctr: str
     run: dict[str, Any] = Field(default_factory=dict)
@@ -65,13 +65,13 @@ class Manifest(_ManifestModel):
     @model_validator(mode="after")
     def _check(self) -> Manifest:
         if self.kind == "base" and (self.parent != 0 or self.base != self.version or self.chain):
-            raise ValueError("a base stands on nothing")
+            raise ValueError("a base has no chain and no parent")
         if self.kind == "delta" and (
             not 1 <= self.base <= self.parent < self.version
             or not self.chain
             or (self.chain[0], self.chain[-1]) != (self.base, self.parent)
         ):
-            raise ValueError("a delta's chain leads from its base to its parent")
+            raise ValueError("a delta's chain must lead from its base to its parent")
         return self
 
     @property
@@ -87,7 +87,7 @@ class Manifest(_ManifestModel):
         return sum(file.bytes for file in self.files)
 
     def parts(self, table: str, kind: Literal["part", "gone"] = "part") -> list[FileEntry]:
-        """The files with a table's rows, or with the feasigns gone from it, in order."""
+        """The files with a table's rows, or with its dropped feasigns, in order."""
         prefix = f"sparse/{table}/{kind}-"
         return [file for file in self.files if file.name.startswith(prefix)]
 
@@ -98,19 +98,19 @@ def parse_manifest(data: bytes, where: str) -> Manifest:
     except ValidationError as e:
         first = e.errors()[0]
         place = ".".join(str(part) for part in first["loc"])
-        raise Corruption(f"{where}: no manifest: {place + ': ' if place else ''}{first['msg']}") from None
+        raise Corruption(f"{where}: not a manifest: {place + ': ' if place else ''}{first['msg']}") from None
     if manifest.format != FORMAT:
         raise FailedPrecondition(
-            f"{where}: version format {manifest.format}, this ElasticCTR reads {FORMAT}; use the one that wrote it"
+            f"{where}: version format {manifest.format}; this ElasticCTR reads {FORMAT}. Use the release that wrote it"
         )
     return manifest
 
 
 def check_name(name: str, what: str) -> str:
-    """A model's or table's name that may become part of a path."""
+    """Returns a name that is safe as part of a path; raises for any other."""
     if not NAME.fullmatch(name):
         raise ConfigError(
-            f"{what} {name!r}: a name has up to 64 letters, digits, '_', '.' or '-' and starts with none of these two"
+            f"{what} {name!r}: a name has up to 64 letters, digits, '_', '.' or '-' and does not start with '.' or '-'"
         )
     return name
 

@@ -1,11 +1,11 @@
-"""What may be removed from a repository: the only place that decides it, and the only one that does it.
+"""Decides what may be removed from a repository, and removes it. Nothing else does either.
 
     with PublisherLease(repository.store, "ctr") as lease:
         carry_out(repository, plan_removal(repository, "ctr", keep=5), lease)
 
-A plan names every directory of a model, whether it goes, and why. Never removed: what is live or was before, what is
-pinned, what a version that stays stands on, what is younger than a lease lasts, and whatever has a manifest but no line
-in the donefile. Where the donefile or a pin does not say for sure, nothing is removed at all.
+A plan lists every directory of a model, whether it goes, and why. Never removed: the live version and the one live
+before it, pinned versions, the chains of versions that stay, anything younger than a lease, and any version with a
+manifest but no line in the donefile. If the donefile or a pin cannot be read, nothing is removed at all.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from elasticctr.versions.lease import TTL_S, PublisherLease
 from elasticctr.versions.manifest import MANIFEST, Manifest, parse_manifest
 from elasticctr.versions.repository import PINS, Repository
 
-REMOVING = "removing"  # in a directory whose removal was begun; goes last
+REMOVING = "removing"  # marks a directory whose removal has begun; deleted last
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class RemovalPlan:
 
 
 def prune(repository: Repository, model: str, keep: int, *, dry_run: bool = False) -> RemovalPlan:
-    """Removes what neither is among the newest `keep` versions nor must stay. The donefile keeps its lines."""
+    """Removes versions past the newest `keep` that need not stay. The donefile keeps its lines."""
     if dry_run:
         return plan_removal(repository, model, keep)
     with PublisherLease(repository.store, model) as lease:
@@ -50,7 +50,7 @@ def prune(repository: Repository, model: str, keep: int, *, dry_run: bool = Fals
 
 
 def carry_out(repository: Repository, plan: RemovalPlan, lease: PublisherLease) -> None:
-    """Deltas before what they stand on. What is half removed is not taken for a version, and is known as such."""
+    """Removes deltas before what they depend on. A partly removed version is marked and no longer counts as one."""
     store = repository.store
     for version in sorted(plan.going, reverse=True):
         lease.renew()
@@ -69,9 +69,9 @@ def carry_out(repository: Repository, plan: RemovalPlan, lease: PublisherLease) 
 def plan_removal(
     repository: Repository, model: str, keep: int | None = None, *, young_s: float = TTL_S, now: float | None = None
 ) -> RemovalPlan:
-    """What goes and what stays, and why. Without `keep` only what killed publishers and removals left may go.
+    """What goes and what stays, and why. Without `keep` only remains of killed publishers and removals may go.
 
-    FailedPrecondition if the donefile is lost or damaged or a pin cannot be read; Unavailable if the place does not
+    FailedPrecondition if the donefile is lost or damaged or a pin cannot be read; Unavailable if the store does not
     answer. Removes nothing.
     """
     return _Planner(repository, model, young_s, time.time() if now is None else now).plan(keep)
@@ -102,10 +102,10 @@ class _Planner:
         return RemovalPlan(self._model, tuple(fates))
 
     def _judge_remains(self) -> None:
-        """Directories that are no whole, announced version."""
+        """Judges directories that are not complete, announced versions."""
         for version, names in self._names.items():
             if REMOVING in names:
-                self._goes[version] = "its removal was begun"
+                self._goes[version] = "its removal has begun"
             elif version not in self._announced:
                 self._judge_unannounced(version, has_manifest=MANIFEST in names)
             elif MANIFEST not in names:
@@ -122,7 +122,7 @@ class _Planner:
             self._goes[version] = "left by a publisher that did not finish"
 
     def _judge_versions(self, keep: int) -> None:
-        """Announced versions, and what is known about them."""
+        """Judges announced versions."""
         whole = []
         for version in self._numbers:
             if version in self._goes or MANIFEST not in self._names[version]:
@@ -161,7 +161,7 @@ class _Planner:
             below = set() if manifest is None else set(manifest.chain)
             for other in below | _closure(version, parents):
                 if other in self._names and other not in self._stays:
-                    self._stays[other] = f"version {version} stands on it"
+                    self._stays[other] = f"version {version} depends on it"
 
     def _read_events(self) -> tuple[DonefileEvent, ...]:
         where = f"{self._repository.url}/{self._model}/{DONEFILE}"
@@ -173,7 +173,7 @@ class _Planner:
             raise self._refuse(f"{where} cannot be read: {e}") from None
         if log is None:
             if any(MANIFEST in names for names in self._names.values()):
-                raise self._refuse(f"{where} is lost, and versions are there")
+                raise self._refuse(f"{where} is lost, but there are versions")
             return ()
         if log.damaged:
             lines = ", ".join(f"{line.number} ({line.why})" for line in log.damaged)
@@ -193,7 +193,7 @@ class _Planner:
         )
 
     def _read_manifest(self, version: int) -> None:
-        """For its chain alone."""
+        """Reads a manifest for its chain."""
         try:
             name = f"{self._model}/{version}/{MANIFEST}"
             self._manifests[version] = parse_manifest(self._repository.store.read_bytes(name), name)
@@ -201,7 +201,7 @@ class _Planner:
             pass
 
     def _is_young(self, name: str) -> bool:
-        """Whether something was written less than a lease ago; also if nobody can tell."""
+        """Whether something was written less than a lease ago, or at an unknown time."""
         try:
             written_s = self._repository.store.modified(name)
         except NotFound:
@@ -210,7 +210,7 @@ class _Planner:
 
 
 def _closure(version: int, parents: dict[int, set[int]]) -> set[int]:
-    """All that a version stands on, by the lines of the donefile."""
+    """Everything a version depends on, by the lines of the donefile."""
     found: set[int] = set()
     rest = list(parents.get(version, ()))
     while rest:

@@ -4,8 +4,8 @@
     live = repository.live("ctr")
     with repository.open_part("ctr", live.version, "sparse/main/part-00000.arrow") as file: ...
 
-Nothing is believed without its manifest, and no manifest without the donefile line that carries its digest.
-Writing versions is publisher.py's; what may be removed is removal.py's; finding and mending damage is fsck.py's.
+A file is trusted only if its manifest lists it, and a manifest only if the donefile has its digest. writer.py writes
+versions, removal.py removes them, fsck.py finds and repairs damage.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from elasticctr.versions.donefile import DONEFILE, DamagedLine, DonefileEvent, E
 from elasticctr.versions.manifest import MANIFEST, NAME, Manifest, check_name, parse_manifest
 
 PINS = "pins"
-CUBE_PIN = "cube"  # how names of pins begin whose versions are also to be kept in the Cube
+CUBE_PIN = "cube"  # prefix of pins whose versions must stay in the Cube too
 _NUMBER = re.compile(r"[1-9][0-9]{0,17}")
 
 
@@ -47,12 +47,12 @@ class Repository:
         self._told: set[tuple[str, tuple[DamagedLine, ...]]] = set()
 
     def models(self) -> list[str]:
-        """Names of models with a donefile."""
+        """The names of models with a donefile."""
         names = [name.rstrip("/") for name in self.store.list() if name.endswith("/")]
         return [name for name in names if NAME.fullmatch(name) and self.store.exists(f"{name}/{DONEFILE}")]
 
     def events(self, model: str, after: int = 0) -> list[DonefileEvent]:
-        """What the donefile says, in order, past line number `after`. No donefile: nothing."""
+        """The donefile's events in order, after line `after`; none without a donefile."""
         log = self.log(model)
         if log is None:
             return []
@@ -66,23 +66,23 @@ class Repository:
         return [event for event in log.events if event.number > after]
 
     def log(self, model: str) -> EventLog | None:
-        """The donefile with its damaged lines; None if there certainly is no donefile."""
+        """The donefile with its damaged lines; None if it certainly does not exist."""
         try:
             return parse_donefile(self.store.read_bytes(f"{check_name(model, 'model')}/{DONEFILE}"))
         except NotFound:
             return None
 
     def numbers(self, model: str) -> list[int]:
-        """Versions that have a directory, whatever is in it."""
+        """Numbers of all version directories, whatever they contain."""
         names = [name.rstrip("/") for name in self.store.list(check_name(model, "model")) if name.endswith("/")]
         return sorted(int(name) for name in names if _NUMBER.fullmatch(name))
 
     def versions(self, model: str) -> list[Manifest]:
-        """Announced versions that are still there and whose manifest is the announced one, oldest first."""
+        """Announced versions that still exist and whose manifest is the announced one, oldest first."""
         return list(self.newest(model))[::-1]
 
     def newest(self, model: str) -> Iterator[Manifest]:
-        """The same, newest first, read as they are asked for."""
+        """The same, newest first, read lazily."""
         events = self.events(model)
         for version in sorted({event.version for event in events}, reverse=True):
             with contextlib.suppress(NotFound, Corruption):
@@ -103,7 +103,7 @@ class Repository:
         return self.read_manifest(model, version, self.events(model))
 
     def read_manifest(self, model: str, version: int, events: Sequence[DonefileEvent]) -> Manifest:
-        """The same, by events that were read before."""
+        """The same, by events already read."""
         announced = {event.manifest_sha256 for event in events if event.version == version}
         if not announced:
             raise NotFound(f"{self.url}/{model}: version {version} was never published")
@@ -126,7 +126,7 @@ class Repository:
         return [*(self.read_manifest(model, below, events) for below in last.chain), last]
 
     def open_part(self, model: str, version: int, name: str) -> IO[bytes]:
-        """A file of a version, seekable. Its bytes are not checked here; `verify` and copiers do."""
+        """A file of a version, seekable. Its bytes are not checked here but by `verify` and by those who copy it."""
         return self.store.open(f"{check_name(model, 'model')}/{version}/{name}")
 
     def read_file(self, model: str, version: int, name: str) -> bytes:
@@ -140,7 +140,7 @@ class Repository:
         return data
 
     def pin(self, model: str, name: str, versions: Sequence[int], ttl_s: float) -> None:
-        """Keeps versions, and what they stand on, from being pruned for `ttl_s` seconds. Renew it while in use."""
+        """Keeps versions and their chains from being pruned for `ttl_s` seconds. Renew it while in use."""
         pin = {"versions": list(versions), "expires": time.time() + ttl_s}
         self.store.write_bytes(f"{check_name(model, 'model')}/{PINS}/{check_name(name, 'pin')}.json", _json(pin))
 
@@ -152,7 +152,7 @@ class Repository:
         return self.read_pins(model)[0]
 
     def read_pins(self, model: str) -> tuple[dict[int, list[str]], list[str]]:
-        """The same, and the names of pins that cannot be read: what those protect, nobody knows."""
+        """The same, and the names of unreadable pins, which may protect any version."""
         held: dict[int, list[str]] = {}
         unreadable = []
         for file in self.store.list(f"{check_name(model, 'model')}/{PINS}"):
@@ -169,7 +169,7 @@ class Repository:
         return held, unreadable
 
     def _last(self, model: str, events: Sequence[DonefileEvent]) -> tuple[DonefileEvent, Manifest] | None:
-        """What the events say to serve, those left out whose manifest is not there or not theirs."""
+        """The last event in effect whose manifest exists and matches."""
         rest = list(events)
         while rest:
             event = last_in_effect(rest)

@@ -15,7 +15,7 @@ from elasticctr.errors import Corruption
 SAMPLES = "samples.json"
 FORMAT = 1
 TOLERANCE = 1e-6  # of a score
-_ROUNDINGS = 4  # two orders of summation, each rounding twice as much as the samples at hand show
+_ROUNDINGS = 4  # two orders of summation, each with twice the rounding seen in these samples
 
 
 def allow_rounding(rounding: float) -> float:
@@ -29,7 +29,7 @@ def format_samples(
     trainer_scores: NDArray[np.float32],
     tolerance: float = TOLERANCE,
 ) -> bytes:
-    """One object per sample. `scores` are those of this version's rows, `trainer_scores` those of the trainer's."""
+    """One object per sample. `scores` come from this version's rows, `trainer_scores` from the trainer's."""
     slots = [batch.slot(number) for number in range(len(batch.schema.sparse))]
     samples = []
     for i in range(len(batch)):
@@ -60,7 +60,7 @@ def parse_samples(data: bytes, schema: Schema, where: str) -> tuple[Batch, NDArr
 
 
 def read_tolerance(data: bytes) -> float:
-    """How far from its stored scores a sample may be scored. REQUIRES: `parse_samples` has read the same bytes."""
+    """How far a sample's score may be from the stored one. REQUIRES: `parse_samples` has read the same bytes."""
     found = json.loads(data).get("tolerance", TOLERANCE)
     return float(found) if isinstance(found, (int, float)) and 0 < found <= 1 else TOLERANCE
 

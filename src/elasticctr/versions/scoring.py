@@ -22,7 +22,7 @@ RowSource = Callable[[str, NDArray[np.uint64]], tuple[Floats, NDArray[np.bool_]]
 
 
 def make_inputs(schema: ServingSchema, batch: Batch, rows: RowSource) -> dict[str, NDArray[Any]]:
-    """The inputs of the dense graph for a batch, as the trainer would make them, bit for bit."""
+    """The inputs of the dense graph for a batch, bit for bit as the trainer would make them."""
     n = len(batch)
     inputs: dict[str, NDArray[Any]] = {}
     by_table = _look_up(schema, batch, rows)
@@ -39,7 +39,7 @@ def make_inputs(schema: ServingSchema, batch: Batch, rows: RowSource) -> dict[st
 
 
 def _look_up(schema: ServingSchema, batch: Batch, rows: RowSource) -> dict[int, tuple[Floats, NDArray[np.int32]]]:
-    """Per slot with rows: the row of each of its values, and the offsets of samples."""
+    """For each slot with rows: the row of each of its values, and the offsets of samples."""
     all_slots = Deriver(schema.samples).whole(batch)
     found: dict[int, tuple[Floats, NDArray[np.int32]]] = {}
     slots: list[PooledSlot | SequenceSlot] = [*schema.pooled, *schema.sequences]
@@ -66,7 +66,7 @@ def _pool(slot: PooledSlot, rows: Floats, offsets: NDArray[np.int32], pooled: Fl
     for piece in slot.pieces:
         sums = np.zeros((len(lengths), piece.dim), dtype=np.float32)
         weights = rows[:, piece.row : piece.row + piece.dim]
-        # Value by value, so that sums are rounded in the order in which the trainer adds.
+        # Value by value, so that sums round in the trainer's order.
         for k in range(int(lengths.max(initial=0))):
             has = lengths > k
             sums[has] += weights[offsets[:-1][has] + k]

@@ -2,7 +2,7 @@
 
 A slot's values are hashed or parsed as `samples` says, cut to `max_values`, looked up in `table` and pooled; the floats
 `row` … `row + dim` of each piece go to columns `column` … `column + dim` of the input `pooled`, those of a sequence to
-its own input. docs/formats/version.md has the whole page.
+its own input. docs/formats/version.md is the specification.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class _Part(BaseModel):
 
 
 class RowPart(_Part):
-    """Floats of a row and where they go."""
+    """A range of a row's floats and where they go."""
 
     segment: str
     row: int = Field(ge=0)
@@ -49,7 +49,7 @@ class SequenceSlot(_Part):
     table: str
     input: str
     lengths: str
-    row: int = Field(ge=0)  # first float of a row that goes in
+    row: int = Field(ge=0)  # first float of a row that is used
     dim: int = Field(ge=1, le=MAX_DIM)
     max_values: int = Field(le=MAX_SEQUENCE)  # the last ones are kept; zeros after them
     oov: int | None = None
@@ -87,12 +87,12 @@ class ServingSchema(_Part):
 
     @model_validator(mode="after")
     def _check_widths(self) -> ServingSchema:
-        """Memory is reserved by these numbers: an input is no wider than what goes into it."""
+        """Servers reserve memory by these numbers, so an input must not be wider than what goes into it."""
         pooled = sum(piece.dim for slot in self.pooled for piece in slot.pieces)
         dense = sum(slot.dim for slot in self.dense)
         for name, width, most in ("pooled", self.pooled_width, pooled), ("dense", self.dense_width, dense):
             if not 0 <= width <= most:
-                raise ValueError(f"{name}_width is {width}, but {most} columns go there; publish the version again")
+                raise ValueError(f"{name}_width is {width}, but only {most} columns are used; publish again")
         return self
 
 

@@ -24,7 +24,7 @@ RowChunk = tuple[NDArray[np.uint64], NDArray[np.float32]]
 
 
 class Hashing:
-    """A file being written, and the digest of what went into it."""
+    """A file being written, and the digest of its bytes so far."""
 
     def __init__(self, file: IO[bytes]) -> None:
         self._file = file
@@ -105,9 +105,9 @@ def read_part(
 def get_rows(
     repository: Repository, chain: list[Manifest], table: str, feasigns: NDArray[np.uint64]
 ) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
-    """Decoded rows of some feasigns as a chain of versions leaves them: zeros and False where there is none.
+    """Decoded rows of some feasigns after a chain of versions: zeros and False where there is none.
 
-    Reads every part whose buckets hold one of the feasigns: for checks of some samples, not for serving.
+    Reads every part whose buckets hold one of the feasigns: meant for checking a few samples, not for serving.
     """
     wanted, inverse = np.unique(feasigns, return_inverse=True)
     entry = chain[-1].tables[table]

@@ -1,4 +1,4 @@
-"""Checks a version from its bytes up: digests of all files of its chain, rows in their places, scores as promised."""
+"""Checks a version completely: digests of all files of its chain, rows in the right files, scores as stored."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ GRAPH = "dense/model.onnx"
 
 @dataclass(frozen=True, slots=True)
 class Verified:
-    """What was checked and found right."""
+    """What was checked and found correct."""
 
     model: str
     version: int
@@ -39,7 +39,7 @@ class Verified:
 def verify_version(
     repository: Repository, model: str, version: int, advance: Callable[[int], None] = lambda count: None
 ) -> Verified:
-    """Raises Corruption, or NotFound for a missing file. `advance` is told of bytes read."""
+    """Raises Corruption, or NotFound for a missing file. `advance` is called with the bytes read."""
     chain = repository.chain(model, version)
     rows = 0
     for manifest in chain:
@@ -69,15 +69,15 @@ def check_digest(repository: Repository, manifest: Manifest, file: FileEntry) ->
                 digest.update(data)
                 count += len(data)
     except NotFound:
-        raise Corruption(f"{where}: is in the manifest but not there; publish a new version") from None
+        raise Corruption(f"{where}: is in the manifest but missing; publish a new version") from None
     if count != file.bytes:
-        raise Corruption(f"{where}: {count} bytes, the manifest says {file.bytes}; publish a new version")
+        raise Corruption(f"{where}: {count} bytes, but the manifest says {file.bytes}; publish a new version")
     if digest.hexdigest() != file.sha256:
         raise Corruption(f"{where}: does not match the digest in the manifest; publish a new version")
 
 
 def _check_table(repository: Repository, manifest: Manifest, table: str) -> int:
-    """The rows of one table in one version: in their parts, once each, as many as promised."""
+    """Checks the rows of one table in one version: each in its part, once, and as many as the manifest says."""
     entry = manifest.tables[table]
     parts, gone = manifest.parts(table), manifest.parts(table, "gone")
     rows = _feasigns(repository, manifest, parts)
@@ -85,11 +85,11 @@ def _check_table(repository: Repository, manifest: Manifest, table: str) -> int:
     where = f"{repository.url}/{manifest.model}/{manifest.version}: table {table!r}"
     if len(rows) != entry.rows or len(dropped) != entry.gone:
         raise Corruption(
-            f"{where}: {len(rows)} rows and {len(dropped)} gone, the manifest says {entry.rows} and {entry.gone}"
+            f"{where}: {len(rows)} rows and {len(dropped)} gone, but the manifest says {entry.rows} and {entry.gone}"
         )
     everything = np.sort(np.concatenate([rows, dropped]))
     if (everything[1:] == everything[:-1]).any():
-        raise Corruption(f"{where}: a feasign is there twice")
+        raise Corruption(f"{where}: a feasign occurs twice")
     return len(rows)
 
 
@@ -97,17 +97,17 @@ def _feasigns(repository: Repository, manifest: Manifest, files: list[FileEntry]
     found = [np.zeros(0, dtype=np.uint64)]
     for number, file in enumerate(files):
         for feasigns, _ in read_part(repository, manifest, file):
-            # A sample of each batch: the digest already vouches for the rest being what was written.
+            # A sample of each batch; the digest already proves that the rest is what was written.
             if any(_native.shard_of(int(f), len(files)) != number for f in feasigns[:: max(1, len(feasigns) // 64)]):
                 raise Corruption(
-                    f"{repository.url}/{manifest.model}/{manifest.version}/{file.name}: a feasign of another part"
+                    f"{repository.url}/{manifest.model}/{manifest.version}/{file.name}: holds a feasign of another part"
                 )
             found.append(feasigns)
     return np.concatenate(found)
 
 
 def check_scores(repository: Repository, chain: list[Manifest]) -> tuple[int, float]:
-    """Scores samples.json from the version's own files; how many, and the largest difference."""
+    """Scores samples.json with the version's own files: how many samples, and the largest difference."""
     last = chain[-1]
     where = f"{repository.url}/{last.model}/{last.version}"
 
@@ -121,5 +121,5 @@ def check_scores(repository: Repository, chain: list[Manifest]) -> tuple[int, fl
     again = DenseGraph(read(GRAPH), f"{where}/{GRAPH}").scores(inputs)
     worst = float(np.abs(again - scores).max(initial=0.0))
     if not worst <= read_tolerance(samples):
-        raise Corruption(f"{where}: its files score samples {worst:.3g} away from what {SAMPLES} promises")
+        raise Corruption(f"{where}: the scores of its files differ from those in {SAMPLES} by {worst:.3g}")
     return len(batch), worst

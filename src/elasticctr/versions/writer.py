@@ -1,5 +1,5 @@
-"""A version while it is written. Its files go into place one by one, then the manifest; only the donefile line that
-follows makes it exist for anyone else. Killed before that, it is a leftover; removal.py says when it may go."""
+"""A version being written. Its files go into place one by one, then the manifest; only the donefile line that follows
+makes it exist for others. Without that line it is a leftover; removal.py decides when it may go."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ PART_BYTES = 256 << 20
 
 
 class RowsByBucket(Protocol):
-    """Rows to be written: about how many, and those of a range of buckets."""
+    """Rows to be written: their approximate number, and those of a range of buckets."""
 
     @property
     def estimate(self) -> int: ...
@@ -56,7 +56,7 @@ class VersionWriter:
         rows: RowsByBucket,
         gone: NDArray[np.uint64],
     ) -> None:
-        """The rows of a table and the feasigns it lost, in parts of about PART_BYTES."""
+        """Writes the rows of a table and its dropped feasigns, in parts of about PART_BYTES."""
         dim = sum(segment.dim for segment in segments)
         width = row_bytes(encoding, dim)
         parts = min(max(1, -(-rows.estimate * (width + 8) // PART_BYTES)), 256)
@@ -78,13 +78,13 @@ class VersionWriter:
         )
 
     def _while_alive(self, chunks: Iterable[RowChunk]) -> Iterator[RowChunk]:
-        """A table may take longer to write than the lease lasts."""
+        """Renews the lease between rows: a table may take longer to write than the lease lasts."""
         for chunk in chunks:
             self._lease.keep_alive()
             yield chunk
 
     def commit(self, kind: Kind, parent: Manifest | None, run: dict[str, object]) -> Manifest:
-        """Writes the manifest. The version is complete, and nobody looks at it yet."""
+        """Writes the manifest. The version is then complete but not yet announced."""
         manifest = Manifest(
             format=FORMAT,
             model=self._model,
@@ -106,7 +106,7 @@ class VersionWriter:
         return manifest
 
     def announce(self, manifest: Manifest) -> None:
-        """Appends the donefile line: from here on the version is the live one."""
+        """Appends the donefile line, which makes the version live."""
         self._lease.renew()
         append_event(
             self._repository,
@@ -125,7 +125,7 @@ class VersionWriter:
 
 
 def append_event(repository: Repository, model: str, event: DonefileEvent) -> None:
-    """Appends one line. Whatever a killed writer left without a newline is closed off first, and marked as such."""
+    """Appends one line. First closes and marks what a killed writer left without a newline."""
     name = f"{model}/{DONEFILE}"
     store = repository.store
     try:
@@ -137,7 +137,7 @@ def append_event(repository: Repository, model: str, event: DonefileEvent) -> No
 
 
 def next_version(repository: Repository, model: str) -> int:
-    """A number no version has or had. FailedPrecondition where a lost donefile makes that impossible to know."""
+    """A number that no version has or had. FailedPrecondition if a lost donefile makes that impossible to know."""
     log, there = repository.log(model), repository.numbers(model)
     if log is None and any(repository.store.exists(f"{model}/{version}/{MANIFEST}") for version in there):
         raise FailedPrecondition(

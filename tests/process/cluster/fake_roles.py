@@ -1,6 +1,6 @@
 """Stands in for `elasticctr` in tests of engines: roles that take the real flags and train nothing.
 
-The coordinator counts `STEPS` samples up in a file, so it goes on where it was when it is killed; with `/v1/stop` it
+The coordinator counts `STEPS` samples up in a file, so it resumes after a kill; with `/v1/stop` it
 ends as interrupted. Others run until the run directory says that all is over. `CRASH=trainer-0:19` makes a role end.
 """
 

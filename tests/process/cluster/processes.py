@@ -1,4 +1,4 @@
-"""Roles that are plain shell commands, and a look at which processes are there."""
+"""Roles that are plain shell commands, and a list of running processes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The local engine with roles that are shell commands: restarts, ends, and that nothing is left behind."""
+"""The local engine with roles that are shell commands: restarts, ends, and no processes left behind."""
 
 from __future__ import annotations
 
@@ -46,11 +46,11 @@ def test_roles_run_with_their_environment_and_log(engine: LocalEngine, tmp_path:
     lines = (tmp_path / "logs" / "trainer-0.log").read_text().splitlines()
     assert "hello from /bin/sh" in lines and "oops" in lines
     assert "started, process" in lines[0] or "started, process" in lines[1]
-    assert lines[-1].endswith("trainer-0 ended in good order")
+    assert lines[-1].endswith("trainer-0 ended normally")
     assert states["trainer-0"].log == str(tmp_path / "logs" / "trainer-0.log")
 
 
-def test_a_role_that_dies_is_started_again_and_told_so(engine: LocalEngine, tmp_path: Path) -> None:
+def test_a_role_that_dies_is_restarted_and_reported(engine: LocalEngine, tmp_path: Path) -> None:
     script = 'echo "run ${ELASTICCTR_RESTARTS:-0}"; test "$ELASTICCTR_RESTARTS" = 2 && exit 0; kill -9 $$'
     engine.start([shell_role(script)], log_dir=str(tmp_path), max_restarts=5)
     state = engine.wait(lambda: is_done(engine), poll_s=0.01)[0]
@@ -125,12 +125,12 @@ def test_roles_come_and_go_while_the_job_runs(engine: LocalEngine, tmp_path: Pat
 
 
 def test_refusals_come_before_the_first_process(engine: LocalEngine, tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="two roles are called trainer-0"):
+    with pytest.raises(ConfigError, match="two roles are named trainer-0"):
         engine.start([shell_role("sleep 60"), shell_role("sleep 60")], log_dir=str(tmp_path), max_restarts=0)
     with pytest.raises(ConfigError, match="MiB of memory"):
         engine.start([shell_role("sleep 60", memory_mib=1 << 40)], log_dir=str(tmp_path), max_restarts=0)
     (tmp_path / "file").touch()
-    with pytest.raises(ConfigError, match="logs cannot be written"):
+    with pytest.raises(ConfigError, match="cannot write logs"):
         engine.start([shell_role("sleep 60")], log_dir=str(tmp_path / "file"), max_restarts=0)
     assert engine.states() == []
 

@@ -53,13 +53,13 @@ def test_hostfiles_are_read_as_mpirun_reads_them(tmp_path: Path) -> None:
     path.write_text("# machines\na slots=2\nb  # one\n\na slots=1 max_slots=9\n")
     assert read_hostfile(path) == [("a", 3), ("b", 1)]
     check_slots(path, 4)
-    with pytest.raises(ConfigError, match=r"needs 5 ranks, and .* has 4 slots"):
+    with pytest.raises(ConfigError, match=r"needs 5 ranks, but .* has 4 slots"):
         check_slots(path, 5)
-    for text, words in (("", "names no host"), ("a slots=x", "slots= needs a number")):
+    for text, words in (("", "lists no host"), ("a slots=x", "slots= needs a number")):
         path.write_text(text)
         with pytest.raises(ConfigError, match=words):
             read_hostfile(path)
-    with pytest.raises(ConfigError, match="cannot be read as a hostfile"):
+    with pytest.raises(ConfigError, match="cannot read the hostfile"):
         read_hostfile(tmp_path / "none")
 
 
@@ -74,9 +74,9 @@ def test_the_ranks_of_an_mpirun_decide_the_trainers() -> None:
     settings = ClusterSettings(pservers=2, trainers=2)
     assert fit_ranks(settings, 7, is_trainers_given=False).trainers == 5
     assert fit_ranks(settings, 4, is_trainers_given=True).trainers == 2
-    with pytest.raises(ConfigError, match="need 4 ranks, and mpirun started 5"):
+    with pytest.raises(ConfigError, match="need 4 ranks, but mpirun started 5"):
         fit_ranks(settings, 5, is_trainers_given=True)
-    with pytest.raises(ConfigError, match="none is left for a trainer"):
+    with pytest.raises(ConfigError, match="leave none for a trainer"):
         fit_ranks(settings, 2, is_trainers_given=False)
 
 
@@ -124,7 +124,7 @@ def test_a_role_that_fails_for_good_ends_the_job(tmp_path: Path, monkeypatch: py
     run = tmp_path / "run"
     launch = begin(make_job(run, pservers=1, trainers=1), resume=False, is_one_machine=False)
     engine = MpiEngine(run / "cluster", command=FAKE)
-    with pytest.raises(Exception, match="trainer-0 ended with status 16"):
+    with pytest.raises(Exception, match="trainer-0 exited with status 16"):
         run_job(launch, engine, resume=False, quiet=True)
     assert not is_alive(read_pid(run / "pserver-0.pid"))
     with pytest.raises(FailedPrecondition, match="all ranks at once"):
@@ -166,7 +166,7 @@ main()
 
 @pytest.mark.slow
 @needs_mpi
-def test_ranks_of_somebody_elses_mpirun(tmp_path: Path) -> None:
+def test_ranks_of_an_existing_mpirun(tmp_path: Path) -> None:
     run = tmp_path / "run"
     settings = make_job(run).model_dump(mode="json", by_alias=True)
     settings["cluster"] = {"pservers": 1}

@@ -112,7 +112,7 @@ def test_roles_of_a_lost_node_are_placed_again(cluster: Any, nodes: list[Any], t
 
 def test_refusals_and_last_words(cluster: Any, nodes: list[Any], tmp_path: Path) -> None:
     engine = make_engine(cluster, SHELL)
-    with pytest.raises(ConfigError, match="want 99 CPUs and the Ray cluster has"):
+    with pytest.raises(ConfigError, match="need 99 CPUs, but the Ray cluster has"):
         engine.start([shell_role("true", cpus=99)], log_dir=str(tmp_path), max_restarts=0)
     assert not ray.is_initialized()
     engine.start([shell_role("echo no; exit 10")], log_dir=str(tmp_path), max_restarts=5)
@@ -132,7 +132,7 @@ def test_refusals_and_last_words(cluster: Any, nodes: list[Any], tmp_path: Path)
     [
         ("127.0.0.1:9", Unavailable, r"no Ray cluster at 127\.0\.0\.1:9"),
         ("ray://127.0.0.1:10001", ConfigError, "not of a Ray client server"),
-        ("somewhere", ConfigError, "is not the host:port"),
+        ("somewhere", ConfigError, "must be the host:port"),
     ],
 )
 def test_an_address_without_a_cluster(address: str, kind: type[Exception], words: str) -> None:

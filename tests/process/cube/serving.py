@@ -1,4 +1,4 @@
-"""What the server's tests share: versions whose rows are a function of (version, feasign), real server processes, and
+"""Shared by the server's tests: versions whose rows are a function of (version, feasign), real server processes, and
 clients written from docs/formats/wire.md alone."""
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ DIM = 10
 
 
 def rows_of(version: int, feasigns: NDArray[np.uint64], dim: int = DIM) -> NDArray[np.float32]:
-    """Row of a feasign in a version: whole numbers that name both, so that any mix is seen."""
+    """Row of a feasign in a version: whole numbers that name both, so that any mix shows."""
     low = (feasigns % np.uint64(1_000_003)).astype(np.float32)
     return (low[:, None] + np.arange(dim, dtype=np.float32) * version).astype(np.float32)
 
@@ -128,7 +128,7 @@ class Wire:
         return self.ask(LOOKUP, feasigns.tobytes(), table=table, version=version)
 
     def is_closed(self, timeout_s: float = 60) -> bool:
-        """Whether the server ends the connection; what it still says is thrown away."""
+        """Whether the server ends the connection; discards what it still sends."""
         self.socket.settimeout(timeout_s)
         try:
             while self.socket.recv(1 << 16):
@@ -153,7 +153,7 @@ class Wire:
 
 
 class ServerProcess:
-    """`elasticctr cube server` as a process of its own, on a free port."""
+    """`elasticctr cube server` as a separate process, on a free port."""
 
     def __init__(self, data: Path, *arguments: str, token: str | None = None) -> None:
         self.data = data
@@ -189,7 +189,7 @@ class ServerProcess:
         return answer.status, json.loads(got) if is_json and got else got.decode()
 
     def load(self, version: int, model: str = "ctr", timeout_s: float = 60) -> dict[str, Any]:
-        """Asks for a version and waits until it is there or not loadable."""
+        """Loads a version and waits until it is resident or has failed."""
         status, answer = self.http("POST", "/v1/load", {"model": model, "version": version})
         assert status in (200, 202), answer
         deadline = time.monotonic() + timeout_s

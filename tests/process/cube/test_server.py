@@ -39,7 +39,7 @@ def data(tmp_path: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
-    """For tests that leave it as it was."""
+    """For tests that do not change it."""
     data = tmp_path_factory.mktemp("shared") / "data"
     write_version(data, 1, FEASIGNS, tables=("embedding", "wide"))
     with ServerProcess(data, "--activate", "newest", "--threads", "2") as process:

@@ -1,4 +1,4 @@
-"""Peers that mean harm, or mean well and fail: each costs itself the connection and nobody else anything."""
+"""Hostile or failing peers: each loses its own connection and harms no other."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
 
 @pytest.fixture(autouse=True)
 def others_go_on(server: ServerProcess) -> Iterator[None]:
-    """A well-behaved connection, opened before, gets the right rows after."""
+    """A well-behaved connection, opened before, still gets the right rows."""
     wire = server.wire()
     yield
     rows, found = wire.lookup(FEASIGNS[:1000]).rows()
@@ -133,7 +133,7 @@ def test_slow_loris(server: ServerProcess) -> None:
 
 
 def test_who_does_not_read_is_not_read_from(server: ServerProcess) -> None:
-    """Answers stay in the server up to what one turn makes, and the connection ends when they do not move."""
+    """Answers wait in the server up to the output of one turn, and the connection ends if they are not read."""
     before = server.rss_bytes()
     wires = [server.wire() for _ in range(20)]
     for wire in wires:
@@ -167,7 +167,7 @@ def _ask_and_never_read(server: ServerProcess, request: bytes, count: int) -> li
 
 
 def _overloaded(server: ServerProcess) -> int:
-    """Keys that were refused for want of room."""
+    """Keys that were refused for lack of room."""
     found = re.search(
         r'cube_misses_total\{table="ctr/embedding",kind="overloaded"\} (\d+)', server.http("GET", "/metrics")[1]
     )
@@ -175,7 +175,7 @@ def _overloaded(server: ServerProcess) -> int:
 
 
 def test_overload_is_an_answer(server: ServerProcess) -> None:
-    """16 of 64 MiB may wait for one address; whoever asks for more than is left is told so and may try again."""
+    """16 of 64 MiB may wait for one address; requests beyond that are refused and may be retried."""
     asked = np.resize(FEASIGNS, MOST)
     wire = server.wire()
     assert wire.lookup(asked).status == 0
@@ -183,7 +183,7 @@ def test_overload_is_an_answer(server: ServerProcess) -> None:
     greedy = _ask_and_never_read(server, request, 100)
 
     def ask() -> Answer:
-        """Half a request is closed rather than answered; the client connects again."""
+        """A partial request is closed rather than answered; the client connects again."""
         nonlocal wire
         while True:
             try:
@@ -274,7 +274,7 @@ def test_connections_over_the_limit_are_closed(tmp_path_factory: pytest.TempPath
                 assert time.monotonic() < deadline
 
 
-@pytest.mark.promise("one address opens connections without end", "it gets its share, everybody else is served")
+@pytest.mark.promise("one address opens connections without end", "it gets its share; all other clients are served")
 def test_connections_of_one_address_are_limited(tmp_path_factory: pytest.TempPathFactory) -> None:
     data = tmp_path_factory.mktemp("address") / "data"
     write_version(data, 1, FEASIGNS[:100])
@@ -288,7 +288,7 @@ def test_connections_of_one_address_are_limited(tmp_path_factory: pytest.TempPat
             assert other.recv(100).endswith(b"ping")
 
 
-@pytest.mark.promise("lookups by HTTP whose answers nobody reads", "refused at the address's share of the buffers")
+@pytest.mark.promise("lookups over HTTP whose answers are not read", "refused at the address's share of the buffers")
 def test_unread_answers_of_seek_are_charged(server: ServerProcess) -> None:
     keys = json.dumps({"keys": np.resize(FEASIGNS, MOST_HTTP).tolist()}).encode()
     ask = f"POST /DictService/seek HTTP/1.1\r\nContent-Length: {len(keys)}\r\n\r\n".encode() + keys
@@ -305,7 +305,9 @@ def test_unread_answers_of_seek_are_charged(server: ServerProcess) -> None:
             peer.close()
 
 
-@pytest.mark.promise("control requests with bodies of megabytes", "413 from the head on, before a byte of the body")
+@pytest.mark.promise(
+    "control requests with bodies of megabytes", "413 after the head, before a byte of the body is read"
+)
 def test_bodies_of_control_requests_are_small(server: ServerProcess) -> None:
     for path in ("/v1/load", "/v1/activate", "/ControlService/cmd", "/nowhere"):
         with socket.create_connection(("127.0.0.1", server.port), timeout=60) as peer:

@@ -1,4 +1,4 @@
-"""The HTTP side: the ancestor's services, metrics and their page, and the protocol's corners."""
+"""The HTTP side: Paddle's services, metrics and their page, and corner cases of the protocol."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_commands_of_the_ancestor(server: ServerProcess) -> None:
 
 
 def test_one_command_at_a_time(server: ServerProcess, tmp_path: Path) -> None:
-    """Whoever comes second is told 500, as the ancestor did, and nothing is half done."""
+    """The second one gets 500, as in Paddle's server, and nothing is left half done."""
     statuses: list[int] = []
 
     def ask() -> None:

@@ -156,9 +156,7 @@ def test_scan_finds_every_feasign_once(client: Any) -> None:
     assert client.scan(2**64 - 1) == (0, [])
 
 
-@pytest.mark.promise(
-    "Redis clients while no version is active", "-LOADING, which they try again, for every kind of key"
-)
+@pytest.mark.promise("Redis clients while no version is active", "-LOADING, which clients retry, for every kind of key")
 def test_nothing_active_is_loading(tmp_path: Path) -> None:
     data = tmp_path / "data"
     write_version(data, 3, SMALL)
@@ -173,7 +171,7 @@ def test_nothing_active_is_loading(tmp_path: Path) -> None:
         assert client.get("ctr/embedding:1") == value(3, 1)
 
 
-def test_a_scan_leaves_out_what_a_delta_took_away(tmp_path: Path) -> None:
+def test_a_scan_skips_what_a_delta_dropped(tmp_path: Path) -> None:
     data = tmp_path / "data"
     write_version(data, 3, SMALL)
     write_version(data, 4, SMALL[:5] + np.uint64(5000), parent=3, gone=SMALL[10:20])
@@ -192,7 +190,7 @@ def test_without_the_secret_nothing_is_told(server: ServerProcess) -> None:
 
 
 def speak(port: int, *parts: bytes) -> bytes:
-    """Sends bytes, ends the sending side, and returns all that comes back."""
+    """Sends bytes, closes the sending side, and returns all that comes back."""
     with socket.create_connection(("127.0.0.1", port), timeout=60) as connection:
         for part in parts:
             connection.sendall(part)

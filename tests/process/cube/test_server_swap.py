@@ -1,4 +1,4 @@
-"""Versions that change under load: every answer from one version, every row right, memory given back."""
+"""Versions that change under load: every answer from one version, every row right, memory released."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ FEASIGNS = feasigns_of(30_000)
 
 
 def judge(server: ServerProcess, stop: threading.Event, pinned: bool, seen: list[int], wrong: list[str]) -> None:
-    """Asks until told to stop and checks every row of every answer against the version it names."""
+    """Sends lookups until stopped and checks every row of every answer against the version it names."""
     rng = np.random.default_rng(threading.get_ident())
     wire = server.wire()
     active = 0

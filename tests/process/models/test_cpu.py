@@ -1,4 +1,4 @@
-"""What torch is told about this machine before it starts."""
+"""The environment that torch gets on this machine before it starts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A prediction server as a process reads its certificates again when it is told to."""
+"""A prediction server as a process reloads its certificates on a signal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A signal reaches the one who waits, whichever thread the kernel gave it to and whatever that one did then."""
+"""A signal reaches the waiting thread, whichever thread the kernel delivers it to."""
 
 from __future__ import annotations
 

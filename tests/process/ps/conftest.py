@@ -1,4 +1,4 @@
-"""The worlds of tests/unit/ps, with coordinators that are processes of their own."""
+"""The worlds of tests/unit/ps, with coordinators as separate processes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class ProcessWorld(World):
         self._processes: list[subprocess.Popen[bytes]] = []
 
     def start_process(self) -> subprocess.Popen[bytes]:
-        """The coordinator as a process of its own, which can be killed."""
+        """The coordinator as a separate process, which can be killed."""
         job_file = Path(self.job.run_dir).parent / "job.yaml"
         job_file.write_text(yaml.safe_dump(self.job.model_dump(mode="json", by_alias=True)))
         Path(self.job.run_dir).mkdir(exist_ok=True)

@@ -1,4 +1,4 @@
-"""The command as a process: what it imports, what it says of bad settings, how it ends."""
+"""The command as a process: its imports, its errors for bad settings, its end."""
 
 from __future__ import annotations
 

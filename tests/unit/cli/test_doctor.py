@@ -1,4 +1,4 @@
-"""`elasticctr doctor` finds what stops training, and only that fails."""
+"""`elasticctr doctor` finds what prevents training, and fails only then."""
 
 from __future__ import annotations
 

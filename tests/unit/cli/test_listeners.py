@@ -1,4 +1,4 @@
-"""No command listens to the network without a word about who may ask."""
+"""No command listens to the network without access control."""
 
 from __future__ import annotations
 

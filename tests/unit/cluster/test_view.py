@@ -1,4 +1,4 @@
-"""The table of roles and the lines of a run that many processes train."""
+"""The table of roles and the printed lines of a distributed run."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def test_plain_lines_elsewhere_than_on_a_terminal(monkeypatch: pytest.MonkeyPatc
         view.show(STATUS, STATES)
         view.tell_event({"event": "eval", "split": "valid", "auc": 0.5, "logloss": None, "step": 10})
     lines = out.getvalue().splitlines()
-    assert lines.count("trainer-2 was killed by SIGKILL; it is started again") == 1
+    assert lines.count("trainer-2 was killed by SIGKILL; restarting it") == 1
     assert any("[1 coordinator, 1 pserver, 1 trainer, 3 restarts]" in line for line in lines)
     assert lines[-1] == "valid: auc 0.50000  logloss -  after step 10"
 

@@ -1,5 +1,5 @@
-"""A cube server that speaks docs/formats/wire.md and misbehaves on demand. Rows tell version and feasign, so that a row
-from the wrong place is seen."""
+"""A cube server that speaks docs/formats/wire.md and misbehaves on demand. Rows name version and feasign, so that a row
+from the wrong place shows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows for tests of cube files: what a row holds is a function of (version, feasign), so any answer can be checked."""
+"""Rows for tests of cube files: a row is a function of (version, feasign), so any answer can be checked."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def build(
 def expect(
     model: Mapping[int, int], asked: NDArray[np.uint64], dim: int = DIM
 ) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
-    """What a table must answer of which `model` says which version wrote each feasign."""
+    """The answer of a table, where `model` says which version wrote each feasign."""
     rows = np.zeros((len(asked), dim), np.float32)
     found = np.zeros(len(asked), bool)
     for place, feasign in enumerate(asked.tolist()):

@@ -117,7 +117,7 @@ def test_a_server_directory_answers_for_its_shard_alone(tmp_path: Path) -> None:
 def test_a_gap_in_the_chain_is_named(tmp_path: Path) -> None:
     build(tmp_path, 1, KEYS)
     build(tmp_path, 3, KEYS, parent=2)
-    with pytest.raises(FailedPrecondition, match="stands on 2"):
+    with pytest.raises(FailedPrecondition, match="depends on 2"):
         LocalCube(tmp_path)
 
 
@@ -223,7 +223,7 @@ def test_a_listing_that_was_changed_is_refused(tmp_path: Path) -> None:
     result = build(tmp_path, 1, KEYS)
     listing = result.directory / "shard-0000-of-0001" / "shard.json"
     listing.write_text(listing.read_text().replace('"rows": 100', '"rows": 101'))
-    with pytest.raises(Corruption, match=r"not what build\.json lists"):
+    with pytest.raises(Corruption, match=r"differs from build\.json"):
         LocalCube(tmp_path)
 
 

@@ -1,4 +1,4 @@
-"""What every model of the registry owes its callers, whatever it computes.
+"""The contract that every model of the registry fulfils.
 
 A model is tried with the slots of `spec_for` (three pooled slots, two sequences, two dense floats), a small tower if it
 has one, and one and three labels. One that needs something else says so in CASES, and nowhere else. A case may be of

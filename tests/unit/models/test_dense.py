@@ -38,7 +38,7 @@ def test_another_width_names_tensors_and_both_shapes(kit: Kit) -> None:
     model = create("dnn", spec, {"hidden": [8, 4]})
     state = create("dnn", spec, {"hidden": [6, 4]}).state_dict()
     before = {name: value.clone() for name, value in model.state_dict().items()}
-    with pytest.raises(FailedPrecondition, match=r"weight is \[6, 29\] there and \[8, 29\] in the model") as error:
+    with pytest.raises(FailedPrecondition, match=r"weight is \[6, 29\] there but \[8, 29\] in the model") as error:
         load_dense(model, state, "runs/1/checkpoint-300")
     assert "runs/1/checkpoint-300" in str(error.value)
     assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())

@@ -78,5 +78,5 @@ def test_training_has_an_auxiliary_loss_of_each_sample(kit: Kit) -> None:
 
 def test_a_long_sequence_is_refused() -> None:
     spec = InputSpec(slots=("item",), dims=(4,), sequences=(SequenceSpec("history", 4, 1024, "item"),))
-    with pytest.raises(ConfigError, match="at most 256; slot 'history' keeps 1024: set its max_values"):
+    with pytest.raises(ConfigError, match="at most 256; slot 'history' keeps 1024: lower its max_values"):
         create("dien", spec, {"dim": 4})

@@ -42,5 +42,5 @@ def test_learns_xor(kit: Kit) -> None:
 
 
 def test_one_slot_alone_is_refused(kit: Kit) -> None:
-    with pytest.raises(ConfigError, match="one slot only"):
+    with pytest.raises(ConfigError, match="only one slot"):
         create("dlrm", kit.spec_for("dlrm", slots=("ad",), dense_dim=0))

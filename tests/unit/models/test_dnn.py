@@ -80,5 +80,5 @@ def test_a_width_of_zero_is_refused() -> None:
 
 
 def test_no_slots_at_all_is_refused() -> None:
-    with pytest.raises(ConfigError, match="nothing to read"):
+    with pytest.raises(ConfigError, match="has no inputs"):
         create("dnn", InputSpec((), ()))

@@ -70,9 +70,9 @@ def test_learns_xor(kit: Kit) -> None:
 def test_what_does_not_fit_is_refused(kit: Kit) -> None:
     with pytest.raises(ConfigError, match="the schema has only one"):
         create("ffm", InputSpec(("ad",), (4,), linear=True))
-    with pytest.raises(ConfigError, match=r"rows of 2 vectors.*9 floats cannot be"):
+    with pytest.raises(ConfigError, match=r"rows of 2 vectors.*9 floats do not divide"):
         create("ffm", InputSpec(("a", "b", "c"), (9, 9, 9), linear=True))
-    with pytest.raises(ConfigError, match="one label, the schema has 2"):
+    with pytest.raises(ConfigError, match="one label, but the schema has 2"):
         create("ffm", kit.spec_for("ffm", labels=2))
     many = [{"name": f"slot{i}"} for i in range(60)]
     job = {"schema": {"slots": many}, "data": {"train": "log"}, "model": {"name": "ffm", "dim": 2000}}

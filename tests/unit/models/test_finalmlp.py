@@ -73,7 +73,7 @@ def test_batch_norm_and_dropout_are_each_streams_own(kit: Kit) -> None:
 
 @pytest.mark.parametrize(
     ("settings", "message"),
-    [({"num_heads": 3}, "num_heads 3 must divide"), ({"fs1_context": ["nobody"]}, "'nobody' is no sparse slot")],
+    [({"num_heads": 3}, "num_heads 3 must divide"), ({"fs1_context": ["nobody"]}, "'nobody' is not a sparse slot")],
 )
 def test_what_does_not_fit_is_refused(kit: Kit, settings: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):

@@ -52,7 +52,7 @@ def test_learns_xor(kit: Kit) -> None:
 
 
 def test_what_does_not_fit_is_refused(kit: Kit) -> None:
-    with pytest.raises(ConfigError, match="one label, the schema has 2"):
+    with pytest.raises(ConfigError, match="one label, but the schema has 2"):
         create("fwfm", kit.spec_for("fwfm", labels=2))
     with pytest.raises(ConfigError, match=r"one width.*user: 8"):
         create("fwfm", kit.spec_for("fwfm", dims=(4, 8, 4)))

@@ -47,7 +47,7 @@ def test_a_sequence_slot_is_refused() -> None:
 
 
 def test_several_labels_are_refused() -> None:
-    with pytest.raises(ConfigError, match="one label, the schema has 2"):
+    with pytest.raises(ConfigError, match="one label, but the schema has 2"):
         create("lr", InputSpec(("ad",), (0,), linear=True, labels=2))
 
 

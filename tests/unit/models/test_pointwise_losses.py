@@ -1,4 +1,4 @@
-"""Losses for logs that do not show what happens: thinned-out negatives, late positives. Each has its optimum, by the
+"""Losses for logs that differ from the events: sampled negatives, late positives. Each has its optimum, by the
 definition of the log, where scores are right; and each is checked against its formula in float64.
 """
 

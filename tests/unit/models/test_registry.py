@@ -150,7 +150,7 @@ def test_a_class_from_python() -> None:
     assert create(Mean, spec)(zeros(spec, 4)).shape == (4,)
 
 
-def test_a_class_that_is_no_model() -> None:
+def test_a_class_that_is_not_a_model() -> None:
     with pytest.raises(ConfigError, match="Linear is not a model"):
         resolve(torch.nn.Linear)  # type: ignore[arg-type]
 
@@ -165,7 +165,7 @@ def test_a_missing_class_names_those_there(write: Callable[..., str]) -> None:
         resolve(write(GOOD) + ":Tyni")
 
 
-def test_a_class_in_the_file_that_is_no_model(write: Callable[..., str]) -> None:
+def test_a_class_in_the_file_that_is_not_a_model(write: Callable[..., str]) -> None:
     with pytest.raises(ConfigError, match="'TinySettings' is not a model"):
         resolve(write(GOOD) + ":TinySettings")
 

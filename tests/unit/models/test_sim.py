@@ -98,7 +98,7 @@ def test_hard_search_says_what_it_needs() -> None:
     with pytest.raises(ConfigError, match="search: hard needs 'category'"):
         create("sim", SPEC, {**SMALL, "search": "hard"})
     other = {**HARD, "time": "nothing"}
-    with pytest.raises(ConfigError, match="'nothing' is no sequence"):
+    with pytest.raises(ConfigError, match="'nothing' is not a sequence"):
         create("sim", SPEC, {**SMALL, "attention": [other]})
 
 

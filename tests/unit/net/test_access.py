@@ -26,7 +26,7 @@ SECRET = "a secret of sixteen"
     "a token file with a short secret, or one that other users can read or change",
     "every role refuses it and says how to make a better one",
 )
-def test_a_token_file_must_hold_a_secret_that_nobody_else_sees(tmp_path: Path) -> None:
+def test_a_token_file_must_hold_a_secret_that_others_cannot_read(tmp_path: Path) -> None:
     path = tmp_path / "token"
     with pytest.raises(NotFound, match="elasticctr token"):
         read_token(path)
@@ -43,7 +43,7 @@ def test_a_token_file_must_hold_a_secret_that_nobody_else_sees(tmp_path: Path) -
     for mode in (0o600, 0o400, 0o640, 0o440):
         path.chmod(mode)
         assert read_token(path) == SECRET
-    with pytest.raises(ConfigError, match="cannot be read"):
+    with pytest.raises(ConfigError, match="cannot read the token file"):
         read_token(tmp_path)
     assert read_optional_token(None) is None
 

@@ -28,7 +28,7 @@ def shown_by(port: int) -> str:
 
 
 def replace(file: Path, by: Path) -> None:
-    """As certificate managers do: in one step, by another file."""
+    """As certificate managers do: replaced in one step by another file."""
     beside = file.with_suffix(".new")
     beside.write_bytes(by.read_bytes())
     beside.replace(file)

@@ -63,14 +63,14 @@ def test_mutual_tls_refuses_strangers_and_says_why(tmp_path: Path) -> None:
         with pytest.raises(Unavailable, match="if that port speaks TLS, call it with https"):
             ask(None, serving.url.replace("https", "http"))
         elsewhere = serving.url.replace("127.0.0.1", "localhost")
-        with pytest.raises(Unavailable, match="by a name that is in it"):
+        with pytest.raises(Unavailable, match="by a name in that certificate"):
             ask(own, elsewhere)
         assert ask(own.model_copy(update={"check_host": False}), elsewhere) == {"a": 1}
     finally:
         serving.stop()
 
 
-def test_a_plain_port_called_by_tls_is_told(certificate: tuple[Path, Path]) -> None:
+def test_a_plain_port_called_by_tls_is_reported(certificate: tuple[Path, Path]) -> None:
     serving = Serving(make_app([get("/v1/status", lambda _: {"a": 1})], Tokens(TOKEN)))
     try:
         with pytest.raises(Unavailable, match="does not speak TLS"):
@@ -80,9 +80,9 @@ def test_a_plain_port_called_by_tls_is_told(certificate: tuple[Path, Path]) -> N
 
 
 @pytest.mark.promise(
-    "a certificate that runs out while agent, transfer or coordinator runs",
-    "files replaced on disk are used by listener and callers for new connections, without a restart; a pair that does "
-    "not fit changes nothing",
+    "a certificate expires while agent, transfer or coordinator runs",
+    "listener and callers use files replaced on disk for new connections, without a restart; a mismatched pair "
+    "changes nothing",
 )
 def test_replaced_certificates_are_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(certificate_module, "LOOK_S", 0.02)
@@ -120,7 +120,7 @@ def _shown_by(serving: Serving, tls: TlsSettings) -> bytes:
         return ssl.DER_cert_to_PEM_cert(secure.getpeercert(binary_form=True) or b"").encode()
 
 
-def test_bad_certificates_are_told(certificate: tuple[Path, Path], tmp_path: Path) -> None:
+def test_bad_certificates_are_reported(certificate: tuple[Path, Path], tmp_path: Path) -> None:
     cert, key = certificate
     app = make_app([], Tokens())
     with pytest.raises(ValueError, match="go together"):
@@ -134,7 +134,7 @@ def test_bad_certificates_are_told(certificate: tuple[Path, Path], tmp_path: Pat
         Peer("https://127.0.0.1", tls=TlsSettings(ca=tmp_path / "empty"))
 
 
-def test_an_address_that_cannot_be_listened_at_is_told() -> None:
+def test_an_address_that_cannot_be_listened_at_is_reported() -> None:
     app = make_app([], Tokens())
     first = WebServer(app, "127.0.0.1", 0)
     with pytest.raises(Unavailable, match="cannot listen"):
@@ -146,6 +146,6 @@ def test_an_address_that_cannot_be_listened_at_is_told() -> None:
 
 
 @pytest.mark.parametrize("url", ["", "nonsense", "ftp://a", "http://", "http://a:999999", "http://a:b", "http://[::"])
-def test_an_address_that_is_none_is_told(url: str) -> None:
+def test_an_invalid_address_is_reported(url: str) -> None:
     with pytest.raises(ConfigError):
         Peer(url)

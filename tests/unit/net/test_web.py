@@ -1,4 +1,4 @@
-"""A control server against those who hold connections, send too much or too slowly, or are pages of other sites."""
+"""A control server against clients that hold connections, send too much or too slowly, or are pages of other sites."""
 
 from __future__ import annotations
 
@@ -72,9 +72,9 @@ def test_no_part_of_an_answer_waits_for_the_part_before_it() -> None:
 
 @pytest.mark.promise(
     "hundreds of silent connections to coordinator, agent or transfer",
-    "others are answered meanwhile; the silent ones are closed after 10 s, or sooner if there is no room",
+    "others are answered meanwhile; silent connections are closed after 10 s, or sooner if room is needed",
 )
-def test_silent_connections_lock_nobody_out(serving: Serving) -> None:
+def test_silent_connections_do_not_lock_others_out(serving: Serving) -> None:
     with ExitStack() as held:
         silent = [held.enter_context(connect(serving)) for _ in range(520)]
         assert ask(serving, "GET", "/v1/status").status_code == 200
@@ -92,7 +92,7 @@ def test_the_oldest_silent_connection_makes_room(monkeypatch: pytest.MonkeyPatch
                 headers = {"Authorization": f"Bearer {ADMIN}"}
                 assert client.get("/v1/status", headers=headers).status_code == 200
                 assert is_closed(silent[0])
-                # One that has asked before is kept rather than those that never did.
+                # A connection that has sent a request is kept in preference to those that never did.
                 held.enter_context(connect(serving))
                 assert is_closed(silent[1])
                 assert client.get("/v1/status", headers=headers).status_code == 200
@@ -141,7 +141,7 @@ def test_a_slow_head_is_cut(serving: Serving, monkeypatch: pytest.MonkeyPatch) -
 
 
 @pytest.mark.promise(
-    "a body to the control plane that is too long, or that comes too slowly",
+    "a body to the control plane that is too long, or arrives too slowly",
     "refused by its announced length before it is read, or cut at the route's limit or deadline",
 )
 def test_bodies_have_limits(serving: Serving, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""What is recorded of a machine, and what must never be."""
+"""What is recorded about a machine, and what must not be."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Publishing a learner: deltas over parents are the whole, scores are the trainer's, nothing half done counts."""
+"""Publishing a learner: deltas on parents give the whole, scores are the trainer's, nothing unfinished counts."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_a_delta_holds_only_what_changed(story: Story) -> None:
 
 
 def test_rows_that_catch_up_are_published_as_bases(story: Story, tmp_path: Path) -> None:
-    """Rows that no step touched moved: a delta would not be all that changed."""
+    """Untouched rows changed: a delta would not contain every change."""
     optimizer = {"name": "adam", "learning_rate": 0.01, "l2": 0.1, "catch_up": 50}
     story.job = make_job(tmp_path, sparse={"optimizer": optimizer})
     story.learner = Learner(story.job)
@@ -94,7 +94,7 @@ def test_the_same_state_is_published_once(story: Story) -> None:
     marks = story.learner.sparse.mark()
     snapshot = PublishedRun(story.job.samples, story.batch, {}, {}, marks)
     story.publisher.publish(story.learner, snapshot)
-    with pytest.raises(AlreadyExists, match="is version 1 already"):
+    with pytest.raises(AlreadyExists, match="is already version 1"):
         story.publisher.publish(story.learner, snapshot)
     assert story.publisher.publish(story.learner, snapshot, "base").version == 2
 
@@ -115,14 +115,14 @@ def test_a_delta_needs_a_parent_of_its_own_history(
     story: Story, template: dense_side.GraphTemplate, tmp_path: Path
 ) -> None:
     story.learn()
-    with pytest.raises(FailedPrecondition, match="no version a delta could stand on"):
+    with pytest.raises(FailedPrecondition, match="no parent for a delta"):
         story.publish("delta")
     story.publish()
     other = Story(tmp_path, template)
     other.learn()
     assert other.publish().kind == "base"
     story.learn()
-    # The newest version is another learner's; the one below it is this one's.
+    # The newest version is another learner's; the one before it is this one's.
     assert story.publish("delta").parent == 1
     fp16 = story.make_publisher(template, encoding="fp16")
     story.learn()

@@ -163,7 +163,7 @@ def test_a_repository_that_fails_later_does_not_end_training(
     assert found.all() and np.array_equal(rows, next(learner.sparse.tables[0].rows()).weights)
 
 
-def test_a_graph_that_cannot_be_filled_is_exported_anew(tmp_path: Path) -> None:
+def test_a_graph_that_cannot_be_filled_is_exported_again(tmp_path: Path) -> None:
     job = make_job(tmp_path)
     learner = Learner(job)
     template = dense_side.GraphTemplate(learner)

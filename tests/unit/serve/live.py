@@ -1,4 +1,4 @@
-"""A prediction server in this process with one made version, and a fleet that remembers what it was told."""
+"""A prediction server in this process with one made version, and a fleet that records commands."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class RememberingFleet:
 
     def model_status(self, model: str) -> dict[str, Any]:
         if model != "ctr":
-            raise NotFound(f"no model {model!r}; there is ctr")
+            raise NotFound(f"no model {model!r}; this server has ctr")
         return {"name": "ctr", "live": 7, "ready": [{"version": 7}], "variants": []}
 
     def _do(self, what: str, model: str, *given: Any) -> dict[str, Any]:
@@ -104,7 +104,7 @@ class Live:
         return made
 
     def still_answers(self) -> None:
-        """The same scores as ever."""
+        """The scores have not changed."""
         feasign = int(self.made.feasigns[3])
         answer = self.post({"samples": [{"ad": [feasign]}], "values": "feasigns"}).json()
         sparse: list[list[list[int]]] = [

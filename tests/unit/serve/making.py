@@ -1,5 +1,5 @@
 """Versions made by hand: a schema with every kind of slot, random rows as cube files, and a graph that looks at every
-input. No torch, no training; publish/scoring.py says what they must score."""
+input. No torch, no training; versions/scoring.py gives the expected scores."""
 
 from __future__ import annotations
 
@@ -163,7 +163,7 @@ class Made:
         return np.where(found[:, None], self.rows[table][place], np.float32(0)), found
 
     def samples(self, schema: ServingSchema, count: int, seed: int = 5) -> Batch:
-        """Values of the files, some others, some twice; any number of them, none too."""
+        """Values from the files, others, and repeated ones; any number of them, or none."""
         random = np.random.default_rng(seed)
         strange = random.integers(0, 1 << 64, 60, dtype=np.uint64)
         pool = np.concatenate([self.feasigns, strange])

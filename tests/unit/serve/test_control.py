@@ -1,4 +1,4 @@
-"""The commands of the API: what they tell the fleet, what they refuse, and that errors have one shape."""
+"""The commands of the API: their calls of the fleet, what they refuse, and the one shape of errors."""
 
 from __future__ import annotations
 

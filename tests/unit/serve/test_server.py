@@ -1,4 +1,4 @@
-"""Predictions over HTTP: the scores publish/scoring.py gives, by every way to say a sample, and every refusal."""
+"""Predictions over HTTP: the scores of versions/scoring.py, for every way to write a sample, and every refusal."""
 
 from __future__ import annotations
 
@@ -265,7 +265,7 @@ def test_the_access_log_has_a_line_for_every_request(tmp_path: Path) -> None:
     assert [json.loads(line)["id"] for line in log.read_text().splitlines()] == ["three"]
 
 
-def test_stopping_answers_what_arrived_and_says_goodbye(tmp_path: Path) -> None:
+def test_stopping_answers_what_has_arrived_and_closes(tmp_path: Path) -> None:
     outcomes: list[str] = []
     with live_server(tmp_path) as live:
         stop = threading.Event()

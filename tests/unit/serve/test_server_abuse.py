@@ -1,4 +1,4 @@
-"""Bytes nobody should send, on a live server: each costs its sender at most the connection, and scores stay right."""
+"""Malformed bytes on a live server: each costs its sender at most the connection, and scores stay right."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ def test_slow_clients_are_cut_and_others_do_not_wait(live: Live) -> None:
             peer.sendall(request(GOOD)[: 20 + i])
         for _ in range(5):
             live.still_answers()
-        # A byte now and then is not enough.
+        # An occasional byte is not enough.
         ended = 0
         deadline = time.monotonic() + 60
         while ended < len(peers) and time.monotonic() < deadline:
@@ -178,7 +178,7 @@ def test_connections_over_the_limit_are_closed_and_room_comes_back(live: Live) -
     assert refused
 
 
-def test_answers_nobody_reads_do_not_pile_up(live: Live) -> None:
+def test_unread_answers_do_not_pile_up(live: Live) -> None:
     # Each answer is far larger than its request; the server stops reading from who does not read.
     ask = b"GET /openapi.json HTTP/1.1\r\n\r\n"
     with socket.create_connection(live.address, timeout=0.5) as peer:

@@ -1,4 +1,4 @@
-"""Paddle Serving's clients, over bRPC and HTTP, against a server in this process: the scores of publish/scoring.py."""
+"""Paddle Serving's clients, over bRPC and HTTP, against a server in this process: the scores of versions/scoring.py."""
 
 from __future__ import annotations
 
@@ -152,7 +152,7 @@ def test_other_data_types_and_profile(live: Live) -> None:
 
 
 def test_feeds_of_settings_must_be_slots(live: Live) -> None:
-    with pytest.raises(ConfigError, match="'emb' is to feed 'nobody', which is no slot of the model"):
+    with pytest.raises(ConfigError, match="'emb' feeds 'nobody', which is not a slot of the model"):
         make_served_version(
             "ctr", 7, live.schema, live.graph, live.made.local(), None, "graph", {"emb": "nobody", "x": "dense_input"}
         )

@@ -1,4 +1,4 @@
-"""serve.yaml and the flags that stand for it."""
+"""serve.yaml and the equivalent flags."""
 
 from __future__ import annotations
 
@@ -52,16 +52,16 @@ def test_precedence_is_default_file_environment_flag(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "say what to serve"),
-        ("models: []", "say what to serve"),
+        ("", "nothing to serve"),
+        ("models: []", "nothing to serve"),
         ("models: [{name: ctr, repo: r}]\nporrt: 1", "did you mean 'port'"),
         ("models: [{name: ctr, rpo: r}]", "did you mean 'repo'"),
-        ("models: [{name: ctr, repo: r}, {name: ctr, repo: q}]", "two models are called 'ctr'"),
+        ("models: [{name: ctr, repo: r}, {name: ctr, repo: q}]", "two models are named 'ctr'"),
         ("models: [{name: a/b, repo: r}]", "a name has up to 64"),
         ("models: [{name: a, repo: r, variants: [{name: b}]}]", "give a version, or another model"),
         ("models: [{name: a, repo: r, variants: [{name: b, model: c}]}]", "not another model of this server"),
-        ("models: [{name: a, repo: r, variants: [{name: b, version: 1, weight: 1.5}]}]", "what they leave of 1"),
-        ("models: [{name: a, repo: r, variants: [{name: live, weight: 0}]}]", "somebody must answer"),
+        ("models: [{name: a, repo: r, variants: [{name: b, version: 1, weight: 1.5}]}]", "must add up to at most 1"),
+        ("models: [{name: a, repo: r, variants: [{name: live, weight: 0}]}]", "no variant has a weight above 0"),
         ("models: [{name: a, repo: r, variants: [{name: live, version: 3}]}]", "is the model's live version"),
         ("models: [{name: a, repo: r, policy: {missing_rows: explode}}]", "missing_rows"),
         ("models: [{name: a, repo: r, verify: {warmup: [0]}}]", "warm-up"),
@@ -80,7 +80,7 @@ def test_a_mistake_in_the_environment_is_named(tmp_path: Path) -> None:
 
 
 def test_a_model_is_named_in_one_place(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="--repo, --model: the settings name the models"):
+    with pytest.raises(ConfigError, match="--repo, --model: the settings file lists the models"):
         _load(tmp_path, MODELS, repo="r", name="ctr")
-    with pytest.raises(ConfigError, match="say what to serve"):
+    with pytest.raises(ConfigError, match="nothing to serve"):
         load_settings(None, {"repo": "r"}, {})

@@ -1,4 +1,4 @@
-"""What candidates share goes through the first layer once per request, and scores stay what they are."""
+"""Shared values go through the first layer once per request, and scores do not change."""
 
 from __future__ import annotations
 
@@ -193,7 +193,7 @@ def test_candidates_that_are_all_alike_are_scored(tower: Version) -> None:
     assert not scored.is_split and np.abs(scored.scores - tower.expected(whole)).max() <= 1e-6
 
 
-def test_requests_without_candidates_are_in_nobodys_way(tower: Version) -> None:
+def test_requests_without_candidates_do_not_delay_others(tower: Version) -> None:
     none = tower.request(5, 0, "ab")
     some = tower.request(6, 30, "abc")
     scored = tower.served.score_requests([(own, shared) for own, shared, _ in (none, some, none)])
@@ -305,4 +305,4 @@ def test_a_version_is_held_to_its_samples(tower: Version) -> None:
     assert check_shared(native, tower.schema, format_samples(batch, scores, scores), settings, "ctr/1") == ""
     bad = scores + np.float32(1e-4)
     why = check_shared(native, tower.schema, format_samples(batch, bad, bad), settings, "ctr/1")
-    assert "samples would be scored 0.0001 away" in why
+    assert "scores would differ from those in samples.json by 0.0001" in why

@@ -25,7 +25,7 @@ def test_a_write_that_fails_leaves_the_old_file(tmp_path: Path, monkeypatch: pyt
     assert [entry.name for entry in tmp_path.iterdir()] == ["journal.json"]
 
 
-def test_what_is_no_object_is_corruption(tmp_path: Path) -> None:
+def test_json_other_than_an_object_is_corruption(tmp_path: Path) -> None:
     with pytest.raises(NotFound):
         read_json(tmp_path / "a")
     for text in ("", "{", "[]", "7"):

@@ -63,7 +63,7 @@ def test_what_is_not_there(tmp_path: Path) -> None:
         resolve(str(tmp_path / "empty"))
     with pytest.raises(NotFound, match=r"part-\*: no file matches"):
         resolve(str(tmp_path / "part-*"))
-    with pytest.raises(ConfigError, match="empty list"):
+    with pytest.raises(ConfigError, match="list of paths is empty"):
         resolve([])
     with pytest.raises(ConfigError, match="unknown protocol gopher"):
         resolve("gopher://host/log")
@@ -124,7 +124,7 @@ def test_an_hour_that_is_not_finished_is_never_passed_over(tmp_path: Path) -> No
     (tmp_path / "20200401/01/donefile").unlink()
     location = f"{tmp_path}/{{date}}/{{hour}}"
     options = ReadOptions(start="20200401/00", end="20200401/02", donefile="donefile")
-    with pytest.raises(NotFound, match="20200401/01/donefile: not there"):
+    with pytest.raises(NotFound, match="20200401/01/donefile: not found"):
         resolve(location, options)
     with pytest.raises(DeadlineExceeded, match="20200401/01/donefile"):
         resolve(location, options.model_copy(update={"wait_s": 0.05}))

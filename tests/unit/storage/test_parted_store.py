@@ -1,4 +1,4 @@
-"""Places without appending and without conditions (here fsspec's memory): every line is an object of its own."""
+"""Stores without appends and conditional writes (here fsspec's memory): every line is a separate object."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def store() -> PartedStore:
 
 @pytest.mark.promise(
     "two publishers append to the donefile of an object store without conditional writes",
-    "every line is an object of its own, so that none is lost",
+    "every line is a separate object, so that none is lost",
 )
 def test_a_publisher_that_saw_an_older_file_erases_nothing(store: PartedStore, monkeypatch: pytest.MonkeyPatch) -> None:
     store.append("donefile", b"one\n")

@@ -53,7 +53,7 @@ def test_files_directories_globs_and_date_trees(s3: str) -> None:
     assert users(f"{s3}/*/*/part-*") == list(range(6000))
     tree = f"{s3}/{{date}}/{{hour}}"
     assert users(tree, start="20200401/00", end="20200401/01", donefile="donefile") == list(range(4000))
-    with pytest.raises(NotFound, match="20200401/02/donefile: not there"):
+    with pytest.raises(NotFound, match="20200401/02/donefile: not found"):
         users(tree, start="20200401/00", end="20200401/02", donefile="donefile")
 
 

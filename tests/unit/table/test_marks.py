@@ -1,4 +1,4 @@
-"""Marks: rows changed and gone since a moment, over one parent's full export, are this moment's full export."""
+"""Marks: the rows changed and dropped since a mark, applied to its full export, give the current full export."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def test_parent_and_delta_make_the_whole(tmp_path: Path, seed: int, admission: A
         for mark, parent in history:
             assert apply(parent, table, mark) == whole
         if life.random.random() < 0.3:
-            # A checkpoint, and another process that goes on from it.
+            # A checkpoint, and another process that continues from it.
             table.save(tmp_path / "t")
             loaded = make_table(admission)
             loaded.load(tmp_path / "t")

@@ -1,4 +1,4 @@
-"""Adam with catch_up is torch.optim.Adam on a dense embedding, whoever reads the rows and when."""
+"""Adam with catch_up equals torch.optim.Adam on a dense embedding, however and whenever rows are read."""
 
 from collections.abc import Iterable
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Rows pooled and gradients summed by whoever has no table, against the table's own pull and push."""
+"""Rows pooled and gradients summed without a table, against the table's own pull and push."""
 
 from __future__ import annotations
 

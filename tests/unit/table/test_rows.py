@@ -1,4 +1,4 @@
-"""Rows by feasign: what a shard does for those who send it summed gradients."""
+"""Rows by feasign: what a shard does with summed gradients from trainers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Table settings: mistakes are ConfigErrors that say where, every field says what it is for."""
+"""Table settings: mistakes are ConfigErrors that say where, and every field has a description."""
 
 from typing import Any
 
@@ -41,7 +41,7 @@ def test_mistakes_say_where(segment: dict[str, Any], message: str) -> None:
 def test_contradictions_are_refused() -> None:
     with pytest.raises(ConfigError, match="declared twice"):
         parse_settings(TableSettings, {"segments": [{"dim": 1}, {"dim": 2}]}, "job.yaml")
-    with pytest.raises(ConfigError, match="not both"):
+    with pytest.raises(ConfigError, match="give only one"):
         both = {"segments": [{"dim": 1}], "admission": {"count": 2, "probability": 0.5}}
         parse_settings(TableSettings, both, "job.yaml")
 

@@ -106,7 +106,8 @@ def test_rotation_keeps_the_newest_and_the_best(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "{}", "null"])
 @pytest.mark.promise(
-    "best.json is empty or damaged after a power cut", "checkpoints go on, none is removed, and the file is named"
+    "best.json is empty or damaged after a power cut",
+    "checkpoints continue, none is removed, and the message names the file",
 )
 def test_a_damaged_note_of_the_best_removes_nothing(
     tmp_path: Path, text: str, capsys: pytest.CaptureFixture[str]

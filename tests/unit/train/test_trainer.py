@@ -1,4 +1,4 @@
-"""The course of a run: what early stopping keeps, and a killed run that decides as if it had not been."""
+"""A run: what early stopping keeps, and a killed run that decides as an undisturbed one."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def test_a_killed_run_decides_as_one_that_was_not(
 
 
 def test_dropout_and_running_statistics_go_on_where_a_killed_run_was(tmp_path: Path) -> None:
-    """Which units are dropped comes from the saved random state; it is not begun anew."""
+    """Which units are dropped comes from the saved random state, which does not start again."""
     dense = []
     for name in ("whole", "killed"):
         (tmp_path / name).mkdir()

@@ -1,4 +1,4 @@
-"""Looking a repository over: each kind of damage is named, and a donefile is made anew from what is there."""
+"""Checking a repository: each kind of damage is named, and a donefile is rebuilt from what exists."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def test_each_kind_of_damage_has_its_name(repository: Repository) -> None:
     "the donefile is lost",
     "`elasticctr versions fsck --rebuild` makes it anew from the manifests, and publishing goes on",
 )
-def test_a_lost_donefile_is_made_anew(repository: Repository) -> None:
+def test_a_lost_donefile_is_rebuilt(repository: Repository) -> None:
     before = [(e.version, e.kind, e.parent, e.base, e.manifest_sha256) for e in repository.events("ctr")]
     place(repository, "donefile").unlink()
     with pytest.raises(FailedPrecondition, match=r"fsck .* --rebuild"):
@@ -124,7 +124,7 @@ def test_a_lost_donefile_is_made_anew(repository: Repository) -> None:
     "a line of the donefile is damaged",
     "`elasticctr versions fsck --rebuild` keeps the good lines and the old file, and mends it",
 )
-def test_a_damaged_line_is_mended(repository: Repository) -> None:
+def test_a_damaged_line_is_repaired(repository: Repository) -> None:
     rollback(repository, "ctr", 2)
     path = place(repository, "donefile")
     good = path.read_bytes()
@@ -163,7 +163,7 @@ def test_a_change_of_equal_length_is_seen_by_its_size(repository: Repository) ->
     assert len(path.read_bytes()) != size and repository.live("ctr").version == 4
 
 
-def test_nobody_publishes_while_a_donefile_is_made_anew(repository: Repository) -> None:
+def test_publishing_is_refused_while_a_donefile_is_rebuilt(repository: Repository) -> None:
     place(repository, "donefile").unlink()
     with PublisherLease(repository.store, "ctr"), pytest.raises(Unavailable, match="is publishing"):
         rebuild_donefile(repository, "ctr")

@@ -1,4 +1,4 @@
-"""Who may publish: one at a time, and the dead do not count."""
+"""Who may publish: one at a time, not counting dead processes."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_a_lock_past_its_time_or_unreadable_is_broken(tmp_path: Path, text: byte
     store = open_store(str(tmp_path))
     store.write_bytes(f"ctr/{LOCK}", text)
     if b"expires" not in text:
-        # Where a file is seen before it is filled, it may be somebody's who is just taking it.
+        # Where files appear before their contents, an empty one may be a lock just being taken.
         with pytest.raises(Unavailable, match="cannot be read"), PublisherLease(store, "ctr"):
             pass
         os.utime(tmp_path / "ctr" / LOCK, (1, 1))
@@ -79,7 +79,7 @@ def test_a_publisher_taken_for_dead_announces_nothing(repository: Repository, mo
 
 
 def test_two_publishers_at_once(tmp_path: Path) -> None:
-    """Four publish as fast as they can: every version has its own number, everyone else is told to wait."""
+    """Four publish as fast as they can: every version has its own number, and the others are told to wait."""
     repository = Repository(str(tmp_path))
     made: list[int] = []
     refused: list[str] = []
@@ -117,7 +117,7 @@ def test_a_number_given_to_another_process_is_no_sign_of_life(tmp_path: Path) ->
 
 
 class SlowRows:
-    """Rows that take longer than the lease lasts; between them somebody looks at the lock."""
+    """Rows that take longer than the lease lasts; the lock is checked between them."""
 
     estimate = 1
 

@@ -1,4 +1,4 @@
-"""What is removed and what never is; what killed publishers leave; when nobody may say."""
+"""What is removed and what never is; remains of killed publishers; when this cannot be decided."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def left(repository: Repository) -> list[int]:
 
 
 def clean(repository: Repository) -> list[int]:
-    """What every publisher does first."""
+    """The first step of every publisher."""
     with PublisherLease(repository.store, "ctr") as lease:
         plan = plan_removal(repository, "ctr")
         carry_out(repository, plan, lease)
@@ -75,7 +75,7 @@ def test_the_newest_stay_and_the_one_before_the_live_one(repository: Repository)
 
 def test_what_a_kept_version_stands_on_stays(repository: Repository) -> None:
     assert plan_removal(repository, "ctr", 3).going == [1, 2, 3]
-    assert reasons(repository, 3)[4] == "version 5 stands on it"
+    assert reasons(repository, 3)[4] == "version 5 depends on it"
     assert left(repository) == [1, 2, 3, 4, 5, 6, 7]
 
 
@@ -85,7 +85,7 @@ def test_the_live_version_stays_however_old(repository: Repository) -> None:
     assert left(repository) == [1, 2, 7] and repository.live("ctr").version == 2
 
 
-@pytest.mark.promise("a pruned version is pinned by a server", "pinned versions and what they stand on stay")
+@pytest.mark.promise("a pruned version is pinned by a server", "pinned versions and their chains stay")
 def test_pinned_versions_stay_while_pinned(repository: Repository) -> None:
     repository.pin("ctr", "server", [3], ttl_s=60)
     repository.pin("ctr", "gone", [5], ttl_s=-1)
@@ -103,7 +103,7 @@ def test_young_versions_stay(repository: Repository) -> None:
 
 @pytest.mark.promise(
     "a publisher is killed, or paused, before it announced its version",
-    "its directory goes only when nobody wrote to it for the time of a lease, and never once it has a manifest",
+    "its directory is removed only if it was not written to for the time of a lease, and never if it has a manifest",
 )
 def test_leftovers_of_killed_publishers_are_removed_when_old(repository: Repository) -> None:
     store = repository.store
@@ -123,7 +123,7 @@ def test_leftovers_of_killed_publishers_are_removed_when_old(repository: Reposit
     os.utime(Path(repository.url, "ctr/11"), (1, 1))
     why = reasons(repository, None)
     assert "never announced" in why[9] and "last 10 minutes" in why[10] and "manifest.json is gone" in why[5]
-    assert why[11] == "pinned by server" and why[4] == "version 5 stands on it"
+    assert why[11] == "pinned by server" and why[4] == "version 5 depends on it"
     assert clean(repository) == [8]
     store.delete_tree("ctr/5")
     assert clean(repository) == [4]
@@ -132,7 +132,7 @@ def test_leftovers_of_killed_publishers_are_removed_when_old(repository: Reposit
 
 
 @pytest.mark.promise(
-    "the donefile is lost", "publish and prune refuse and remove nothing; `fsck --rebuild` makes it anew"
+    "the donefile is lost", "publish and prune refuse and remove nothing; `fsck --rebuild` recreates it"
 )
 @pytest.mark.parametrize("is_pinned", [False, True])
 def test_a_lost_donefile_removes_nothing(repository: Repository, is_pinned: bool) -> None:
@@ -177,17 +177,17 @@ def clean_or_refuse(repository: Repository) -> list[int]:
     return []
 
 
-def test_a_damaged_line_is_told_of_once(repository: Repository, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_damaged_line_is_reported_once(repository: Repository, capsys: pytest.CaptureFixture[str]) -> None:
     with donefile(repository).open("ab") as file:
         file.write(b"garbage\n\n")
     for _ in range(3):
         assert len(repository.events("ctr")) == 7
     assert capsys.readouterr().err.count("line 8 is damaged") == 1
-    with pytest.raises(FailedPrecondition, match=r"8 \(not the JSON of an event\)"):
+    with pytest.raises(FailedPrecondition, match=r"8 \(not an event in JSON\)"):
         plan_removal(repository, "ctr")
 
 
-def test_an_unfinished_last_line_is_no_damage(repository: Repository) -> None:
+def test_an_unfinished_last_line_is_not_damage(repository: Repository) -> None:
     with donefile(repository).open("ab") as file:
         file.write(b'{"event": "publish", "vers')
     assert plan_removal(repository, "ctr", 1).going == [1, 2, 3, 4, 5]
@@ -232,7 +232,7 @@ def test_a_donefile_that_cannot_be_read_removes_nothing(repository: Repository, 
 
 
 @pytest.mark.parametrize("text", [b"", b"{", b"[]", b'{"versions": [1]}', b'{"versions": 1, "expires": 99999999999}'])
-@pytest.mark.promise("a pin cannot be read", "nothing is removed, for nobody knows what it protects")
+@pytest.mark.promise("a pin cannot be read", "nothing is removed, since it may protect any version")
 def test_an_unreadable_pin_protects_everything(repository: Repository, text: bytes) -> None:
     repository.store.write_bytes("ctr/pins/server.json", text)
     with pytest.raises(FailedPrecondition, match=r"server\.json cannot be read.*nothing is removed.*fsck"):
@@ -240,18 +240,18 @@ def test_an_unreadable_pin_protects_everything(repository: Repository, text: byt
     assert left(repository) == [1, 2, 3, 4, 5, 6, 7]
 
 
-def test_a_version_whose_manifest_is_damaged_keeps_what_it_stands_on(repository: Repository) -> None:
+def test_a_version_with_a_damaged_manifest_keeps_its_chain(repository: Repository) -> None:
     rollback(repository, "ctr", 3)
     rollback(repository, "ctr", 7)
     manifest = Path(repository.url, "ctr", "5", "manifest.json")
     manifest.write_bytes(manifest.read_bytes().replace(b'"rows": 1', b'"rows": 2'))
     make_old(repository)
     why = reasons(repository, 1)
-    assert "not the announced one" in why[5] and why[4] == "version 5 stands on it"
+    assert "not the announced one" in why[5] and why[4] == "version 5 depends on it"
 
 
 def test_a_late_line_brings_nothing_back_and_loses_nothing(repository: Repository) -> None:
-    """A publisher paused for hours appends its line: its files are still there."""
+    """A publisher paused for hours appends its line: its files still exist."""
     late = publish(repository, "ctr", 8, [8])
     data = donefile(repository).read_bytes()
     line = data.splitlines(keepends=True)[-1]

@@ -1,4 +1,4 @@
-"""Reading a repository: what is live, what garbage in a donefile does, pins, chains."""
+"""Reading a repository: the live version, garbage in a donefile, pins, chains."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ def test_rolling_back_and_forth(repository: Repository) -> None:
     assert rollback(repository, "ctr").version == 3
     assert rollback(repository, "ctr", 1).version == 1
     assert repository.events("ctr")[-1].event == "rollback"
-    with pytest.raises(FailedPrecondition, match="live already"):
+    with pytest.raises(FailedPrecondition, match="already live"):
         rollback(repository, "ctr", 1)
     with pytest.raises(NotFound):
         rollback(repository, "ctr", 9)
@@ -158,7 +158,7 @@ def test_manifests_that_cannot_be(repository: Repository) -> None:
     parse_manifest(json.dumps(good | {"new key": 1}).encode(), "x")
     change: dict[str, Any]
     for change in ({"version": 0}, {"kind": "delta"}, {"parent": 1}, {"tables": 3}, {"files": [{}]}, {"chain": [1]}):
-        with pytest.raises(Corruption, match="x: no manifest"):
+        with pytest.raises(Corruption, match="x: not a manifest"):
             parse_manifest(json.dumps(good | change).encode(), "x")
     with pytest.raises(FailedPrecondition, match="format 2"):
         parse_manifest(json.dumps(good | {"format": 2}).encode(), "x")
@@ -166,7 +166,7 @@ def test_manifests_that_cannot_be(repository: Repository) -> None:
         parse_manifest(b"", "x")
 
 
-def test_a_late_publish_turns_nobody_back_but_a_rollback_does() -> None:
+def test_a_late_publish_has_no_effect_but_a_rollback_does() -> None:
     def event(number: int, kind: Literal["publish", "rollback"], version: int) -> DonefileEvent:
         return DonefileEvent(number, kind, version, "base", 0, version, "", 0.0)
 

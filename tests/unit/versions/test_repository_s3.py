@@ -98,7 +98,7 @@ def test_a_paused_publisher_erases_nothing(bucket: str) -> None:
 
 
 @pytest.mark.promise(
-    "many publishers append to a donefile on S3 at the same moment", "no line is lost and none is there twice"
+    "many publishers append to a donefile on S3 at the same moment", "no line is lost and none occurs twice"
 )
 def test_appending_at_once_loses_nothing(bucket: str) -> None:
     lines = [f"{writer} {number}\n".encode() for writer in range(4) for number in range(5)]
@@ -118,7 +118,7 @@ def test_appending_at_once_loses_nothing(bucket: str) -> None:
 
 @pytest.mark.promise(
     "S3 writes a donefile line and its answer is lost",
-    "the line is looked for before it is sent again: it is there once",
+    "before a retry the file is searched for the line, which occurs once",
 )
 @pytest.mark.parametrize("is_written", [False, True])
 def test_a_lost_answer_writes_no_line_twice(bucket: str, is_written: bool, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -142,7 +142,7 @@ def test_a_lost_answer_writes_no_line_twice(bucket: str, is_written: bool, monke
 
 @pytest.mark.parametrize("code", ["InternalError", "SlowDown", "NoSuchBucketPolicy"])
 @pytest.mark.promise(
-    "S3 fails with a text that says 'exist' or 'not found'", "only certain answers count as taken or as missing"
+    "S3 fails with a text that says 'exist' or 'not found'", "only specific answers count as taken or missing"
 )
 def test_other_errors_are_neither_taken_nor_missing(bucket: str, code: str, monkeypatch: pytest.MonkeyPatch) -> None:
     store = open_store(f"{bucket}-errors")

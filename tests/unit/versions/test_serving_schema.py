@@ -1,4 +1,4 @@
-"""schema.json of a version: numbers that memory is reserved by are checked when it is read."""
+"""schema.json of a version: sizes that memory is reserved by are checked when it is read."""
 
 from __future__ import annotations
 

@@ -44,9 +44,9 @@ def transfer(
 
     with_patches = True
     if config.suffix == ".conf":
-        from elasticctr.compat.paddle_cube.transfer_conf import read_older_conf, transfer_host
+        from elasticctr.compat.paddle_cube.transfer_conf import read_transfer_conf, transfer_host
 
-        settings, with_patches, ignored = read_older_conf(config)
+        settings, with_patches, ignored = read_transfer_conf(config)
         for line in ignored:
             console.warn(f"{config}: {line}")
         own_host = transfer_host(config)

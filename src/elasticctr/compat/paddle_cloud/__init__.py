@@ -1,1 +1,1 @@
-"""The PADDLE_* environment variables by which older platforms tell a process its role."""
+"""The PADDLE_* environment variables with which Paddle's platforms assign a process its role."""

@@ -1,7 +1,7 @@
-"""Plays the role the environment assigns to this process (environment.py).
+"""Runs the role that the environment assigns to this process (environment.py).
 
-A trainer or pserver becomes the role's process. The first pserver supervises two: the coordinator and itself. Whoever
-started this process restarts it; a run that was under way goes on by itself.
+A trainer or pserver becomes the role's process. The first pserver supervises two: the coordinator and itself. The
+platform that started this process restarts it; an unfinished run then resumes by itself.
 """
 
 from __future__ import annotations
@@ -41,28 +41,28 @@ _POLL_S = 0.2
 
 
 def fit_job(job: Job, assigned: Assigned) -> Job:
-    """The job with the counts the environment gives. A cluster section that says others is refused."""
+    """The job with the environment's counts. Refuses a cluster section with other counts."""
     settings = cluster_of(job)
     given = {"trainers": assigned.trainers, "pservers": len(assigned.pservers) or settings.pservers}
     if job.cluster is not None:
         for key, value in given.items():
             if key in job.cluster.model_fields_set and getattr(job.cluster, key) != value:
                 raise ConfigError(
-                    f"cluster.{key} of the job is {getattr(job.cluster, key)}, and the environment says {value}; "
-                    "leave it out of the job"
+                    f"cluster.{key} of the job is {getattr(job.cluster, key)}, but the environment says {value}; "
+                    "remove it from the job"
                 )
     if settings.strategy == "collective" and assigned.role == "pserver":
-        raise ConfigError("the strategy collective has no pservers, and TRAINING_ROLE is PSERVER")
+        raise ConfigError("the strategy collective has no pservers, but TRAINING_ROLE is PSERVER")
     if settings.strategy != "collective" and not assigned.pservers:
-        raise ConfigError("PADDLE_PSERVERS_IP_PORT_LIST names no pserver; only the strategy collective has none")
+        raise ConfigError("PADDLE_PSERVERS_IP_PORT_LIST lists no pserver; only the strategy collective works without")
     if settings.standby:
-        raise ConfigError("cluster.standby: the environment has no place for standbys; leave it out or use --on")
+        raise ConfigError("cluster.standby: the environment cannot describe standbys; remove the setting, or use --on")
     check_job(job)
     return job.model_copy(update={"cluster": settings.model_copy(update=given)})
 
 
 def run_assigned_role(job: Job, assigned: Assigned, *, resume: bool, quiet: bool) -> RunSummary:
-    """Becomes the role and does not return; for the first pserver, returns when the run is over."""
+    """Becomes the role and does not return; the first pserver returns when the run has ended."""
     job = fit_job(job, assigned)
     if cluster_of(job).tls is not None and assigned.coordinator.startswith("http://"):
         assigned = replace(assigned, coordinator="https://" + assigned.coordinator.removeprefix("http://"))
@@ -75,14 +75,14 @@ def run_assigned_role(job: Job, assigned: Assigned, *, resume: bool, quiet: bool
 def _launch_with_coordinator(job: Job, assigned: Assigned, *, resume: bool) -> Launch:
     host, port = assigned.endpoint
     if not assigned.coordinator.startswith("http"):
-        raise ConfigError("ELASTICCTR_COORDINATOR must be host:port where the first pserver starts the coordinator")
+        raise ConfigError("ELASTICCTR_COORDINATOR must be host:port, where the first pserver starts the coordinator")
     address = split_endpoint(assigned.coordinator.partition("//")[2].rstrip("/"), "ELASTICCTR_COORDINATOR")
     listening = _listening_host(job, host)
     for taken in (port, address[1]):
         check_port(listening, taken)
     run = RunDirectory(Path(job.run_dir).absolute())
     job = job.model_copy(update={"run_dir": str(run.path)})
-    # The pod was restarted: the same command with the same files goes on.
+    # The pod was restarted: the same command with the same files resumes the run.
     going_on = resume or (run.is_used and not _is_finished(run))
     lock = claim(run)
     run.begin(job, resume=going_on)
@@ -128,9 +128,9 @@ def _exec_role(job: Job, assigned: Assigned, *, resume: bool) -> NoReturn:
 
 
 def _rank_variables(assigned: Assigned) -> dict[str, str]:
-    """What torchrun would say, for trainers that form a group of their own."""
+    """The variables that torchrun would set, for trainers that form a group without it."""
     if not assigned.trainer_endpoints:
-        raise ConfigError("the strategy collective needs PADDLE_TRAINER_ENDPOINTS: trainers meet at the first of them")
+        raise ConfigError("the strategy collective needs PADDLE_TRAINER_ENDPOINTS: trainers meet at the first endpoint")
     host, port = split_endpoint(assigned.trainer_endpoints[0], "PADDLE_TRAINER_ENDPOINTS")
     return {
         "RANK": str(assigned.index),
@@ -149,7 +149,7 @@ def _pserver_flags(job: Job, assigned: Assigned) -> list[str]:
 
 
 def _listening_host(job: Job, host: str) -> str:
-    """An address others are told may be that of a service in front of this machine: listen everywhere then."""
+    """The announced address may belong to a service in front of this machine; then listen at every address."""
     settings = cluster_of(job)
     if "host" in settings.model_fields_set:
         return settings.host
@@ -161,8 +161,8 @@ def _access_flags(token_file: Path | None) -> list[str]:
 
 
 def find_token(job: Job, run: Path, *, makes: bool) -> Path | None:
-    """The file with the job's secret. Where none was given it stands in the run directory: the role that `makes` it
-    puts it there, the others wait for it. None: the job does without."""
+    """The file with the job's secret. By default it is in the run directory: the role that `makes` it writes it there,
+    the others wait for it. None if the job has no secret."""
     given = _given_token(job)
     if given is not None:
         read_token(given)
@@ -174,9 +174,9 @@ def find_token(job: Job, run: Path, *, makes: bool) -> Path | None:
     while not (path.exists() and path.stat().st_size > 0):
         if time.monotonic() > deadline_s:
             raise ConfigError(
-                f"{path}: the first pserver has left no secret there; if the run directory is not shared, make one "
+                f"{path}: the first pserver wrote no secret there; if the run directory is not shared, make one "
                 "with `elasticctr token FILE`, copy it to all machines and set ELASTICCTR_TOKEN_FILE; "
-                "ELASTICCTR_INSECURE=1 on all of them does without"
+                "or set ELASTICCTR_INSECURE=1 on all of them to run without"
             )
         time.sleep(_POLL_S)
     read_token(path)

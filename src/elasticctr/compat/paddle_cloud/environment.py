@@ -1,10 +1,10 @@
-"""The environment contract of the older systems, read as it is: a process is told its role by variables.
+"""Paddle's environment contract: variables assign a process its role.
 
 | variable | meaning |
 | --- | --- |
-| TRAINING_ROLE, PADDLE_TRAINING_ROLE | PSERVER or TRAINER; without one this process has no role |
+| TRAINING_ROLE, PADDLE_TRAINING_ROLE | PSERVER or TRAINER; without either this process has no role |
 | PADDLE_PSERVERS_IP_PORT_LIST | host:port of every pserver; or PADDLE_PSERVERS (hosts) with PADDLE_PORT |
-| PADDLE_TRAINERS_NUM, PADDLE_PSERVERS_NUM | how many; PADDLE_TRAINER_ENDPOINTS and PADDLE_TRAINERS list them |
+| PADDLE_TRAINERS_NUM, PADDLE_PSERVERS_NUM | their number; PADDLE_TRAINER_ENDPOINTS and PADDLE_TRAINERS list them |
 | POD_IP, PADDLE_CURRENT_IP, PADDLE_PORT | which of the pservers this one is |
 | PADDLE_CURRENT_ENDPOINT | the same in one variable, for either role |
 | PADDLE_TRAINER_ID | which of the trainers this one is |
@@ -12,7 +12,7 @@
 | PADDLE_IS_LOCAL | 1: no role; train in this process |
 | ELASTICCTR_COORDINATOR | where the coordinator is; default: at the first pserver's host, its port + 100 |
 
-What contradicts itself is refused, with the variables named.
+Contradictions are refused with an error that names the variables.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _ROLES: dict[str, Literal["pserver", "trainer"]] = {"PSERVER": "pserver", "TRAIN
 
 @dataclass(frozen=True, slots=True)
 class Assigned:
-    """The part this process has in a job."""
+    """The role of this process in a job."""
 
     role: Literal["pserver", "trainer"]
     index: int
@@ -45,17 +45,17 @@ class Assigned:
 
     @property
     def endpoint(self) -> tuple[str, int]:
-        """Of this pserver."""
+        """The host:port of this pserver."""
         return split_endpoint(self.pservers[self.index], "PADDLE_PSERVERS_IP_PORT_LIST")
 
     @property
     def leads(self) -> bool:
-        """Whether the coordinator runs beside this role."""
+        """Whether this role also runs the coordinator."""
         return self.role == "pserver" and self.index == 0
 
 
 def read_environment(environ: Mapping[str, str]) -> Assigned | None:
-    """What `environ` assigns to this process; None if it assigns nothing."""
+    """The role that `environ` assigns to this process; None if it assigns none."""
     role = _read_role(environ)
     if role is None or environ.get("PADDLE_IS_LOCAL", "").strip() == "1":
         return None
@@ -65,9 +65,9 @@ def read_environment(environ: Mapping[str, str]) -> Assigned | None:
         environ, "PADDLE_TRAINERS_NUM", {"PADDLE_TRAINER_ENDPOINTS": endpoints, "PADDLE_TRAINERS": _hosts(environ)}
     )
     if trainers is None:
-        raise ConfigError(f"TRAINING_ROLE is {role.upper()}, and PADDLE_TRAINERS_NUM does not say how many trainers")
+        raise ConfigError(f"TRAINING_ROLE is {role.upper()}, but PADDLE_TRAINERS_NUM is not set")
     if role == "pserver" and not pservers:
-        raise ConfigError("TRAINING_ROLE is PSERVER, and PADDLE_PSERVERS_IP_PORT_LIST names no pserver")
+        raise ConfigError("TRAINING_ROLE is PSERVER, but PADDLE_PSERVERS_IP_PORT_LIST lists no pserver")
     index = _find_pserver(environ, pservers) if role == "pserver" else _find_trainer(environ, trainers, endpoints)
     threads = _integer(environ, "CPU_NUM", 1, 4096)
     return Assigned(role, index, trainers, pservers, _read_coordinator(environ, pservers), endpoints, threads)
@@ -86,12 +86,12 @@ def _read_role(environ: Mapping[str, str]) -> Literal["pserver", "trainer"] | No
         return None
     if len({text.upper() for text in given.values()}) > 1:
         raise ConfigError(
-            f"TRAINING_ROLE is {given['TRAINING_ROLE']} and PADDLE_TRAINING_ROLE is {given['PADDLE_TRAINING_ROLE']}: "
-            "which is it?"
+            f"TRAINING_ROLE is {given['TRAINING_ROLE']} but PADDLE_TRAINING_ROLE is {given['PADDLE_TRAINING_ROLE']}; "
+            "set only one"
         )
     name, text = next(iter(given.items()))
     if text.upper() not in _ROLES:
-        raise ConfigError(f"{name} is {text!r}; it can be PSERVER or TRAINER")
+        raise ConfigError(f"{name} is {text!r}; it must be PSERVER or TRAINER")
     return _ROLES[text.upper()]
 
 
@@ -100,12 +100,12 @@ def _read_pservers(environ: Mapping[str, str]) -> tuple[str, ...]:
     if not pservers:
         hosts, port = _list(environ, "PADDLE_PSERVERS"), _integer(environ, "PADDLE_PORT", 1, 65535)
         if hosts and port is None:
-            raise ConfigError("PADDLE_PSERVERS lists hosts without ports, and PADDLE_PORT is not set")
+            raise ConfigError("PADDLE_PSERVERS lists hosts without ports, but PADDLE_PORT is not set")
         pservers = tuple(host if ":" in host else f"{host}:{port}" for host in hosts)
     for endpoint in pservers:
         split_endpoint(endpoint, "PADDLE_PSERVERS_IP_PORT_LIST")
     if len(set(pservers)) < len(pservers):
-        raise ConfigError("PADDLE_PSERVERS_IP_PORT_LIST names a pserver twice")
+        raise ConfigError("PADDLE_PSERVERS_IP_PORT_LIST lists a pserver twice")
     _agreed_count(environ, "PADDLE_PSERVERS_NUM", {"PADDLE_PSERVERS_IP_PORT_LIST": pservers})
     return pservers
 
@@ -123,10 +123,10 @@ def _find_pserver(environ: Mapping[str, str], pservers: tuple[str, ...]) -> int:
         else:
             raise ConfigError(
                 f"POD_IP is {host}, which has {len(here)} pservers in PADDLE_PSERVERS_IP_PORT_LIST; "
-                "PADDLE_PORT must say which this is"
+                "set PADDLE_PORT to choose one"
             )
     if not own:
-        raise ConfigError("TRAINING_ROLE is PSERVER; POD_IP and PADDLE_PORT must say which of the pservers this is")
+        raise ConfigError("TRAINING_ROLE is PSERVER; set POD_IP and PADDLE_PORT to say which pserver this is")
     if own not in pservers:
         raise ConfigError(f"this pserver is {own}, which is not in PADDLE_PSERVERS_IP_PORT_LIST ({','.join(pservers)})")
     return pservers.index(own)
@@ -140,12 +140,12 @@ def _find_trainer(environ: Mapping[str, str], trainers: int, endpoints: tuple[st
     if index is None and trainers == 1:
         index = 0
     if index is None:
-        raise ConfigError("TRAINING_ROLE is TRAINER, and PADDLE_TRAINER_ID does not say which of the trainers this is")
+        raise ConfigError("TRAINING_ROLE is TRAINER, but PADDLE_TRAINER_ID is not set")
     if index >= trainers:
-        raise ConfigError(f"PADDLE_TRAINER_ID is {index}, and there are {trainers} trainers, counted from 0")
+        raise ConfigError(f"PADDLE_TRAINER_ID is {index}, but there are only {trainers} trainers, counted from 0")
     if own and endpoints and endpoints[index] != own:
         raise ConfigError(
-            f"PADDLE_TRAINER_ID is {index}, whose endpoint is {endpoints[index]}, and PADDLE_CURRENT_ENDPOINT is {own}"
+            f"PADDLE_TRAINER_ID is {index}, whose endpoint is {endpoints[index]}, but PADDLE_CURRENT_ENDPOINT is {own}"
         )
     return index
 
@@ -162,17 +162,17 @@ def _read_coordinator(environ: Mapping[str, str], pservers: tuple[str, ...]) -> 
     host, port = split_endpoint(pservers[0], "PADDLE_PSERVERS_IP_PORT_LIST")
     port += COORDINATOR_PORT_OFFSET
     if port > 65535:
-        raise ConfigError(f"the coordinator's port would be {port}; say another with ELASTICCTR_COORDINATOR=host:port")
+        raise ConfigError(f"the coordinator's port would be {port}; set ELASTICCTR_COORDINATOR=host:port to another")
     if f"{host}:{port}" in pservers:
-        raise ConfigError(f"a pserver has {host}:{port}, the coordinator's; say another with ELASTICCTR_COORDINATOR")
+        raise ConfigError(f"a pserver has the coordinator's {host}:{port}; choose another with ELASTICCTR_COORDINATOR")
     return f"http://{host}:{port}"
 
 
 def _agreed_host(environ: Mapping[str, str]) -> str:
-    """POD_IP and PADDLE_CURRENT_IP are the same thing from two hands."""
+    """The host in POD_IP or PADDLE_CURRENT_IP, which mean the same."""
     pod, current = environ.get("POD_IP", "").strip(), environ.get("PADDLE_CURRENT_IP", "").strip()
     if pod and current and pod != current:
-        raise ConfigError(f"POD_IP is {pod} and PADDLE_CURRENT_IP is {current}: which is it?")
+        raise ConfigError(f"POD_IP is {pod} but PADDLE_CURRENT_IP is {current}; set only one")
     return pod or current
 
 
@@ -180,14 +180,14 @@ def _agreed_count(environ: Mapping[str, str], variable: str, lists: Mapping[str,
     count = _integer(environ, variable, 1, 10_000)
     for name, items in lists.items():
         if items and count is not None and len(items) != count:
-            raise ConfigError(f"{variable} is {count}, and {name} has {len(items)} entries")
+            raise ConfigError(f"{variable} is {count}, but {name} has {len(items)} entries")
         if items and count is None:
             count = len(items)
     return count
 
 
 def _hosts(environ: Mapping[str, str]) -> tuple[str, ...]:
-    """PADDLE_TRAINERS: hosts, or in some systems their number, which PADDLE_TRAINERS_NUM says too."""
+    """PADDLE_TRAINERS: hosts or, on some platforms, their number, as in PADDLE_TRAINERS_NUM."""
     return () if environ.get("PADDLE_TRAINERS", "").strip().isdigit() else _list(environ, "PADDLE_TRAINERS")
 
 

@@ -1,8 +1,8 @@
-"""`POST /agent/cmd` and `GET /agent/status` as the transfer of Paddle Serving's Cube calls them, over the same agent.
+"""`POST /agent/cmd` and `GET /agent/status` for the transfer of Paddle Serving's Cube, on the same agent.
 
 Commands: download, reload, enable, check, clear, pop. `source` is the URL of a shard's directory as our builder makes
-it (an archive of an older builder is refused), `version_sign` its shard.json's SHA-256 if given. Paths, services and
-addresses in a request are ignored: nothing of it reaches a shell or leaves the data directory.
+it (an archive of Paddle's builder is refused), `version_sign` its shard.json's SHA-256 if given. Paths, services and
+addresses in a request are ignored: nothing from it reaches a shell or leaves the data directory.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from elasticctr.errors import DataError, DeadlineExceeded, ElasticCTRError
 from elasticctr.net.web import get, post
 from elasticctr.versions.manifest import check_version
 
-# Older transfers give up after 120 s.
+# Paddle's transfer gives up after 120 s.
 _WAIT_S = 110.0
 _OK, _BAD_REQUEST, _FAILED = "0", "2", "255"
 
@@ -37,7 +37,7 @@ class PaddleAgent:
         return _reply(_OK, "", {"status": "RUNNING", "version": "3.0.0.1"})
 
     def command(self, body: dict[str, Any]) -> JSONResponse:
-        """Older transfers read `success`, not the HTTP status."""
+        """Paddle's transfer reads `success`, not the HTTP status."""
         try:
             return JSONResponse(_reply(_OK, "", self._do(body)))
         except DataError as e:
@@ -51,7 +51,7 @@ class PaddleAgent:
             return self._describe(model)
         version = check_version(_whole(body.get("version")))
         if command not in ("download", "reload", "enable", "clear", "pop"):
-            raise DataError(f"unknown command {command!r}: download, reload, enable, check, clear or pop")
+            raise DataError(f"unknown command {command!r}; known: download, reload, enable, check, clear, pop")
         self._agent.lease.check(None)
         if command == "download":
             return self._download(model, version, body)
@@ -59,7 +59,7 @@ class PaddleAgent:
             return self._agent.activate(model, version)
         if command in ("clear", "pop"):
             return self._agent.retire(model, version)
-        # Downloading has loaded it already: there is nothing between the two that could be half done.
+        # Nothing to do: downloading has already loaded it.
         return self._describe(model)
 
     def _download(self, model: str, version: int, body: dict[str, Any]) -> Any:
@@ -68,7 +68,7 @@ class PaddleAgent:
             prepare["sha256"] = body["version_sign"]
         job = self._agent.prepare(parse_prepare(prepare))
         if not job.finished.wait(_WAIT_S):
-            raise DeadlineExceeded(f"version {version} of {model} is still being fetched; ask again")
+            raise DeadlineExceeded(f"version {version} of {model} is still being fetched; try again")
         if job.error is not None:
             raise job.error
         return self._describe(model)

@@ -1,7 +1,7 @@
-"""Donefiles of older tools, `base.txt` and `patch.txt`, as a feed: versions are their ids, rows are SequenceFiles.
+"""Donefiles of Paddle's tools, `base.txt` and `patch.txt`, as a feed: versions are their ids, rows are SequenceFiles.
 
-A patch stands on the patch before it with the same key, the first one on its base. There is no rollback and nothing to
-pin. A base with a new key starts a new chain.
+A patch depends on the patch before it with the same key, the first one on its base. There are no rollbacks or pins. A
+base with a new key starts a new chain.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ _FILE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.=-]{0,200}")
 def open_feed(settings: TransferSettings, shards: int, *, with_patches: bool = True) -> tuple[Feed, Builder]:
     """`base.txt` and, with patches, `patch.txt`. Raises ConfigError."""
     if len(settings.models) != 1:
-        raise ConfigError("base.txt and patch.txt hold one model; name one in models")
+        raise ConfigError("base.txt and patch.txt hold one model; give exactly one in models")
     feed = PaddleFeed(settings.repository, with_patches=with_patches)
     return feed, PaddleBuilder(feed, settings.build, shards)
 
 
 class PaddleFeed:
-    """Threads: one per model; there is one model."""
+    """Threads: one, for the single model."""
 
     def __init__(self, location: str, *, with_patches: bool = True) -> None:
         self._location = location.rstrip("/")
@@ -74,13 +74,13 @@ class PaddleFeed:
         return set()
 
     def lines(self, version: int) -> list[DoneLine]:
-        """The base and patches a version is made of."""
+        """The lines of a version's base and patches."""
         if version not in self._chains:
             raise NotFound(f"{self._location}: no line with id {version}")
         return self._chains[version]
 
     def input_of(self, line: DoneLine) -> str:
-        """Where a line's files are: over http, a path on the host of the donefile."""
+        """The location of a line's files: over http, a path on the donefile's host."""
         if self._location.startswith(("http://", "https://")) and "://" not in line.input:
             parts = urlsplit(self._location)
             return f"{parts.scheme}://{parts.netloc}{posixpath.join('/', line.input)}"
@@ -100,7 +100,7 @@ class PaddleFeed:
         base = str(last)
         for line in self._lines(PATCH) if self._with_patches else ():
             below = heads.get(line.key)
-            # Twice, out of order, or on a base nobody announced: passed over.
+            # Skip lines that occur twice, are out of order, or have an unknown base.
             if below is not None and line.id.isdigit() and int(line.id) > int(below[-1].id):
                 chains[int(line.id)] = heads[line.key] = [*below, line]
                 if line.key == base or chains[last][0].key == line.key:
@@ -125,7 +125,7 @@ class PaddleFeed:
 
 
 class PaddleBuilder:
-    """Builds the SequenceFiles a line names."""
+    """Builds versions from the SequenceFiles that a line names."""
 
     def __init__(self, feed: PaddleFeed, settings: BuildSettings, shards: int) -> None:
         self._feed = feed
@@ -147,14 +147,14 @@ class _Chain(ChainSource):
 
 
 class _FileRows:
-    """The rows of several files, one after the other; a RowSource."""
+    """The rows of several files in sequence; a RowSource."""
 
     def __init__(self, sources: list[RowSource]) -> None:
         self._sources = sources
         self.info = sources[0].info
         self.count = None
         if any(source.info != self.info for source in sources):
-            raise DataError("files whose rows are of different widths in one directory")
+            raise DataError("the files of this directory have rows of different widths")
 
     def blocks(self) -> Iterator[Block]:
         for source in self._sources:
@@ -166,7 +166,7 @@ class _FileRows:
 
 
 def open_input(location: str) -> RowSource:
-    """The rows of a file or directory. A directory over http is read from the page its server lists it on."""
+    """The rows of a file or directory. For a directory over http, uses the server's listing page."""
     if not location.startswith(("http://", "https://")):
         return open_rows(location)
     files = list_page(location)
@@ -174,7 +174,7 @@ def open_input(location: str) -> RowSource:
 
 
 def list_page(url: str) -> list[str]:
-    """The files a web server's page of a directory links to, right in it; none if it is no such page."""
+    """The files directly in a directory that a web server's listing page links to; empty for any other page."""
     page = f"{url.rstrip('/')}/"
     try:
         with open_filesystem(page, ReadOptions(timeout_s=30, retries=2)).open(page) as raw:

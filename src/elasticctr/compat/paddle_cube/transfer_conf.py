@@ -1,6 +1,6 @@
-"""transfer.conf of older Cube installations, as it is: `[default]` and `[cube_agent]`, `key: value` lines.
+"""transfer.conf of Paddle's Cube: `[default]` and `[cube_agent]`, `key: value` lines.
 
-What has a meaning here becomes settings; what has none is named, so that nobody believes it works.
+Keys that have a meaning here become settings; the others are reported as ignored.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ _IGNORED = {
 _AGENT = re.compile(r"(agent|cube)(\d+)_(\d+)")
 
 
-def read_older_conf(path: Path) -> tuple[TransferSettings, bool, list[str]]:
-    """The settings, whether patches are wanted (mode base_delta), and what was ignored, for people."""
+def read_transfer_conf(path: Path) -> tuple[TransferSettings, bool, list[str]]:
+    """The settings, whether patches are wanted (mode base_delta), and messages about what was ignored."""
     sections = _read_sections(path)
     default, agents = sections.get("default", {}), sections.get("cube_agent", {})
     for key in ("dict_name", "donefile_address", "tmp_address", "shard_num", "copy_num"):
@@ -57,7 +57,7 @@ def read_older_conf(path: Path) -> tuple[TransferSettings, bool, list[str]]:
         "models": [default["dict_name"]],
         "state": default["tmp_address"],
         "shards": [[_instance(path, agents, s, r) for r in range(copies)] for s in range(shards)],
-        # Clients of older Cubes ask shard feasign % shard_num.
+        # Clients of Paddle's Cube ask shard feasign % shard_num.
         "build": {"sharding": "modulo"},
     }
     ignored = [f"{key}: {_IGNORED[key]}" for key in sorted(_IGNORED) if key in default]
@@ -71,15 +71,15 @@ def read_older_conf(path: Path) -> tuple[TransferSettings, bool, list[str]]:
 
 
 def transfer_host(path: Path) -> str | None:
-    """`transfer_address`: the host agents reach this transfer at."""
+    """`transfer_address`, the host at which agents reach this transfer."""
     return _read_sections(path).get("default", {}).get("transfer_address") or None
 
 
 def _instance(path: Path, agents: dict[str, str], shard: int, replica: int) -> dict[str, str]:
     name = f"agent{shard}_{replica}"
     if name not in agents:
-        raise ConfigError(f"{path}: [cube_agent] {name} is missing; shard_num and copy_num ask for it")
-    # cube lines are host:port:deploy_path; the path is the agent's business.
+        raise ConfigError(f"{path}: [cube_agent] {name} is missing; shard_num and copy_num require it")
+    # cube lines are host:port:deploy_path; only the agent needs the path.
     server = ":".join(agents.get(f"cube{shard}_{replica}", "").split(":")[:2])
     return {"agent": f"http://{agents[name]}", "server": f"http://{server}" if server else ""}
 
@@ -102,7 +102,7 @@ def _read_sections(path: Path) -> dict[str, dict[str, str]]:
         if line.startswith("[") and line.endswith("]"):
             name = line[1:-1].strip()
             if name not in ("default", "cube_agent"):
-                raise ConfigError(f"{path}:{number}: unknown section [{name}]; known are [default] and [cube_agent]")
+                raise ConfigError(f"{path}:{number}: unknown section [{name}]; known: [default] and [cube_agent]")
             current = sections.setdefault(name, {})
             continue
         match = re.match(r"([A-Za-z0-9_]+)\s*[:=]\s*(.*)", line)

@@ -1,4 +1,4 @@
-"""Paddle Serving's configuration files, read as they are: settings of ours, and what these cannot express.
+"""Converts Paddle Serving's configuration files into our settings, and reports what these cannot express.
 
 conversion = read_serving(Path("conf"))           # model_toolkit.prototxt, gflags.conf, … → serve.yaml's settings
 settings, notes = read_predictors(Path("conf/predictors.prototxt"))   # → settings of a prediction client

@@ -1,7 +1,7 @@
-"""Fields of a text-format message into a frozen dataclass, by its annotations.
+"""Binds the fields of a text-format message to a frozen dataclass by its annotations.
 
 Annotations may be str, int, float, bool, Literal of words (an enum), another such class, any of them `| None`,
-`tuple[…, ...]` of them (repeated) and `dict[str, str]` (a map). A class without defaults for a field requires it. Every
+`tuple[…, ...]` of them (repeated) and `dict[str, str]` (a map). A field without a default is required. Every
 class has `given`, the line of each field that the file has. Every mistake is a ConfigError `FILE:LINE: …`.
 """
 
@@ -26,7 +26,7 @@ _EXPECTED = {str: "text in quotes", int: "a whole number", float: "a number", bo
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Bound:
-    """What `bind` makes. `source` is the file, `line` where the message begins."""
+    """Base of what `bind` makes. `source` is the file, `line` the line on which the message begins."""
 
     source: str = ""
     line: int = 0
@@ -43,7 +43,7 @@ def bind(cls: type[T], message: Message) -> T:
     for field in message.fields:
         if field.name not in kinds:
             near = difflib.get_close_matches(field.name, kinds, 1)
-            hint = f"; did you mean {near[0]!r}?" if near else f"; there are {', '.join(sorted(kinds))}"
+            hint = f"; did you mean {near[0]!r}?" if near else f"; known: {', '.join(sorted(kinds))}"
             raise _mistake(message, field.line, f"no field {field.name!r} in {_name(cls)}{hint}")
         kind = kinds[field.name]
         if get_origin(kind) is tuple:
@@ -53,7 +53,7 @@ def bind(cls: type[T], message: Message) -> T:
             values.setdefault(field.name, {})[entry.key] = entry.value
         elif field.name in values:
             raise _mistake(
-                message, field.line, f"{field.name!r} is there twice; the first is in line {given[field.name]}"
+                message, field.line, f"{field.name!r} occurs twice; the first is in line {given[field.name]}"
             )
         else:
             values[field.name] = _value(kind, field, message)
@@ -67,7 +67,7 @@ def bind(cls: type[T], message: Message) -> T:
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class _MapEntry(Bound):
-    """Of a map."""
+    """An entry of a map."""
 
     key: str
     value: str

@@ -1,4 +1,4 @@
-"""gflags.conf, one flag a line: `--port=8010`, `-port 8010`, `--enable_cube`, `--noenable_cube`, `#` comments and
+"""gflags.conf, one flag per line: `--port=8010`, `-port 8010`, `--enable_cube`, `--noenable_cube`, `#` comments and
 `--flagfile=OTHER`. Every mistake is a ConfigError `FILE:LINE: …`."""
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Flag:
 
 
 def read_gflags(path: Path) -> dict[str, Flag]:
-    """By name; of a flag given twice the last counts, as gflags has it."""
+    """The flags by name; if a flag is given twice the last one counts, as in gflags."""
     flags: dict[str, Flag] = {}
     _read(path, flags, [])
     return flags
@@ -55,11 +55,11 @@ def _read(path: Path, flags: dict[str, Flag], seen: list[Path]) -> None:
             continue
         match = _FLAG.fullmatch(line)
         if match is None:
-            raise ConfigError(f"{where}: {line[:40]!r} is no flag; expected --NAME=VALUE")
+            raise ConfigError(f"{where}: {line[:40]!r} is not a flag; expected --NAME=VALUE")
         name, value = match[1], match[2]
         if name == "flagfile":
             if not value:
-                raise ConfigError(f"{where}: flagfile needs a file's name")
+                raise ConfigError(f"{where}: flagfile needs a file name")
             _read(path.parent / value.strip(), flags, [*seen, path])
         elif value is None and name.startswith("no") and len(name) > 2:
             flags[name[2:]] = Flag(name[2:], "false", where)

@@ -1,4 +1,4 @@
-"""The messages of Paddle Serving's configuration files, of all its generations, as far as a file may have them.
+"""The messages of Paddle Serving's configuration files, with the fields of all its generations.
 
 Names and defaults are theirs (server_configure.proto, sdk_configure.proto, general_model_config.proto).
 """

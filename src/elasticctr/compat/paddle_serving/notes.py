@@ -1,4 +1,4 @@
-"""What of Paddle Serving's configuration means nothing here, and why. Whoever reads a file tells its user."""
+"""Settings of Paddle Serving that have no meaning here, and why. Readers of a file report them to the user."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from elasticctr.compat.paddle_serving.binding import Bound
 
 _GPU = "predictions run on the CPU"
 _GRAPH = "the dense graph runs in ONNX Runtime, which optimises it when it is loaded"
-_BATCH = "requests are never split or padded; a micro-batch takes what waits"
+_BATCH = "requests are never split or padded; a micro-batch takes the requests that wait"
 _PLAIN = "versions are read as they are published"
 
 ENGINE: Mapping[str, str] = {
-    "type": "",  # FLUID_CPU_…, PADDLE_INFER: told only if it asks for a GPU
+    "type": "",  # FLUID_CPU_…, PADDLE_INFER: reported only if it asks for a GPU
     "gpu_ids": _GPU,
     "use_gpu": _GPU,
     "gpu_multi_stream": _GPU,
@@ -38,7 +38,7 @@ ENGINE: Mapping[str, str] = {
     "min_input_shape": _GRAPH,
     "max_input_shape": _GRAPH,
     "opt_input_shape": _GRAPH,
-    "cpu_math_thread_num": "a micro-batch is scored by one thread; --threads says how many work at once",
+    "cpu_math_thread_num": "a micro-batch is scored by one thread; --threads sets how many work at once",
     "combined_model": _PLAIN,
     "encrypted_model": _PLAIN,
     "enable_dist_model": "one process holds the whole dense graph",
@@ -50,7 +50,7 @@ ENGINE: Mapping[str, str] = {
 }
 
 RESOURCE: Mapping[str, str] = {
-    "cube_quant_bits": "the encoding of rows is a version's own",
+    "cube_quant_bits": "every version has its own encoding of rows",
     "cube_cache_path": "a Cube's cache is set in cube.yaml (cache_bytes)",
     "auth_product_name": "clients show a token (--token-file)",
     "auth_container_id": "clients show a token (--token-file)",
@@ -67,29 +67,29 @@ GFLAGS: Mapping[str, str] = {
     "idle_timeout_s": "idle connections are closed after 75 s (HTTP) or 600 s (bRPC)",
     "gpuid": _GPU,
     "log_dir": "messages go to stderr, requests to --access-log",
-    "enable_prometheus": "metrics are always there: GET /metrics on the same port",
+    "enable_prometheus": "metrics are always enabled: GET /metrics on the same port",
     "prometheus_port": "metrics are on the same port: GET /metrics",
     "request_cache_size": "answers are not cached",
 }
 
 CONNECTION: Mapping[str, str] = {
-    "connection_type": "connections are kept and used again",
+    "connection_type": "connections are kept open and reused",
     "hedge_fetch_retry_count": "hedged requests count as retries",
 }
 
 RPC: Mapping[str, str] = {
     "compress_type": "requests are not compressed",
-    "package_size": "a file's samples are sent in batches of --batch",
+    "package_size": "samples are sent in batches of --batch",
     "max_channel_per_request": "a request goes to one server",
     "protocol": "",
 }
 
 VARIANT: Mapping[str, str] = {
     "split_conf": "requests are not split by a tag; a server's variants can be sticky by a field",
-    "variant_router": "variants are drawn by weight",
+    "variant_router": "variants are chosen by weight",
 }
 
 
 def ignored(bound: Bound, reasons: Mapping[str, str]) -> list[str]:
-    """A line for each field of a message that is given and means nothing."""
+    """A message for each given field that has no meaning here."""
     return [f"{bound.where(name)}: {name} is ignored: {reasons[name]}" for name in bound.given if reasons.get(name, "")]

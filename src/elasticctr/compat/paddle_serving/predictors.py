@@ -1,7 +1,7 @@
-"""predictors.prototxt, the configuration of Paddle Serving's clients, as settings of ours.
+"""Converts predictors.prototxt, the configuration of Paddle Serving's clients, into our settings.
 
 A predictor names a service and its variants; a variant is a cluster of servers (`list://host:port,host:port`) with a
-share of the requests (`variant_weight_list: "50|30"`). What a variant does not say, `default_variant_conf` says.
+share of the requests (`variant_weight_list: "50|30"`). `default_variant_conf` gives defaults for all variants.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ ROUTER = "WeightedRandomRender"
 
 
 def read_predictors(path: Path, predictor: str | None = None) -> tuple[PredictClientSettings, tuple[str, ...]]:
-    """The settings of one predictor, and what could not be taken over. Without a name: the only one whose service is
-    served here."""
+    """The settings of one predictor, and what could not be converted. Without a name, uses the only one whose service
+    is served here."""
     file = bind(Predictors, read_text_format(path))
     chosen = _choose(file, predictor, path)
     return _PredictorsReader(file, chosen).read()
@@ -43,10 +43,10 @@ def _choose(file: Predictors, name: str | None, path: Path) -> Predictor:
         for one in file.predictors:
             if one.name == name:
                 return one
-        raise NotFound(f"no predictor {name!r}: {there}")
+        raise NotFound(f"no predictor {name!r}; {there}")
     ours = [one for one in file.predictors if is_our_service(one.service_name)]
     if len(ours) != 1:
-        raise ConfigError(f"say which predictor, by name: {there}")
+        raise ConfigError(f"give the name of a predictor: {there}")
     return ours[0]
 
 
@@ -63,13 +63,13 @@ class _PredictorsReader:
         if not is_our_service(predictor.service_name):
             self._notes.append(
                 f"{predictor.where('service_name')}: service {predictor.service_name} is not served here; requests are "
-                "predictions of the model that calls name"
+                "predictions of the model that the call names"
             )
         if predictor.endpoint_router != ROUTER:
-            self._note(predictor.where("endpoint_router"), "endpoint_router", "variants are drawn by weight")
+            self._note(predictor.where("endpoint_router"), "endpoint_router", "variants are chosen by weight")
         tags = [variant.tag for variant in predictor.variants]
         if len(set(tags)) < len(tags):
-            raise ConfigError(f"{predictor.where('variants')}: two variants are called {max(tags, key=tags.count)!r}")
+            raise ConfigError(f"{predictor.where('variants')}: two variants are named {max(tags, key=tags.count)!r}")
         variants = tuple(
             VariantSettings(variant.tag, self._endpoints(variant), weight)
             for variant, weight in zip(predictor.variants, self._weights(), strict=True)
@@ -104,12 +104,12 @@ class _PredictorsReader:
         if len(texts) != len(predictor.variants):
             raise ConfigError(
                 f"{render.where('variant_weight_list')}: {len(texts)} weights for {len(predictor.variants)} variants; "
-                "give one each, with | between"
+                "give one for each, separated by |"
             )
         if not all(text.strip().isdigit() for text in texts) or not any(int(text) for text in texts):
             raise ConfigError(
-                f"{render.where('variant_weight_list')}: {render.variant_weight_list!r}: weights are whole numbers, "
-                "not all 0"
+                f"{render.where('variant_weight_list')}: {render.variant_weight_list!r}: weights must be whole "
+                "numbers, not all 0"
             )
         return [float(text) for text in texts]
 
@@ -123,7 +123,7 @@ class _PredictorsReader:
             raise ConfigError(f'{where}: variant {variant.tag!r} has no cluster; write cluster: "list://HOST:PORT"')
         if not cluster.startswith("list://"):
             raise ConfigError(
-                f"{where}: cluster {cluster!r} is not of the form list://HOST:PORT,HOST:PORT; others are not read"
+                f"{where}: cluster {cluster!r} is not of the form list://HOST:PORT,HOST:PORT, the only one supported"
             )
         endpoints = []
         for text in cluster.removeprefix("list://").split(","):
@@ -135,13 +135,13 @@ class _PredictorsReader:
         return tuple(endpoints)
 
     def _connection(self) -> ConnectionConf:
-        """Of all variants; ours has one for all of them, so that of the first counts."""
+        """Connection settings for all variants; our client has one set, so the first variant's count."""
         given = [variant.connection_conf for variant in self._predictor.variants if variant.connection_conf is not None]
         default = self._default.connection_conf if self._default is not None else None
         connection = given[0] if given else default or ConnectionConf(source=self._predictor.source)
         self._notes += why.ignored(connection, why.CONNECTION)
         for other in given[1:]:
-            self._note(other.where(), "connection_conf", "all variants have that of the first")
+            self._note(other.where(), "connection_conf", "all variants use that of the first one")
         return connection
 
     def _balancer(self) -> Balancer:
@@ -154,7 +154,7 @@ class _PredictorsReader:
                 self._note(
                     one.where("cluster_filter_strategy"),
                     "cluster_filter_strategy",
-                    "every server of a cluster is asked",
+                    "every server of a cluster is used",
                 )
         if name in BALANCERS:
             return BALANCERS[name]
@@ -163,7 +163,7 @@ class _PredictorsReader:
                 f"{naming.where('load_balance_strategy')}: load_balance_strategy {name!r} is none of "
                 f"{', '.join((*BALANCERS, *OTHER_BALANCERS))}"
             )
-        self._notes.append(f"{naming.where('load_balance_strategy')}: load_balance_strategy {name} is taken as rr")
+        self._notes.append(f"{naming.where('load_balance_strategy')}: load_balance_strategy {name} is treated as rr")
         return "round_robin"
 
     def _rpc(self) -> None:
@@ -177,7 +177,7 @@ class _PredictorsReader:
 
 
 def _interesting(rpc: RpcParameter) -> RpcParameter:
-    """Without what says nothing but the default."""
+    """The notes except those about default values."""
     plain = RpcParameter()
     return RpcParameter(
         source=rpc.source,

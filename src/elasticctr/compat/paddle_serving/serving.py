@@ -1,8 +1,8 @@
-"""A Paddle Serving server's configuration directory as settings of `elasticctr serve`.
+"""Converts a Paddle Serving server's configuration directory into settings of `elasticctr serve`.
 
-gflags.conf names the others; service.prototxt has the port, model_toolkit.prototxt the models, resource.prototxt where
-the Cube is. An engine's `model_data_path` (or `model_dir`) must be REPO/MODEL of a repository here, or a repository
-that has a model of the engine's name: Paddle's own model files cannot be served. What means nothing here is told.
+gflags.conf names the others; service.prototxt has the port, model_toolkit.prototxt the models, resource.prototxt the
+Cube's location. An engine's `model_data_path` (or `model_dir`) must be REPO/MODEL of a repository here, or a repository
+with a model of the engine's name: Paddle's own model files cannot be served. Settings without a meaning are reported.
 """
 
 from __future__ import annotations
@@ -30,21 +30,21 @@ from elasticctr.serve.activation.reload_stamp import ReloadType
 
 GFLAGS = "gflags.conf"
 DEFAULT_PORT = 8010
-CTR_ENGINE = "ctr_prediction"  # whose model the ancestor's CTR service asked, by this name
+CTR_ENGINE = "ctr_prediction"  # the engine name that Paddle's CTR service uses
 OUR_SERVICES = ("CTRPredictionService", "GeneralModelService")
 MIB = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class ServingConversion:
-    """`settings` is what serve.yaml would hold; `notes` what could not be taken over, for people."""
+    """`settings` is the content of a serve.yaml; `notes` are messages about what could not be converted."""
 
     settings: dict[str, Any]
     notes: tuple[str, ...]
 
 
 def read_serving(directory: Path, repo: str | None = None) -> ServingConversion:
-    """`repo`: the repository engines' models are in, by the engine's name, whatever their paths say."""
+    """`repo`, if given, has the engines' models under the engines' names; their paths are then ignored."""
     if not directory.is_dir():
         raise NotFound(f"{directory}: no such directory; give the one with model_toolkit.prototxt")
     return _ServingReader(directory, repo).read()
@@ -54,7 +54,7 @@ class _ServingReader:
     def __init__(self, directory: Path, repo: str | None) -> None:
         has_conf = (directory / "conf").is_dir() and not (directory / "model_toolkit.prototxt").exists()
         self._conf = directory / "conf" if has_conf else directory
-        # Paths in the files are relative to where the server was started: beside conf/ or workdir_PORT/.
+        # Paths in the files are relative to the server's working directory, beside conf/ or workdir_PORT/.
         self._work = self._conf.resolve().parent
         self._repo = repo
         self._notes: list[str] = []
@@ -77,7 +77,7 @@ class _ServingReader:
         return ServingConversion(settings, tuple(self._notes))
 
     def _find(self, path: str, file: str = "") -> Path:
-        """A path of the files: absolute, or beside conf/, or in it, wherever it is."""
+        """A path named in the files: absolute, beside conf/, or in it."""
         places = [self._work / path / file, self._conf / path / file, self._conf / (file or Path(path).name)]
         return next((place for place in places if place.exists()), places[0])
 
@@ -103,7 +103,7 @@ class _ServingReader:
         names = [engine.name for engine in engines]
         for engine in engines:
             if names.count(engine.name) > 1:
-                raise ConfigError(f"{engine.where('name')}: two engines are called {engine.name!r}")
+                raise ConfigError(f"{engine.where('name')}: two engines are named {engine.name!r}")
         if not engines:
             raise ConfigError(f"{self._conf}: model_toolkit.prototxt has no engines; there is nothing to serve")
         return engines
@@ -133,7 +133,7 @@ class _ServingReader:
             settings["limits"] = limits
         self._tell_flags(flags)
         self._notes.append(
-            "Paddle Serving listens on all addresses and asks nobody who they are; this server listens on 127.0.0.1: "
+            "Paddle Serving listens on all addresses without authentication; this server listens on 127.0.0.1: "
             "give --host 0.0.0.0, and --token-file, for others to reach it"
         )
         return settings
@@ -148,7 +148,7 @@ class _ServingReader:
         if not path.is_file():
             raise ConfigError(
                 f"{remote[0].where('sparse_param_service_type')}: engine {remote[0].name!r} has its rows in a Cube, "
-                f"and {path} is not there; write it, or take LOCAL for rows in this process"
+                f"but {path} does not exist; write it, or use LOCAL for rows in this process"
             )
         tables = {table.rpartition("/")[2] for cluster in load_conf(path) for table in cluster.tables}
         for engine in remote:
@@ -159,9 +159,7 @@ class _ServingReader:
                     f"{', '.join(sorted(tables))}"
                 )
         if "enable_cube" not in flags or not flags["enable_cube"].truth():
-            self._notes.append(
-                f"{remote[0].where()}: enable_cube is not set in {GFLAGS}; the Cube is used all the same"
-            )
+            self._notes.append(f"{remote[0].where()}: enable_cube is not set in {GFLAGS}, but the Cube is used anyway")
         return path
 
     def _models(self, engines: list[EngineDesc], cube: Path | None, flags: Mapping[str, Flag]) -> list[dict[str, Any]]:
@@ -187,8 +185,8 @@ class _ServingReader:
             if "GPU" in engine.type.upper():
                 self._notes.append(f"{engine.where('type')}: type {engine.type} is ignored: predictions run on the CPU")
         if not models:
-            raise ConfigError("\n".join([*absent, "nothing is left to serve"]))
-        self._notes += [f"{text}; this engine is left out" for text in absent]
+            raise ConfigError("\n".join([*absent, "no engine is left to serve"]))
+        self._notes += [f"{text}; this engine is skipped" for text in absent]
         default = next((m for m in models if m["name"] == CTR_ENGINE), models[0])
         if len(models) > 1:
             default["paddle_default"] = True
@@ -196,7 +194,7 @@ class _ServingReader:
         return models
 
     def _place(self, engine: EngineDesc) -> tuple[str, str] | str:
-        """(repository, model in it), or what is wrong."""
+        """(repository, model), or what is wrong."""
         key = "model_dir" if engine.model_dir is not None else "model_data_path"
         given = engine.model_dir or engine.model_data_path
         if self._repo is not None:
@@ -212,14 +210,14 @@ class _ServingReader:
         if (path / engine.name / "donefile").exists():
             return str(path), engine.name
         if not path.is_dir():
-            found = "is not there"
+            found = "does not exist"
         elif any(path.glob("__model__*")) or any(path.glob("*.pdmodel")):
-            found = "holds a model of Paddle's, which cannot be served here"
+            found = "holds a Paddle model, which cannot be served here"
         else:
-            found = "is no model of a repository"
+            found = "is not a model in a repository"
         return (
             f"{engine.where(key)}: engine {engine.name!r}: {path} {found}; publish the model with `elasticctr publish` "
-            f'and write {key}: "REPO/MODEL", or give --repo REPO with a model called {engine.name!r}'
+            f'and write {key}: "REPO/MODEL", or give --repo REPO with a model named {engine.name!r}'
         )
 
     def _reload(self, engine: EngineDesc) -> dict[str, Any]:
@@ -234,8 +232,8 @@ class _ServingReader:
         path = self._find(engine.reloadable_meta)
         if not path.exists():
             self._notes.append(
-                f"{engine.where('reloadable_meta')}: {path} is not there; new versions of {engine.name!r} are taken up "
-                "once it is and is touched"
+                f"{engine.where('reloadable_meta')}: {path} does not exist; new versions of {engine.name!r} are served "
+                "once it exists and is touched"
             )
         return {"reload_meta": str(path), "reload_type": engine.reloadable_type or "timestamp_ne"}
 
@@ -245,7 +243,7 @@ class _ServingReader:
         for flag in flags.values():
             if flag.name in used:
                 continue
-            reason = why.GFLAGS.get(flag.name, "it is not known here")
+            reason = why.GFLAGS.get(flag.name, "it is unknown here")
             if reason:
                 self._notes.append(f"{flag.where}: {flag.name} is ignored: {reason}")
 
@@ -253,21 +251,19 @@ class _ServingReader:
         for service in services.services if services is not None else ():
             if service.name not in OUR_SERVICES:
                 self._notes.append(
-                    f"{service.where('name')}: service {service.name} is ignored: there are "
+                    f"{service.where('name')}: service {service.name} is ignored: the services here are "
                     f"{' and '.join(OUR_SERVICES)}"
                 )
             if service.enable_map_request_to_workflow:
                 self._notes.append(
                     f"{service.where('enable_map_request_to_workflow')}: requests are not mapped to workflows; a model "
-                    "is named by the request (/MODEL/prediction) or drawn by weight (variants)"
+                    "is named by the request (/MODEL/prediction) or chosen by weight (variants)"
                 )
         if workflows is not None and workflows.workflows:
-            self._notes.append(
-                f"{workflows.where()}: workflows are ignored: a prediction is one step: read, look up, score, answer"
-            )
+            self._notes.append(f"{workflows.where()}: workflows are ignored: a prediction is a single step")
 
     def _tell_general(self, resource: Resource) -> None:
-        """General models' variables need no settings; those that would not find their slot are told."""
+        """General models' variables need no settings; reports those that may not find their slot."""
         files = resource.general_model_file or ("general_model.prototxt",)
         paths = resource.general_model_path or ("conf",) * len(files)
         for path, file in zip(paths, files, strict=False):

@@ -1,5 +1,5 @@
-"""Protobuf's text format, in which Paddle Serving's configuration is written, without its schema: messages are fields
-in order, each with its line. What a field may be is the business of `binding`.
+"""Parses Protobuf's text format, used by Paddle Serving's configuration, without a schema: messages are fields in
+order, each with its line. `binding` checks their types.
 
     engines { name: "ctr" gpu_ids: [0, 1] conf < a: -1.5e3 > }   # `name: value`, `name { … }`, `name: { … }`, lists
 
@@ -75,7 +75,7 @@ def read_text_format(path: Path) -> Message:
     except OSError as e:
         raise ConfigError(f"{path}: cannot be read: {e}") from None
     if len(data) > MAX_BYTES:
-        raise ConfigError(f"{path}: {len(data)} bytes are too many for a configuration file")
+        raise ConfigError(f"{path}: {len(data)} bytes; this is too large for a configuration file")
     try:
         return parse_text_format(data.decode("utf-8"), str(path))
     except UnicodeDecodeError as e:
@@ -103,7 +103,7 @@ class _TextFormatParser:
             match = _TOKEN.match(text, at)
             if match is None:
                 start = text[at : at + 20].partition("\n")[0]
-                what = "text without its closing quote" if start[0] in "\"'" else f"cannot read {start!r}"
+                what = "text without a closing quote" if start[0] in "\"'" else f"cannot read {start!r}"
                 self._fail(what, line)
             at, kind = match.end(), match.lastgroup or ""
             if kind == "newline":
@@ -138,7 +138,7 @@ class _TextFormatParser:
             if self._now.kind == "end":
                 self._fail(f"the message that begins in line {message.line} has no {closing!r}")
             if self._now.kind in ("}", ">"):
-                self._fail(f"{self._now.text!r} closes nothing")
+                self._fail(f"{self._now.text!r} without an opening counterpart")
             line, name = self._now.line, self._name()
             is_scalar = self._has(":")
             if self._has("["):
@@ -182,7 +182,7 @@ class _TextFormatParser:
     def _scalar(self, name: str) -> Scalar:
         if self._now.kind == "string":
             data = b""
-            while self._now.kind == "string":  # one after the other are one text
+            while self._now.kind == "string":  # adjacent strings are one text
                 data += self._unescape(self._take("string"))
             try:
                 return data.decode("utf-8")
@@ -197,7 +197,7 @@ class _TextFormatParser:
         if word.text.lower() in ("inf", "infinity", "nan"):
             return sign * float(word.text)
         if sign < 0:
-            self._fail(f"'-{word.text}' is no number", word.line)
+            self._fail(f"'-{word.text}' is not a number", word.line)
         return Word(word.text)
 
     def _number(self, token: _Token) -> int | float:
@@ -207,7 +207,7 @@ class _TextFormatParser:
         if text.isdigit():
             if text[0] == "0" and len(text) > 1:
                 if not set(text) <= set("01234567"):
-                    self._fail(f"{text!r} begins with 0 and is no octal number", token.line)
+                    self._fail(f"{text!r} begins with 0 but is not an octal number", token.line)
                 return int(text, 8)
             return int(text)
         return float(text.rstrip("fF"))
@@ -220,7 +220,7 @@ class _TextFormatParser:
             if short or long:
                 return "".join(_byte(b) for b in chr(int(short or long, 16)).encode("utf-8"))
             if plain not in _PLAIN:
-                raise ValueError(f"\\{plain} is no escape")
+                raise ValueError(f"\\{plain} is not an escape sequence")
             return _byte(_PLAIN[plain])
 
         def _byte(value: int) -> str:

@@ -1,1 +1,1 @@
-"""The cube agent: beside one server, it fetches and checks versions and has them loaded and activated."""
+"""The cube agent: runs beside one server, fetches and checks versions, and has it load and activate them."""

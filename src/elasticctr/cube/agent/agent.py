@@ -1,6 +1,6 @@
-"""What an agent does: prepare a version beside the live one, activate it, retire it, mend its restarted server.
+"""The agent's work: prepare a version beside the live one, activate it, retire it, restore a restarted server.
 
-Everything can be asked again at any moment with the same effect; a killed agent goes on where the files say it was.
+Every request may be repeated at any time with the same effect; a killed agent resumes from the state of its files.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Agent:
         self._retiring = threading.Lock()
 
     def prepare(self, wanted: Prepare) -> AgentJob:
-        """Fetches and loads a version in the background. The same request joins the job or finds it done."""
+        """Fetches and loads a version in the background. Repeating the request joins the job or finds it done."""
         for step in wanted.steps:
             self._sources.open(step.source)
         if self._shard is not None and wanted.shards is not None and (wanted.shard, wanted.shards) != self._shard:
@@ -68,7 +68,7 @@ class Agent:
         return self.jobs.start(wanted.model, wanted.version, wanted.key, lambda job: self._prepare(wanted, job))
 
     def activate(self, model: str, version: int, identity: str | None = None) -> dict[str, Any]:
-        """Switches the server. Raises NotFound if the version is not resident there, or only with other contents."""
+        """Switches the server. Raises NotFound if the version is not resident there with these contents."""
         status = self.server.model(check_model(model))
         if not status.is_ready(check_version(version), identity):
             raise NotFound(f"version {version} of {model} is not resident on {self.server.url}; prepare it first")
@@ -77,22 +77,22 @@ class Agent:
         return answer
 
     def retire(self, model: str, version: int) -> dict[str, Any]:
-        """Drops a version from the server, and its files once no kept version stands on them."""
+        """Drops a version from the server, and its files once no kept version depends on them."""
         status = self.server.model(check_model(model))
         if version == status.active:
             raise FailedPrecondition(f"version {version} of {model} is active; activate another one first")
         job = self.jobs.latest(model)
         if job is not None and job.is_running:
-            raise Unavailable(f"version {job.version} of {model} is being prepared; retire afterwards", 1.0)
+            raise Unavailable(f"version {job.version} of {model} is being prepared; retire it afterwards", 1.0)
         self.server.retire(model, check_version(version))
         with self._retiring:
             self.directory.mark_retired(model, version)
-            # What LIVE names is loaded by a server that starts, so it stays even if another is active by now.
+            # A starting server loads the version in LIVE, so it stays even if another is active by now.
             in_use = {status.active, status.previous, *self.directory.live(model)} - {version}
             return {"removed": self.directory.sweep(model, in_use)}
 
     def restore(self) -> list[AgentJob]:
-        """Makes a server that has lost its versions serve again what LIVE says. Returns the jobs it took."""
+        """Makes a server that has lost its versions serve again the version in LIVE. Returns the jobs this took."""
         status = self.server.status()
         jobs = []
         for model in self.directory.models():
@@ -125,7 +125,7 @@ class Agent:
             held, resident = self.directory.find(model, version), status.versions.get(version)
             identity = None if held is None else held.identity
             if resident is not None and resident.identity:
-                # What answers counts, whatever the disk has by now.
+                # The version that answers counts, whatever is on the disk.
                 identity = resident.identity
             stored = held is not None and may_be_same(held.identity, identity) and self.directory.is_whole(model, held)
             versions.append(
@@ -162,38 +162,38 @@ class Agent:
             self._load(wanted, version, identity, job)
 
     def _obtain(self, wanted: Prepare, version: int, status: ModelStatus, job: AgentJob) -> StoredVersion:
-        """The version's files on disk, fetched if need be."""
+        """The version's files on disk, fetched if needed."""
         step, held = wanted.step(version), self.directory.find(wanted.model, version)
         if held is not None and (step is None or (_is_same(held, step) and self._stands(wanted, held))):
             self._check_shard(wanted, held.listing)
             return held
         if step is None:
             raise NotFound(
-                f"version {wanted.version} of {wanted.model} stands on version {version}, which this replica lacks: "
-                "send it along in chain, or a base"
+                f"version {wanted.version} of {wanted.model} depends on version {version}, which this replica lacks: "
+                "send it too, in chain, or send a base"
             )
         if step.sha256 is None and step.identity is not None:
-            # Nothing says what belongs there: it was thought to be here.
+            # The request gives no digest: its sender believed the version is here.
             raise NotFound(
-                f"version {version} of {wanted.model} is not on this replica: send its files' digest, or a base"
+                f"version {version} of {wanted.model} is not on this replica: send the digest of its files, or a base"
             )
         if held is not None and not _is_same(held, step) and status.is_ready(version):
             self._check_replacing(wanted, step, held, status)
         return self._fetch(wanted, step, job)
 
     def _stands(self, wanted: Prepare, held: StoredVersion) -> bool:
-        """Whether what a held version stands on is here or comes along. If not it is fetched too, perhaps as a base."""
+        """Whether a held version's chain is here or in the request. If not, the version is fetched too."""
         return wanted.step(held.listing.parent) is not None or self.directory.is_whole(wanted.model, held)
 
     def _check_replacing(self, wanted: Prepare, step: Step, held: StoredVersion, status: ModelStatus) -> None:
-        """Contents of the same number give way to others only where both have a name."""
+        """Contents of the same number are replaced only by a request that names an identity."""
         what = f"version {step.version} of {wanted.model} is here with other contents (identity {held.identity[:12]}…)"
         if step.identity is None:
             raise AlreadyExists(
                 f"{what}; a version never changes: publish under a new number, or retire this one first"
             )
         if step.version == status.active and step.version != wanted.version:
-            raise NotFound(f"{what} and answers requests: send version {wanted.version} as a base")
+            raise NotFound(f"{what} and is active: send version {wanted.version} as a base")
 
     def _fetch(self, wanted: Prepare, step: Step, job: AgentJob) -> StoredVersion:
         job.state = "fetching"
@@ -213,27 +213,27 @@ class Agent:
             for file in listing.files:
                 self.fetcher.fetch_file(source, file, folder, job.watch)
         except (InternalError, Corruption):
-            # A full disk must get its room back, and damage must not be resumed.
+            # Free the space on a full disk, and never resume a damaged download.
             self.directory.abandon(wanted.model, step.version)
             raise
         below = step.parent_identity if listing.parent else None
         self.directory.finish(folder, listing, data, step.identity or step.sha256 or "", below)
         held = self.directory.find(wanted.model, step.version)
         if held is None:
-            raise InternalError(f"version {step.version} of {wanted.model} was fetched but is not on the disk")
+            raise InternalError(f"version {step.version} of {wanted.model} was fetched but is missing on the disk")
         return held
 
     def _load(self, wanted: Prepare, version: int, identity: str, job: AgentJob) -> None:
         try:
             self.server.load(wanted.model, version, identity, job.watch)
         except Corruption as e:
-            # The disk may have damaged what arrived whole: once more from the source, then it is the source's fault.
+            # The disk may have damaged a good download: fetch once more; a second failure is the source's fault.
             step = wanted.step(version)
             if version != self.server.model(wanted.model).active:
                 self.server.retire(wanted.model, version)
             self.directory.discard(wanted.model, version)
             if step is None:
-                raise NotFound(f"{e}; what is damaged was removed: send it along in chain, or a base") from None
+                raise NotFound(f"{e}; the damaged files were removed: send it again in chain, or a base") from None
             self._fetch(wanted, step, job)
             job.state = "loading"
             self.server.load(wanted.model, version, identity, job.watch)
@@ -253,7 +253,7 @@ class Agent:
             held = self.directory.find(model, version)
             if held is None:
                 raise FailedPrecondition(
-                    f"version {version} of {model} is needed and not on the disk; prepare it again"
+                    f"version {version} of {model} is needed but not on the disk; prepare it again"
                 )
             chain.append((version, held.identity))
             version = held.listing.parent
@@ -264,13 +264,13 @@ class Agent:
         expected = (wanted.shard, wanted.shards) if wanted.shards is not None else self._shard
         if expected is not None and (listing.shard, listing.shards) != expected:
             raise Corruption(
-                f"version {listing.version} of {listing.model}: shard {listing.shard} of {listing.shards} was sent "
-                f"where {expected[0]} of {expected[1]} belongs"
+                f"version {listing.version} of {listing.model}: received shard {listing.shard} of {listing.shards} "
+                f"instead of {expected[0]} of {expected[1]}"
             )
 
 
 def _is_same(held: StoredVersion, step: Step) -> bool:
-    """An identity decides where there is one; files that came without a name are known by their digest."""
+    """Compares identities if there is one; files without an identity are compared by digest."""
     if step.identity is not None and held.identity != held.sha256:
         return step.identity == held.identity
     return step.sha256 is None or step.sha256 == held.sha256

@@ -23,7 +23,7 @@ from elasticctr.versions.manifest import check_version
 
 
 def make_agent_app(agent: Agent, tokens: Tokens, routes: Sequence[Route] = ()) -> ASGIApp:
-    """These, and `routes` of other APIs over the same agent:
+    """An app of these routes and `routes` of other APIs for the same agent:
 
     POST /v1/lease     {owner, epoch, ttl_s, address}   take or renew the right to change things here
     POST /v1/release   {owner}                       give it back
@@ -77,7 +77,7 @@ def make_agent_app(agent: Agent, tokens: Tokens, routes: Sequence[Route] = ()) -
 
 
 def _answer_job(job: AgentJob) -> JSONResponse:
-    # A version that is already there is ready within milliseconds: spare the caller the second question.
+    # A version that is already here is ready within milliseconds: save the caller a second request.
     job.finished.wait(0.05)
     answer = job.describe()
     return JSONResponse(answer) if job.state == "ready" else accepted(answer)
@@ -103,13 +103,13 @@ class _Metrics(Collector):
             active.add_metric([model["name"]], model["active"])
             stored.add_metric([model["name"]], sum(version["stored"] for version in model["versions"]))
         running = GaugeMetricFamily(
-            "cube_agent_jobs_running", "jobs at work", sum(j.is_running for j in agent.jobs.all())
+            "cube_agent_jobs_running", "jobs running", sum(j.is_running for j in agent.jobs.all())
         )
         counters = {
             "cube_agent_fetched_bytes": ("bytes fetched from sources", agent.fetcher.bytes_fetched),
-            "cube_agent_refetched": ("downloads that arrived damaged and were fetched again", agent.fetcher.refetched),
+            "cube_agent_refetched": ("downloads fetched again because they arrived damaged", agent.fetcher.refetched),
             "cube_agent_activations": ("versions activated", agent.activations),
-            "cube_agent_restores": ("times the server was given back what it had lost", agent.restores),
+            "cube_agent_restores": ("times versions were loaded again into a restarted server", agent.restores),
         }
         families = [CounterMetricFamily(name, text, value) for name, (text, value) in counters.items()]
         return [up, free, epoch, active, stored, running, *families]

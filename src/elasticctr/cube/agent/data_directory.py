@@ -1,8 +1,8 @@
-"""The versions on an agent's disk, where its server reads them. Whole versions appear and disappear at once.
+"""The versions on an agent's disk, where its server reads them. Versions appear and disappear as a whole.
 
     <data>/<model>/<version>/      a complete version: its files, shard.json, origin.json
     <data>/<model>/LIVE            the server's note of what it has activated
-    <data>/.incoming/<model>/<version>/   one on its way; NAME.part where a download can go on
+    <data>/.incoming/<model>/<version>/   a download in progress; NAME.part can be resumed
     <data>/.agent/                 the agent's own notes
 
 Threads: calls about one model come from one thread at a time.
@@ -33,8 +33,8 @@ _SPARE_BYTES = 16 << 20
 
 @dataclass(frozen=True, slots=True)
 class StoredVersion:
-    """A complete version on disk. `identity` names its contents whatever form they were built in, `parent_identity`
-    those of the version it stands on, where that is known."""
+    """A complete version on disk. `identity` names its contents independently of their form, `parent_identity` the
+    contents of its parent, if known."""
 
     listing: ShardListing
     sha256: str
@@ -64,7 +64,7 @@ class DataDirectory:
         return sorted(int(path.name) for path in folder.iterdir() if path.name.isdigit() and path.is_dir())
 
     def live(self, model: str) -> tuple[int, int]:
-        """The version LIVE names and the one before it; 0 where there is none."""
+        """The version that LIVE names and the one before it; 0 for none."""
         try:
             note = read_json(self.data / check_model(model) / "LIVE")
             version, previous = note.get("version", 0), note.get("previous", 0)
@@ -73,7 +73,7 @@ class DataDirectory:
             return 0, 0
 
     def find(self, model: str, version: int) -> StoredVersion | None:
-        """A version if all its files are there with their listed sizes; contents are the server's to check."""
+        """A version if all its files exist with their listed sizes; the server checks the contents."""
         folder = self.folder(model, version)
         try:
             data = (folder / "shard.json").read_bytes()
@@ -102,7 +102,7 @@ class DataDirectory:
         )
 
     def is_whole(self, model: str, held: StoredVersion) -> bool:
-        """Whether everything a version stands on is here too, as it was when the version was made."""
+        """Whether a version's whole chain is here too, with the contents it was made from."""
         while held.listing.parent:
             below = self.find(model, held.listing.parent)
             if below is None or not may_be_same(below.identity, held.parent_identity):
@@ -114,7 +114,7 @@ class DataDirectory:
         return self.data / check_model(model) / str(check_version(version))
 
     def begin(self, listing: ShardListing) -> Path:
-        """A directory for files on their way, with those of an earlier attempt. Raises when they cannot fit."""
+        """A directory for incoming files, with those of an earlier attempt. Raises if they cannot fit on the disk."""
         folder = self._incoming / listing.model / str(listing.version)
         try:
             folder.mkdir(parents=True, exist_ok=True)
@@ -127,12 +127,12 @@ class DataDirectory:
             self.abandon(listing.model, listing.version)
             raise InternalError(
                 f"{self.data}: the disk is full: version {listing.version} of {listing.model} needs {missing:,} bytes, "
-                f"{free:,} are free; make room or retire versions. What is served was not touched"
+                f"{free:,} are free; free some space or retire versions. Served versions are untouched"
             )
         return folder
 
     def keep_only(self, folder: Path, listing: ShardListing) -> None:
-        """Drops leftovers of another build from a directory of files on their way."""
+        """Removes leftovers of another build from a directory of incoming files."""
         names = {file.name for file in listing.files}
         for path in folder.iterdir():
             if path.name.removesuffix(".part") not in names:
@@ -141,7 +141,7 @@ class DataDirectory:
     def finish(
         self, folder: Path, listing: ShardListing, data: bytes, identity: str, parent_identity: str | None = None
     ) -> None:
-        """Makes a fetched version appear. REQUIRES: every listed file is in `folder`, checked and synced."""
+        """Moves a fetched version into place. REQUIRES: every listed file is in `folder`, checked and synced."""
         target = self.folder(listing.model, listing.version)
         write_json(folder / "origin.json", {"identity": identity, "parent_identity": parent_identity})
         write_atomic(folder / "shard.json", data)
@@ -156,7 +156,7 @@ class DataDirectory:
             raise explain_write(e, target) from None
 
     def abandon(self, model: str, version: int) -> None:
-        """Drops what has arrived of a version."""
+        """Removes the incoming files of a version."""
         shutil.rmtree(self._incoming / check_model(model) / str(check_version(version)), ignore_errors=True)
 
     def discard(self, model: str, version: int) -> None:
@@ -175,7 +175,7 @@ class DataDirectory:
             raise explain_write(e, mark) from None
 
     def sweep(self, model: str, in_use: set[int]) -> list[int]:
-        """Removes retired versions that nothing kept or in use stands on. Returns which."""
+        """Removes retired versions that no version kept or in use depends on. Returns which."""
         held = {version: self.find(model, version) for version in self.versions(model)}
         needed: set[int] = set()
         for version, found in held.items():
@@ -191,7 +191,7 @@ class DataDirectory:
         return gone
 
     def _drop_abandoned(self, model: str, newest: int) -> None:
-        """Downloads of versions that others have overtaken. REQUIRES: none of them is running."""
+        """Removes incoming files of superseded versions. REQUIRES: none is being fetched."""
         folder = self._incoming / model
         for path in folder.iterdir() if folder.is_dir() else ():
             if path.name.isdigit() and int(path.name) < newest:

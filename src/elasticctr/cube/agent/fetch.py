@@ -1,7 +1,7 @@
-"""Fetches files: resumed where they broke, slowed to a rate, hashed on the way, complete under their name or not there.
+"""Fetches files: resumable, limited to a rate, hashed while read; a file gets its name only when complete.
 
-A connection that breaks is tried again from the byte it reached; a file that arrives damaged is fetched again from its
-first byte, a few times. What is asked for (names, sizes, digests) comes from a listing whose own digest was checked.
+A broken transfer resumes at the byte it reached; a file that arrives damaged is fetched again from the start, a few
+times. Names, sizes and digests come from a listing whose own digest was checked.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _LONGEST_PAUSE_S = 5.0
 
 
 class RateLimit:
-    """Bytes per second over all downloads of a process. Up to a tenth of a second's worth goes through at once."""
+    """Limits the bytes per second of all downloads of a process. Bursts may last a tenth of a second."""
 
     def __init__(self, bytes_per_s: float | None) -> None:
         self._bytes_per_s = bytes_per_s
@@ -53,7 +53,7 @@ class Fetcher:
         self.refetched = 0
 
     def fetch_listing(self, source: ShardSource, name: str, sha256: str | None, watch: Watch) -> bytes:
-        """A small file in memory. Raises Corruption if it is not the one `sha256` names."""
+        """A small file, in memory. Raises Corruption if its digest is not `sha256`."""
 
         def read() -> bytes:
             data = b""
@@ -61,7 +61,7 @@ class Fetcher:
                 for chunk in chunks:
                     data += chunk
                     if len(data) > MAX_LISTING_BYTES:
-                        raise Corruption(f"{name}: over {MAX_LISTING_BYTES} bytes where a listing belongs")
+                        raise Corruption(f"{name}: more than {MAX_LISTING_BYTES} bytes, too large for a listing")
             return data
 
         for _ in range(self._refetches + 1):
@@ -69,12 +69,12 @@ class Fetcher:
             if sha256 is None or hashlib.sha256(data).hexdigest() == sha256:
                 return data
             self.refetched += 1
-        raise Corruption(f"{name} at the source is not the one that was announced: its SHA-256 differs")
+        raise Corruption(f"{name}: the source has another one than announced: its SHA-256 differs")
 
     def fetch_file(self, source: ShardSource, file: CubeFile, directory: Path, watch: Watch) -> None:
         """Puts one file into `directory`. Raises Corruption if it keeps arriving damaged."""
         part = directory / f"{file.name}.part"
-        damage = "other bytes than listed"
+        damage = "its SHA-256 is not the listed one"
         for _ in range(self._refetches + 1):
             try:
                 if self._fetch_part(source, file, part, watch) == file.sha256:
@@ -88,7 +88,7 @@ class Fetcher:
         raise Corruption(f"{file.name}: arrived damaged {self._refetches + 1} times: {damage}; build it again")
 
     def _fetch_part(self, source: ShardSource, file: CubeFile, part: Path, watch: Watch) -> str:
-        """Fills `part` to the listed size; what it holds already is kept. Returns its SHA-256."""
+        """Fills `part` to the listed size, keeping what it already holds. Returns its SHA-256."""
         try:
             with part.open("a+b") as out:
                 digest = _hash_start(out, file.size)
@@ -102,24 +102,24 @@ class Fetcher:
 
     def _stream(self, source: ShardSource, file: CubeFile, out: IO[bytes], digest: Any, watch: Watch) -> None:
         with source.open(file.name, out.tell()) as (start, chunks):
-            # A place that cannot start in the middle sends what is here already once more.
+            # A source that cannot start in the middle sends again what is already here.
             skip = out.tell() - start
             for chunk in chunks:
                 watch.check()
                 taken = chunk[skip:]
                 skip = max(0, skip - len(chunk))
                 if out.tell() + len(taken) > file.size:
-                    raise Corruption(f"{file.name}: longer at its source than the {file.size} bytes listed")
+                    raise Corruption(f"{file.name}: the source has more than the {file.size} bytes listed")
                 self._rate.take(len(chunk), watch.pause)
                 out.write(taken)
                 digest.update(taken)
                 watch.bytes_done += len(taken)
                 self.bytes_fetched += len(chunk)
         if out.tell() < file.size:
-            raise Corruption(f"{file.name}: ends at its source after {out.tell()} of the {file.size} bytes listed")
+            raise Corruption(f"{file.name}: the source has only {out.tell()} of the {file.size} bytes listed")
 
     def _persist(self, work: Callable[[], Any], watch: Watch, reached: Callable[[], int]) -> Any:
-        """Does `work`, again after a growing pause while it fails for the moment; progress starts the count anew."""
+        """Does `work`, retrying temporary failures after growing pauses; progress resets the count."""
         failures, before = 0, reached()
         while True:
             watch.check()
@@ -136,7 +136,7 @@ class Fetcher:
 
 
 def _hash_start(out: IO[bytes], size: int) -> Any:
-    """SHA-256 of what a part holds; a part longer than the file is emptied. Leaves the position at its end."""
+    """SHA-256 of what a part holds; empties one longer than the file. Leaves the position at its end."""
     digest = hashlib.sha256()
     if out.seek(0, os.SEEK_END) > size:
         out.truncate(0)

@@ -1,4 +1,4 @@
-"""Long work in the background: one job per model at a time, a bounded number in all, each with an end."""
+"""Long work in the background: one job per model at a time, and a bounded number in total."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MAX_REMEMBERED = 64
 
 
 class AgentJob:
-    """`state`: starting, fetching, loading, ready, failed. Once ready or failed it stays so."""
+    """`state`: starting, fetching, loading, ready, failed. The last two are final."""
 
     def __init__(self, model: str, version: int, key: str, timeout_s: float) -> None:
         self.model = model
@@ -53,15 +53,15 @@ class AgentJobs:
         self._latest: dict[str, AgentJob] = {}
 
     def start(self, model: str, version: int, key: str, work: Callable[[AgentJob], None]) -> AgentJob:
-        """Runs `work` in a thread, or joins the job that does the same. Raises Unavailable while another one runs."""
+        """Runs `work` in a thread, or joins the job that does the same. Raises Unavailable while another job runs."""
         with self._lock:
             current = self._latest.get(model)
             if current is not None and current.is_running:
                 if current.key == key:
                     return current
-                raise Unavailable(f"version {current.version} of {model} is being prepared; one at a time", 1.0)
+                raise Unavailable(f"version {current.version} of {model} is being prepared; try again later", 1.0)
             if sum(job.is_running for job in self._latest.values()) >= MAX_RUNNING:
-                raise Unavailable(f"{MAX_RUNNING} jobs are running already", 1.0)
+                raise Unavailable(f"{MAX_RUNNING} jobs are already running; try again", 1.0)
             while len(self._latest) >= MAX_REMEMBERED:
                 del self._latest[next(name for name, job in self._latest.items() if not job.is_running)]
             job = AgentJob(model, version, key, self._timeout_s)
@@ -79,7 +79,7 @@ class AgentJobs:
             return list(self._latest.values())
 
     def cancel(self, model: str | None = None) -> int:
-        """Asks the job of a model, or every job, to stop. Returns how many were running."""
+        """Tells the job of a model, or every job, to stop. Returns how many were running."""
         running = [job for job in self.all() if job.is_running and model in (None, job.model)]
         for job in running:
             job.watch.cancel()

@@ -1,9 +1,9 @@
-"""Which transfer may change things here. An old one that wakes up late is fenced off by its lower epoch.
+"""Decides which transfer may change this agent. A lower epoch shuts out an old transfer that wakes up late.
 
-A transfer takes the lease with an epoch above every one it has seen, and names owner and epoch in each request. While
-the lease runs, another owner is refused; after it has run out, whoever comes with a higher epoch has it. The highest
-ever granted is on disk: a restarted agent still refuses what it refused before. A damaged note is set aside, and an
-epoch taken that is above every one there can have been.
+A transfer takes the lease with an epoch above all it has seen, and names owner and epoch in each request. Until the
+lease expires, another owner is refused; then any owner with a higher epoch may take it. The highest epoch granted is
+on disk, so a restarted agent refuses the same transfers as before. A damaged note is set aside and replaced by an
+epoch higher than any that can have been granted.
 """
 
 from __future__ import annotations
@@ -29,21 +29,21 @@ class AgentLease:
         self._expires_s = 0.0
         note = read_epoch(path)
         self.owner, self.epoch = str(note.get("owner", "")), int(note.get("epoch", 0))
-        self.address = str(note.get("address") or "")  # where its holder said that it is to be found
+        self.address = str(note.get("address") or "")  # where the holder can be reached, as it said
 
     @property
     def left_s(self) -> float:
         return max(0.0, self._expires_s - time.monotonic())
 
     def take(self, owner: object, epoch: object, ttl_s: object, address: object = None) -> dict[str, Any]:
-        """Grants or renews it, and tells who had it before. Raises FailedPrecondition while another owner has it, or
-        if it was granted with a higher epoch."""
+        """Grants or renews the lease and returns the previous owner. Raises FailedPrecondition while another owner
+        holds it, or if it was granted with a higher epoch."""
         if not isinstance(owner, str) or not 1 <= len(owner) <= 64 or not owner.isprintable():
-            raise DataError("a lease needs an owner: a name of at most 64 characters")
+            raise DataError("a lease needs an owner, a name of at most 64 characters")
         if isinstance(epoch, bool) or not isinstance(epoch, int) or not 1 <= epoch < 1 << 63:
-            raise DataError("a lease needs an epoch: a whole number from 1")
+            raise DataError("a lease needs an epoch, a whole number from 1")
         if isinstance(ttl_s, bool) or not isinstance(ttl_s, (int, float)) or not 0 < ttl_s <= MAX_TTL_S:
-            raise DataError(f"ttl_s must be over 0 and at most {MAX_TTL_S:g}")
+            raise DataError(f"ttl_s must be above 0 and at most {MAX_TTL_S:g}")
         if address is not None and (not isinstance(address, str) or len(address) > 512 or not address.isprintable()):
             raise DataError("address must be the URL of the transfer that takes the lease")
         with self._lock:
@@ -64,7 +64,7 @@ class AgentLease:
             return self.describe()
 
     def check(self, given: object) -> None:
-        """Whether a request may change something. Raises FailedPrecondition if not."""
+        """Raises FailedPrecondition unless a request with this lease may change the agent."""
         with self._lock:
             if given is None:
                 self._refuse_others("")
@@ -82,11 +82,11 @@ class AgentLease:
         if self.left_s > 0 and owner != self.owner:
             raise FailedPrecondition(
                 f"transfer {self.owner!r} holds the lease of this agent (epoch {self.epoch}) for another "
-                f"{self.left_s:.1f} s; stop it first, or wait until it has run out"
+                f"{self.left_s:.1f} s; stop that transfer, or wait until the lease expires"
             )
 
     def _outdated(self, owner: str, epoch: object) -> FailedPrecondition:
         return FailedPrecondition(
-            f"transfer {owner!r} comes with epoch {epoch}, but {self.owner!r} was granted epoch {self.epoch}: "
+            f"transfer {owner!r} has epoch {epoch}, but {self.owner!r} was granted epoch {self.epoch}: "
             "take the lease again"
         )

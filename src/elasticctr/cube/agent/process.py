@@ -1,4 +1,4 @@
-"""A running agent: its work, its API and the watch over its server, from options to the last breath."""
+"""A running agent: its work, its API and the monitoring of its server."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class AgentOptions:
     host: str = "127.0.0.1"
     port: int = 8001
     tokens: Tokens = NO_TOKENS
-    insecure: bool = False  # without a token, may be reached from other machines
+    insecure: bool = False  # may be reachable from other machines without a token
     shard: tuple[int, int] | None = None
     allow_sources: tuple[str, ...] = ()
     peers: tuple[str, ...] = ()
@@ -45,7 +45,7 @@ class AgentOptions:
 
 
 class AgentProcess:
-    """Binds its port when made; `run` serves until told to stop."""
+    """Binds its port when made; `run` serves until stopped."""
 
     def __init__(self, options: AgentOptions) -> None:
         check_listener(
@@ -58,7 +58,7 @@ class AgentProcess:
         self._options = options
         directory = DataDirectory(options.data)
         lease = AgentLease(directory.notes / "lease.json")
-        # The secret is for who shares it: the transfer in charge, and those named here. Files may also lie elsewhere.
+        # The secret is sent only to those who share it: the transfer in charge and those named here.
         sources = AllowedSources(
             (*options.allow_sources, *options.peers),
             make_client(None, timeout_s=_SILENCE_S, tls=options.tls),
@@ -92,12 +92,12 @@ class AgentProcess:
         self.web.stop()
 
     def _watch(self) -> None:
-        """Gives the server back what it has lost. A failure is told once, until it changes."""
+        """Reloads versions that the server has lost. Reports a failure once, until it changes."""
         told = ""
         while not self._stop.wait(self._options.watch_s):
             try:
                 for job in self.agent.restore():
-                    console.note(f"server has lost version {job.version} of {job.model}: loading it again")
+                    console.note(f"the server has lost version {job.version} of {job.model}; loading it again")
                 told = ""
             except ElasticCTRError as e:
                 if told != str(e):

@@ -1,4 +1,4 @@
-"""What a prepare asks for, checked: one shard of one version, and the versions it stands on."""
+"""A checked prepare request: one shard of one version, and the versions it depends on."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ MAX_CHAIN = 1000
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One version: where its shard's directory is, the SHA-256 of the shard.json there, the name of its contents and of
-    those of the version it stands on."""
+    """One version: the location of its shard's directory, the SHA-256 of the shard.json there, its identity and its
+    parent's."""
 
     version: int
     source: str
@@ -46,9 +46,9 @@ def parse_prepare(body: dict[str, Any]) -> Prepare:
     """`{"model", "version", "shard", "shards", "source", "sha256", "identity", "chain": [older versions, alike]}`."""
     shard, shards = body.get("shard"), body.get("shards")
     if (shard is None) != (shards is None):
-        raise DataError("shard and shards go together")
+        raise DataError("shard and shards must be given together")
     if shards is not None and not _is_shard(shard, shards):
-        raise DataError(f"shard {shard!r} of {shards!r} is not a shard")
+        raise DataError(f"shard {shard!r} of {shards!r} does not exist")
     chain = body.get("chain", [])
     if not isinstance(chain, list) or len(chain) > MAX_CHAIN or not all(isinstance(one, dict) for one in chain):
         raise DataError(
@@ -57,7 +57,7 @@ def parse_prepare(body: dict[str, Any]) -> Prepare:
     steps = tuple(_parse_step(one) for one in [*chain, body])
     numbers = [step.version for step in steps]
     if numbers != sorted(set(numbers)):
-        raise DataError("the versions of a chain must be given once each, oldest first, before the version itself")
+        raise DataError("the versions of a chain must be given once each, oldest first, all before the version itself")
     return Prepare(check_model(body.get("model")), numbers[-1], shard, shards, steps)
 
 

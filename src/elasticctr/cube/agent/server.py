@@ -27,7 +27,7 @@ class Resident:
 
 @dataclass(frozen=True, slots=True)
 class ModelStatus:
-    """`next` is of the active version's number with other contents: activating that number puts it in its place."""
+    """`next` has the active version's number but other contents; activating that number replaces the active one."""
 
     active: int
     previous: int
@@ -35,14 +35,14 @@ class ModelStatus:
     next: Resident | None = None
 
     def find(self, version: int, identity: str | None) -> Resident | None:
-        """What is there of a version with this identity; without one, of its number."""
+        """The state of the version with this identity or, without one, with this number."""
         found, coming = self.versions.get(version), self.next
         if found is not None and may_be_same(found.identity, identity):
             return found
         is_coming = coming is not None and coming.version == version and may_be_same(coming.identity, identity)
         if is_coming or found is None or found.state == "ready":
             return coming if is_coming else None
-        return found  # being loaded, or not loadable: its identity is not known
+        return found  # being loaded, or failed: its identity is unknown
 
     def is_ready(self, version: int, identity: str | None = None) -> bool:
         found = self.find(version, identity)
@@ -65,13 +65,13 @@ class CubeServerApi:
         try:
             return {str(model["name"]): _parse_model(model) for model in answer["models"]}
         except (KeyError, TypeError, ValueError) as e:
-            raise DataError(f"{self.url}/v1/status: not the answer of a cube server: {e!r}") from None
+            raise DataError(f"{self.url}/v1/status: not a cube server's answer ({e!r}); check the address") from None
 
     def model(self, model: str) -> ModelStatus:
         return self.status().get(model, NOTHING)
 
     def load(self, model: str, version: int, identity: str | None, watch: Watch) -> None:
-        """Returns when the version is resident and checked. Raises what the server had against it."""
+        """Returns when the version is resident and checked. Raises the server's error."""
         answer = self._peer.post("/v1/load", {"model": model, "version": version})
         pause_s, failures = _POLL_S, 0
         while answer.get("state") != "ready":
@@ -86,9 +86,7 @@ class CubeServerApi:
                     raise
                 continue
             if found is None:
-                raise Unavailable(
-                    f"{self.url}: forgot that it was loading version {version} of {model}; was it restarted?"
-                )
+                raise Unavailable(f"{self.url}: is no longer loading version {version} of {model}; was it restarted?")
             if found.state == "failed":
                 raise error_named(found.error, f"{self.url}: version {version} of {model}")
             answer = {"state": found.state}

@@ -1,4 +1,4 @@
-"""Where an agent may fetch from, and the bytes there. A request's `source` is a wish: only allowed places open."""
+"""The places an agent may fetch from. A request's `source` opens only if it is below an allowed place."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ _PLAIN_PATH = re.compile(r"[A-Za-z0-9_./=+@:-]*")
 
 
 class ShardSource(Protocol):
-    """A shard's directory somewhere else."""
+    """A remote directory of a shard."""
 
     def open(self, name: str, offset: int) -> AbstractContextManager[tuple[int, Iterator[bytes]]]:
-        """The bytes of a file and where they start: at `offset`, or at 0 where a place cannot start in the middle."""
+        """The bytes of a file and where they start: at `offset`, or at 0 if the source cannot start in the middle."""
         ...
 
 
@@ -42,7 +42,7 @@ class HttpSource:
         try:
             with self._client.stream("GET", where, headers=headers) as answer:
                 if answer.status_code == 416:
-                    raise Corruption(f"{where}: ends before byte {offset}; it is shorter than listed")
+                    raise Corruption(f"{where}: ends before byte {offset}, so it is shorter than listed")
                 if answer.status_code not in (200, 206):
                     answer.read()
                     raise explain_answer(answer, where)
@@ -62,12 +62,12 @@ def _start_of(answer: httpx.Response, offset: int, where: str) -> int:
         return 0
     match = re.match(r"bytes (\d+)-", answer.headers.get("Content-Range", ""))
     if match is None or int(match[1]) != offset:
-        raise DataError(f"{where}: answered another range than the one from byte {offset} on")
+        raise DataError(f"{where}: answered with another range than the one from byte {offset}")
     return offset
 
 
 class LocationSource:
-    """A directory of a file system that `elasticctr.storage` knows."""
+    """A directory in a file system that `elasticctr.storage` supports."""
 
     def __init__(self, location: str) -> None:
         self._location = location
@@ -92,7 +92,7 @@ class AllowedSources:
         trusted_client: httpx.Client | None = None,
         trusted: Callable[[], Sequence[str]] = tuple,
     ) -> None:
-        """`trusted_client` shows the fleet's secret; it is used for the places of `trusted` alone, by host and port."""
+        """`trusted_client` sends the fleet's secret; it is used only for the hosts and ports of `trusted`."""
         self._client = client
         self._trusted_client, self._trusted = trusted_client, trusted
         self._urls: list[tuple[str, str, int | None, str]] = []
@@ -103,11 +103,11 @@ class AllowedSources:
             elif place.strip():
                 self._locations.append(_normal(place))
             else:
-                raise ConfigError("an empty --allow-source would allow everything; name a URL or a directory")
+                raise ConfigError("--allow-source is empty, which would allow everything; name a URL or a directory")
         self._only_loopback = not allowed
 
     def open(self, source: object) -> ShardSource:
-        """Raises DataError for what is no source, Unauthorized for one that is not allowed."""
+        """Raises DataError if it is not a source, Unauthorized if it is not allowed."""
         if not isinstance(source, str) or len(source) > 2048:
             raise DataError("source must be the URL or location of a shard's directory")
         if source.startswith(("http://", "https://")):
@@ -146,24 +146,24 @@ def _parse_url(url: str) -> tuple[str, str, int | None, str]:
     except ValueError as e:
         raise DataError(f"{url!r} is not a usable URL: {e}") from None
     if parts.username is not None or parts.password is not None or parts.query or parts.fragment or not parts.hostname:
-        raise DataError(f"{url!r}: a source is scheme, host, port and path, nothing else")
+        raise DataError(f"{url!r}: a source has a scheme, host, port and path and nothing else")
     if not _PLAIN_PATH.fullmatch(parts.path) or ".." in parts.path.split("/"):
-        raise DataError(f"{url!r}: its path holds characters or steps a source may not have")
+        raise DataError(f"{url!r}: its path contains characters or steps that a source may not have")
     return parts.scheme, parts.hostname, port, parts.path.rstrip("/")
 
 
 def _normal(location: str) -> str:
-    """A location with nothing in it that could lead elsewhere: no '..', no control characters, no symlinks."""
+    """A location that cannot lead elsewhere: no '..', no control characters, no symlinks."""
     protocol, separator, path = location.partition("://")
     if not separator:
         protocol, path = "file", location
     if protocol not in ("file", "s3", "hdfs", "viewfs"):
-        raise DataError(f"{location!r}: a source is http(s)://, a directory, s3:// or hdfs://")
+        raise DataError(f"{location!r}: a source must be http(s)://, s3://, hdfs:// or a directory")
     if not path.isprintable() or ".." in path.split("/") or "%" in path or "*" in path or "?" in path:
-        raise DataError(f"{location!r}: its path holds characters or steps a source may not have")
+        raise DataError(f"{location!r}: its path contains characters or steps that a source may not have")
     if protocol == "file":
         if not path.startswith("/"):
-            raise DataError(f"{location!r}: a directory is given from the root on")
+            raise DataError(f"{location!r}: a directory must be an absolute path")
         try:
             return str(Path(path).resolve())
         except (OSError, RuntimeError) as e:

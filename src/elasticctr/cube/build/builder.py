@@ -1,7 +1,7 @@
-"""Rows → the cube files of a version, one per table and shard (docs/formats/cube-directory.md).
+"""Builds the cube files of a version from rows, one per table and shard (docs/formats/cube-directory.md).
 
-`build_tables` takes any sources of rows; `builds.py` finds them for a published version or for files. Memory stays
-within `BuildOptions.memory_bytes` whatever the size of a table.
+`build_tables` takes any row sources; `builds.py` finds them for a published version or for files. Memory stays within
+`BuildOptions.memory_bytes` for tables of any size.
 """
 
 from __future__ import annotations
@@ -36,18 +36,18 @@ Advance = Callable[[int], None]
 class BuildOptions:
     shards: int = 1
     sharding: Sharding = "buckets"
-    encoding: Encoding | None = None  # None: as the rows come
+    encoding: Encoding | None = None  # None: the source's encoding
     memory_bytes: int = 1 << 30
     threads: int = field(default_factory=lambda: len(os.sched_getaffinity(0)))
 
     def __post_init__(self) -> None:
         if not 1 <= self.shards <= MAX_SHARDS:
-            raise ConfigError(f"{self.shards} shards; there are 1 to {MAX_SHARDS}")
+            raise ConfigError(f"{self.shards} shards; give 1 to {MAX_SHARDS}")
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """The version that is built. parent 0: a base."""
+    """The version to build. Parent 0 means a base."""
 
     model: str
     version: int
@@ -78,9 +78,9 @@ class BuildResult:
     rows: int
     tombstones: int
     duplicates: int
-    """Rows and tombstones that did not count because their feasign came again."""
+    """Rows and tombstones that were replaced because their feasign occurred again."""
     row_bytes: int
-    """Of all rows together, without feasigns and index."""
+    """Bytes of all rows, without feasigns and index."""
     bytes: int
     spilled_bytes: int
     seconds: float
@@ -130,16 +130,16 @@ def build_tables(
     options: BuildOptions | None = None,
     advance: Advance = lambda count: None,
 ) -> BuildResult:
-    """Builds `out`/MODEL/VERSION, complete or not at all.
+    """Builds `out`/MODEL/VERSION completely or not at all.
 
-    `advance` is told of every row twice: when it was read and when it was sorted.
+    `advance` counts every row twice: when it was read and when it was sorted.
     """
     options = options or BuildOptions()
     started_s = time.monotonic()
     check_model(target.model)
     check_version(target.version)
     if not tables:
-        raise ConfigError("a version without tables; name at least one")
+        raise ConfigError("a version needs tables; name at least one")
     place = Path(out) / target.model / str(target.version)
     built = []
     with building(place) as directory, ThreadPoolExecutor(max(2, options.threads), "digest") as pool:
@@ -182,7 +182,7 @@ def _build_table(
         isinstance(source, ChainSource),
     )
     for step in source.steps() if isinstance(source, ChainSource) else [source]:
-        # What a version both has and takes away, it has.
+        # If a version has both a row and a tombstone of a feasign, the row counts.
         for feasigns in step.gone():
             builder.add_gone(np.ascontiguousarray(feasigns))
         for feasigns, rows in _recoded(step.blocks(), step.info, info):
@@ -207,7 +207,7 @@ def _encoded(info: RowInfo, encoding: Encoding | None) -> RowInfo:
     if encoding is None or encoding == info.encoding:
         return info
     if "raw" in (encoding, info.encoding):
-        raise FailedPrecondition(f"{info.encoding} rows cannot become {encoding}: raw bytes have no meaning here")
+        raise FailedPrecondition(f"{info.encoding} rows cannot be encoded as {encoding}; raw rows stay raw")
     widths = {"fp32": 4 * info.dim, "fp16": 2 * info.dim, "int8": 4 + info.dim}
     return RowInfo(encoding, info.dim, widths[encoding])
 
@@ -222,7 +222,7 @@ def _recoded(blocks: Iterator[Block], source: RowInfo, target: RowInfo) -> Itera
 
 
 def settle(path: Path) -> str:
-    """Puts a file on disk for good; its SHA-256. The disk works while the digest is made."""
+    """Syncs a file to disk and returns its SHA-256. The disk works while the digest is computed."""
     try:
         with path.open("rb") as file, ThreadPoolExecutor(1, "sync") as pool:
             synced = pool.submit(os.fsync, file.fileno())
@@ -237,7 +237,7 @@ def settle(path: Path) -> str:
 def write_listings(
     directory: Path, shards: Sequence[Path], built: Sequence[BuiltTable], target: Target, options: BuildOptions
 ) -> int:
-    """shard.json of every shard, then build.json. Returns the bytes of the index files."""
+    """Writes shard.json of every shard, then build.json. Returns the bytes of the index files."""
     common = {
         "format": FORMAT,
         "model": target.model,

@@ -1,4 +1,4 @@
-"""What `elasticctr cube build` and the transfer call: finds the rows, picks names and numbers, builds.
+"""Builds versions for `elasticctr cube build` and the transfer: finds the rows, chooses names and numbers.
 
 build_version("s3://models/repo", "ctr", 7, "/data/builds", BuildOptions(shards=2))
 build_files("features/", "/data/builds", Target("ctr", 1), table="embedding")
@@ -28,7 +28,7 @@ def build_version(
     whole: bool = False,
     advance: Advance = lambda count: None,
 ) -> BuildResult:
-    """Builds a published version: of a delta its own rows, or with `whole` all it stands on, as a base of its number.
+    """Builds a published version: a delta with its own rows or, with `whole`, its whole chain as a base of its number.
 
     Every file is checked against the manifest, and the manifest against the donefile.
     """
@@ -58,7 +58,7 @@ def build_files(
 
 def find_version(location: str, model: str | None, version: int | None) -> tuple[Repository, str, int] | None:
     """The published version a location names: REPO/MODEL/VERSION, REPO/MODEL, or REPO with a model; without a number
-    the live one. None if the location is no part of a repository."""
+    the live one. None if the location is not in a repository."""
     parent, _, name = location.rstrip("/").rpartition("/")
     root, _, owner = parent.rpartition("/")
     if name.isdigit() and owner and open_store(location).exists(MANIFEST):
@@ -76,10 +76,10 @@ def find_version(location: str, model: str | None, version: int | None) -> tuple
     if not models:
         return None
     if model is None and len(models) > 1:
-        raise ConfigError(f"{location} has models {', '.join(models)}; say which with --model")
+        raise ConfigError(f"{location} has models {', '.join(models)}; choose one with --model")
     chosen = model or models[0]
     if chosen not in models:
-        raise NotFound(f"{location}: no model {chosen!r}; there is {', '.join(models)}")
+        raise NotFound(f"{location}: no model {chosen!r}; it has {', '.join(models)}")
     return repository, chosen, version or repository.live(chosen).version
 
 

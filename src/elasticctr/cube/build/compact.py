@@ -1,4 +1,4 @@
-"""A chain of built versions → one base that answers the same. Reads the index files where they are, in place order, so
+"""Merges a chain of built versions into one base that answers the same. Reads the index files in storage order, so
 memory stays small."""
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from elasticctr.errors import FailedPrecondition
 def compact(
     builds: str | Path, model: str | None, version: int, out: str | Path, as_version: int | None = None
 ) -> BuildResult:
-    """Builds `out`/MODEL/VERSION, a base, from `builds`/MODEL/VERSION and all it stands on."""
+    """Builds `out`/MODEL/VERSION, a base, from `builds`/MODEL/VERSION and its chain."""
     started_s = time.monotonic()
     chosen = pick_model(Path(builds), model)
     chain = read_chain(Path(builds) / chosen, version)
@@ -29,7 +29,7 @@ def compact(
         if [(listing.shard, listing.shards, listing.sharding) for _, listing in below.shards] != [
             (listing.shard, listing.shards, listing.sharding) for _, listing in chain[-1].shards
         ]:
-            raise FailedPrecondition(f"{below.directory}: has other shards than version {version}; build it anew")
+            raise FailedPrecondition(f"{below.directory}: has other shards than version {version}; build it again")
     target = Target(chosen, as_version or version)
     options = BuildOptions(newest.shards, newest.sharding)
     tables = sorted({table for below in chain for table, _ in below.files(0)})

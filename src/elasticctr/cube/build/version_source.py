@@ -1,7 +1,7 @@
-"""Rows of a published version for the builder: every file is checked against the manifest before its rows are used.
+"""The rows of a published version, for the builder. Every file is checked against the manifest before use.
 
-Local files are mapped, remote ones copied to the local disk first. The next file is hashed while rows of the last are
-used.
+Local files are mapped, remote ones first copied to the local disk. The next file is hashed while the rows of the
+current one are used.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class VersionSource:
     def __init__(self, repository: Repository, manifest: Manifest, table: str) -> None:
         if table not in manifest.tables:
             known = ", ".join(manifest.tables)
-            raise NotFound(f"{manifest.model} version {manifest.version}: no table {table!r}; there is {known}")
+            raise NotFound(f"{manifest.model} version {manifest.version}: no table {table!r}; it has {known}")
         entry = manifest.tables[table]
         self.info = RowInfo(entry.encoding, entry.dim, entry.row_bytes)
         self.count: int | None = entry.rows
@@ -60,7 +60,7 @@ class VersionSource:
         if count != announced:
             raise Corruption(
                 f"{self._repository.url}/{self._manifest.model}/{self._manifest.version}: table {self._table} holds "
-                f"{count} {what}, its manifest says {announced}"
+                f"{count} {what}, but its manifest says {announced}"
             )
 
     def _batches(self, files: list[FileEntry]) -> Iterator[tuple[str, Any]]:
@@ -78,7 +78,7 @@ class VersionSource:
                     yield from ((where, batch) for batch in read_batches(pa.py_buffer(data.view), where))
 
     def _read(self, entry: FileEntry) -> tuple[str, _Mapped]:
-        """The bytes of a file, as its manifest says they are."""
+        """The bytes of a file, checked against its manifest."""
         model, version = self._manifest.model, self._manifest.version
         where = f"{self._repository.url}/{model}/{version}/{entry.name}"
         with self._repository.open_part(model, version, entry.name) as raw:
@@ -90,7 +90,7 @@ class VersionSource:
 
 
 class ChainSource:
-    """One table as a base and the deltas over it leave it: for building a base out of a chain.
+    """One table after a base and its deltas: for building a base from a chain.
 
     Blocks and tombstones come version by version, so `steps` is read instead of `blocks` and `gone`.
     """
@@ -104,11 +104,11 @@ class ChainSource:
         for source in self._sources:
             if source.info != self.info:
                 raise FailedPrecondition(
-                    f"table {table}: its rows change their layout within the chain; publish a base"
+                    f"table {table}: the layout of its rows changes within the chain; publish a base"
                 )
 
     def steps(self) -> Iterator[VersionSource]:
-        """Base first."""
+        """The blocks and tombstones of each version, base first."""
         yield from self._sources
 
 
@@ -145,5 +145,5 @@ class _Mapped:
         return self._size
 
     def close(self) -> None:
-        """The system's memory goes when the last array over it does."""
+        """The mapping is released with the last array over it."""
         self.view = memoryview(b"")

@@ -1,7 +1,7 @@
-"""Where a version is built: a directory beside its place that appears there complete or not at all.
+"""A version's build directory: beside its final place, and moved there only when complete.
 
-A killed build leaves a `.writing-*` directory; the next build in the same place removes it. Builds at the same time do
-not touch each other's: whoever builds holds a lock on the directory, and a lock ends with its process.
+A killed build leaves a `.writing-*` directory, which the next build in the same place removes. Concurrent builds do not
+touch each other's: every build locks its directory, and the lock ends with its process.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ PREFIX = ".writing-"
 
 @contextmanager
 def building(place: Path) -> Iterator[Path]:
-    """A directory to write into, which becomes `place` when the block ends well."""
+    """A directory to write into. It becomes `place` if the block succeeds."""
     if place.exists():
-        raise AlreadyExists(f"{place}: is there already; versions never change, so remove it or build another number")
+        raise AlreadyExists(f"{place}: already exists; versions never change, so remove it or build another number")
     try:
         place.parent.mkdir(parents=True, exist_ok=True)
         directory, lock = _make(place)
@@ -41,7 +41,7 @@ def building(place: Path) -> Iterator[Path]:
 def _make(place: Path) -> tuple[Path, int]:
     parent = os.open(place.parent, os.O_RDONLY)
     try:
-        # Nobody cleans up between this directory's making and its locking.
+        # No other build may clean up between making and locking the directory.
         fcntl.flock(parent, fcntl.LOCK_EX)
         _remove_abandoned(place.parent)
         directory = place.parent / f"{PREFIX}{place.name}-{os.getpid()}-{secrets.token_hex(4)}"
@@ -75,8 +75,8 @@ def _put(directory: Path, place: Path) -> None:
         directory.rename(place)
         sync_directory(place.parent)
     except FileExistsError:
-        raise AlreadyExists(f"{place}: another build put it there meanwhile") from None
+        raise AlreadyExists(f"{place}: another build made it meanwhile") from None
     except OSError as e:
         if place.exists():
-            raise AlreadyExists(f"{place}: another build put it there meanwhile") from None
+            raise AlreadyExists(f"{place}: another build made it meanwhile") from None
         raise explain_write(e, place) from None

@@ -1,1 +1,1 @@
-"""What cube agents and transfers share beyond elasticctr.net: checked names and directory listings. No policy."""
+"""Shared by cube agents and transfers: checked names, directory listings and notes of epochs. No policy."""

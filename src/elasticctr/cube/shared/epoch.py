@@ -1,4 +1,4 @@
-"""The note of an epoch: who was last in charge. Both ends of a lease keep one, and neither may ever go back."""
+"""A note of the last epoch and its owner. Both ends of a lease keep one, and its epoch never decreases."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from elasticctr.storage.atomic import explain_write, read_json, write_json
 
 
 def read_epoch(path: Path) -> dict[str, Any]:
-    """The note, or an empty one. One that is damaged is set aside as NAME.damaged, and an epoch noted that none before
-    can have reached: they grow by one at each change of who is in charge, this one by a thousand a second."""
+    """The note, or an empty one. A damaged note is kept as NAME.damaged and replaced by an epoch that none before can
+    have reached: epochs grow by one with each change of owner, this one by a thousand a second."""
     try:
         note = read_json(path)
         if type(note.get("epoch")) is not int or note["epoch"] < 0:
-            raise Corruption(f"{path}: holds no epoch")
+            raise Corruption(f"{path}: does not hold an epoch")
         return note
     except NotFound:
         return {}
@@ -28,5 +28,5 @@ def read_epoch(path: Path) -> dict[str, Any]:
         except OSError as failure:
             raise explain_write(failure, kept) from None
         write_json(path, {"epoch": epoch})
-        console.warn(f"{e}; it was set aside as {kept.name}, and the epoch goes on from {epoch}")
+        console.warn(f"{e}; it was kept as {kept.name}, and the epoch continues from {epoch}")
         return {"epoch": epoch}

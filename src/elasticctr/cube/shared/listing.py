@@ -1,4 +1,4 @@
-"""`shard.json` and `build.json` (docs/formats/cube-directory.md) as untrusted input: checked, then frozen values."""
+"""`shard.json` and `build.json` (docs/formats/cube-directory.md) as untrusted input: checked, then frozen."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from elasticctr.errors import Corruption, DataError
 
 L = TypeVar("L", bound=BaseModel)
 
-# A listing is small: 4096 shards, or as many tables as one directory can have.
+# Large enough for 4096 shards, or for as many tables as one directory can have.
 MAX_LISTING_BYTES = 4 << 20
 MAX_FILE_BYTES = 1 << 44
 
@@ -32,7 +32,7 @@ class CubeFile(_Listed):
     @classmethod
     def _name(cls, name: str) -> str:
         if not check_file(name).endswith(".cube"):
-            raise DataError(f"{name!r} is not an index file NAME.cube")
+            raise DataError(f"{name!r} is not the name of an index file, NAME.cube")
         return name
 
     @field_validator("table")
@@ -47,7 +47,7 @@ class CubeFile(_Listed):
 
 
 class _Origin(_Listed):
-    """What both listings say of the version they belong to."""
+    """What both listings say about their version."""
 
     format: Literal[1]
     model: str
@@ -104,7 +104,7 @@ class BuildListing(_Origin):
         for file in self.shard_files:
             directory, _, name = file.name.partition("/")
             if name != "shard.json":
-                raise DataError(f"{file.name!r} is not the shard.json of a shard")
+                raise DataError(f"{file.name!r} is not a shard's shard.json")
             found.append(parse_shard_directory(directory))
         if found != [(shard, self.shards) for shard in range(self.shards)]:
             raise DataError(f"its shards are not 0 to {self.shards - 1} in order")
@@ -121,7 +121,7 @@ def parse_build(data: bytes, source: str) -> BuildListing:
 
 def _parse(cls: type[L], data: bytes, source: str) -> L:
     if len(data) > MAX_LISTING_BYTES:
-        raise Corruption(f"{source}: a listing of {len(data)} bytes; at most {MAX_LISTING_BYTES} are read")
+        raise Corruption(f"{source}: a listing of {len(data)} bytes; at most {MAX_LISTING_BYTES} are allowed")
     try:
         return cls.model_validate_json(data)
     except ValidationError as e:

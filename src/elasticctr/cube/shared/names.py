@@ -1,4 +1,4 @@
-"""Names that come over the network, checked before a path, a URL or a command is made of them."""
+"""Checks names that come over the network before they become part of a path, a URL or a command."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MAX_SHARDS = 4096
 
 def check_model(name: object) -> str:
     if not isinstance(name, str) or not _NAME.fullmatch(name):
-        raise DataError(f"{name!r} is not the name of a model: letters, digits, '_', '.', '-', at most 64")
+        raise DataError(f"{name!r} is not a model name: at most 64 letters, digits, '_', '.' or '-'")
     return name
 
 
@@ -27,9 +27,9 @@ def check_digest(digest: object) -> str:
 
 
 def check_file(name: object) -> str:
-    """The name of a file right in a version's or shard's directory."""
+    """The name of a file directly in a version's or shard's directory."""
     if not isinstance(name, str) or not _FILE.fullmatch(name):
-        raise DataError(f"{name!r} is not a file name a cube directory may hold")
+        raise DataError(f"{name!r} is not an allowed file name in a cube directory")
     return name
 
 
@@ -45,5 +45,5 @@ def parse_shard_directory(name: str) -> tuple[int, int]:
 
 
 def may_be_same(identity: str | None, other: str | None) -> bool:
-    """Whether two identities may be of the same contents; one that is not known is never found to differ."""
+    """Whether two identities may belong to the same contents. An unknown identity differs from none."""
     return not identity or not other or identity == other

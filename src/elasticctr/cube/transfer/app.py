@@ -1,4 +1,4 @@
-"""Transfer's HTTP API: what is live, what is going on, orders, and the builds for agents to fetch."""
+"""Transfer's HTTP API: status, commands, and the builds that agents fetch."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ class _SendFiles(FileResponse):
 
 
 def make_transfer_app(process: TransferProcess, tokens: Tokens, routes: Sequence[Route] = ()) -> ASGIApp:
-    """These, and `routes` of other APIs over the same process:
+    """An app of these routes and `routes` of other APIs for the same process:
 
-    GET  /v1/status                     models with what is live and going on
+    GET  /v1/status                     models with live version and rollout
     GET  /v1/instances                  every replica with its versions
     GET  /v1/history?model=             rollouts, newest last
-    POST /v1/rollback {model, version?} an earlier version, by default the one before
-    POST /v1/rollout  {model, version}  a published version, whatever the donefile says
+    POST /v1/rollback {model, version?} an earlier version, by default the previous one
+    POST /v1/rollout  {model, version}  any published version
     POST /v1/pause, /v1/resume {model?}
     GET  /v1/files/…                    builds, with ranges
     GET  /metrics   /healthz
@@ -53,7 +53,7 @@ def make_transfer_app(process: TransferProcess, tokens: Tokens, routes: Sequence
         rollout = model_of(body)
         version = body.get("version") or rollout.journal.previous
         if not version:
-            raise FailedPrecondition(f"{rollout.model}: nothing was live before version {rollout.journal.live}")
+            raise FailedPrecondition(f"{rollout.model}: no version was live before version {rollout.journal.live}")
         return rollout.ask(check_version(version), "rollback")
 
     def set_paused(body: Body, paused: bool) -> Any:
@@ -92,7 +92,7 @@ def make_transfer_app(process: TransferProcess, tokens: Tokens, routes: Sequence
 
 def find_model(process: TransferProcess, model: object) -> ModelRollout:
     if check_model(model) not in process.models:
-        raise NotFound(f"no model {model!r} here; there are {', '.join(process.models)}")
+        raise NotFound(f"no model {model!r} here, only {', '.join(process.models)}")
     return process.models[str(model)]
 
 
@@ -161,7 +161,7 @@ def describe_instances(process: TransferProcess) -> list[dict[str, Any]]:
 
 
 def state_of(instance: Instance, rollout: ModelRollout) -> str:
-    """down, empty, live, behind, other (the live number with other contents)."""
+    """Returns down, empty, live, behind, or other (the live number with other contents)."""
     if not instance.snapshot.is_usable:
         return "down"
     holding = instance.snapshot.models.get(rollout.model, Holding())

@@ -1,6 +1,6 @@
-"""Runs the cube builder: small versions in this process, large ones in a process of their own that can be killed.
+"""Runs the cube builder: small versions in this process, large ones in a separate process that can be killed.
 
-Starting a process costs about a second, which is most of the time a small delta takes from publish to served.
+Starting a process takes about a second, most of the time of a small delta from publishing to serving.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ class RepositoryBuilder:
 
     def build(self, model: str, link: Link, out: Path, *, compact: bool, watch: Watch) -> None:
         self._build(model, link, out, compact, watch)
-        # A repository may be restored meanwhile: what was built is then not what it will be called.
+        # The repository may have been restored meanwhile; the build would then carry the wrong number.
         if read_links(self._repository, model, link.version)[-1].chain != link.chain:
-            raise Corruption(f"version {link.version} of {model} is not what was announced any more")
+            raise Corruption(f"version {link.version} of {model} changed after it was announced; publish a new one")
 
     def _build(self, model: str, link: Link, out: Path, compact: bool, watch: Watch) -> None:
         rows = sum(one.rows for one in self._repository.chain(model, link.version)) if compact else link.rows
@@ -60,7 +60,7 @@ class RepositoryBuilder:
 
 
 def run_builder(arguments: list[str], watch: Watch) -> None:
-    """One `elasticctr …` command that prints JSON, killed when the watch ends. Raises the error it printed."""
+    """Runs an `elasticctr …` command that prints JSON; kills it when the watch ends. Raises the error it printed."""
     command = [sys.executable, "-m", "elasticctr", *arguments]
     with subprocess.Popen(
         command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
@@ -77,7 +77,7 @@ def run_builder(arguments: list[str], watch: Watch) -> None:
         try:
             error = json.loads(output.splitlines()[-1])["error"]
         except (ValueError, KeyError, IndexError, TypeError):
-            raise InternalError(f"the builder ended with status {process.returncode} and no reason") from None
+            raise InternalError(f"the builder exited with status {process.returncode} and no reason") from None
         raise error_named(f"{error['code']}: {error['message']}", "builder")
 
 

@@ -1,12 +1,12 @@
 """The builds on a transfer's disk: made once, checked by their listings, served to agents, pruned.
 
-    <state>/builds/published/<model>/<version>/   a version as it was published, base or delta
+    <state>/builds/published/<model>/<version>/   a version as published, base or delta
     <state>/builds/compacted/<model>/<version>/   the same contents as one base
-    <state>/builds/.making/…                      one being made
+    <state>/builds/.making/…                      a build in progress
 
-A build is there when its build.json is: it is made elsewhere and moved into place whole. Its origin.json names what it
-was made of, the version and all it stands on: a build of the same number from another repository, or from the same one
-before it was restored from a backup, is made anew.
+A build exists once its build.json does: it is made elsewhere and moved into place whole. Its origin.json names what it
+was made from, the version and its chain. A build of the same number from another repository, or from the same one
+before it was restored from a backup, is replaced.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _ORIGIN = "origin.json"
 
 class Builder(Protocol):
     def build(self, model: str, link: Link, out: Path, *, compact: bool, watch: Watch) -> None:
-        """Writes `<out>/<model>/<version>/`, as the contents of that version alone or of its whole chain."""
+        """Writes `<out>/<model>/<version>/` with the contents of that version alone or of its whole chain."""
         ...
 
 
@@ -47,7 +47,7 @@ class Builds:
         self._guard = threading.Lock()
 
     def find(self, model: str, link: Link, form: Form) -> dict[str, Any] | None:
-        """The step agents are told for a build of exactly this version that is there whole; None if there is none."""
+        """The step to send to agents for a complete build of exactly this version; None if there is none."""
         folder = self.folder(model, link.version, form)
         try:
             listing = self._read(folder)
@@ -68,21 +68,21 @@ class Builds:
         }
 
     def ensure(self, model: str, link: Link, form: Form, watch: Watch) -> dict[str, Any]:
-        """The step of a build, which is made if it is not there."""
+        """The step for a build, which is made if it does not exist."""
         with self._lock_of(model):
             found = self.find(model, link, form)
             if found is None:
                 self._make(model, link, form, watch)
                 found = self.find(model, link, form)
             if found is None:
-                raise Corruption(f"the builder made something else than version {link.version} of {model}")
+                raise Corruption(f"the builder did not make version {link.version} of {model}")
             return found
 
     def folder(self, model: str, version: int, form: Form) -> Path:
         return self.root / form / check_model(model) / str(check_version(version))
 
     def file(self, form: str, model: str, version: str, shard: str, name: str) -> Path:
-        """A file agents may fetch. Every part is checked before a path is made of it."""
+        """A file that agents may fetch. Checks every part of the name before making a path."""
         if form not in FORMS or not version.isascii() or not version.isdigit() or len(version) > 19:
             raise DataError(f"{form}/{version}: not a build")
         parse_shard_directory(shard)
@@ -92,7 +92,7 @@ class Builds:
         return path
 
     def prune(self, model: str, keep: set[int]) -> list[str]:
-        """Removes all builds of a model but those of the versions to keep."""
+        """Removes all builds of a model except those of the versions to keep."""
         gone = []
         with self._lock_of(model):
             for form in FORMS:
@@ -130,18 +130,18 @@ class Builds:
             shutil.rmtree(making, ignore_errors=True)
 
     def _read(self, folder: Path) -> BuildListing:
-        """Follows the digests from build.json down to the sizes of files; who fetches them checks their contents."""
+        """Checks the digests from build.json down to the sizes of files; agents check the contents they fetch."""
         try:
             listing = parse_build((folder / "build.json").read_bytes(), f"{folder}/build.json")
             for number, entry in enumerate(listing.shard_files):
                 data = (folder / entry.name).read_bytes()
                 if hashlib.sha256(data).hexdigest() != entry.sha256:
-                    raise Corruption(f"{folder}/{entry.name}: its SHA-256 is not the one build.json lists")
+                    raise Corruption(f"{folder}/{entry.name}: its SHA-256 is not the one in build.json")
                 shard = parse_shard(data, f"{folder}/{entry.name}")
                 for file in shard.files:
                     path = folder / shard_directory(number, listing.shards) / file.name
                     if path.stat().st_size != file.size:
-                        raise Corruption(f"{path}: {path.stat().st_size} bytes where {file.size} are listed")
+                        raise Corruption(f"{path}: {path.stat().st_size} bytes, but {file.size} are listed")
         except FileNotFoundError as e:
             raise NotFound(f"{e.filename}: no such file") from None
         return listing

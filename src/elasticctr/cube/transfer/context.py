@@ -1,4 +1,4 @@
-"""What all steps of a model's rollouts work with."""
+"""What all steps of a model's rollouts share."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from elasticctr.versions.feed import Feed, Link
 
 @dataclass(slots=True)
 class Term:
-    """The epoch a turn began with. Should another transfer have been in charge since, agents refuse its orders."""
+    """The epoch a turn began with. If another transfer took the lease since, agents refuse this one's orders."""
 
     epoch: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """`root` is where agents find the builds: a URL of this transfer, or a directory."""
+    """`root` is where agents find the builds: this transfer's URL, or a directory."""
 
     model: str
     settings: TransferSettings
@@ -38,7 +38,7 @@ class Context:
 
     @property
     def lease(self) -> dict[str, Any]:
-        """What orders carry."""
+        """The lease that orders carry."""
         return {"owner": self.fleet.owner, "epoch": self.term.epoch}
 
     @property
@@ -46,18 +46,18 @@ class Context:
         return self.fleet.is_leading and self.fleet.epoch == self.term.epoch
 
     def links(self, version: int, identity: str) -> list[Link]:
-        """The chain of a version. Raises Corruption if it is not the one that was announced."""
+        """A version's chain. Raises Corruption if it is not the announced one."""
         links = self.feed.chain(self.model, version)
         if links[-1].identity != identity:
-            raise Corruption(f"version {version} of {self.model} is not what was announced; publish a new one")
+            raise Corruption(f"version {version} of {self.model} is not the announced one; publish a new one")
         return links
 
     def steps(self, links: Sequence[Link], instances: Sequence[Instance], watch: Watch) -> list[dict[str, Any]]:
-        """Builds what these replicas need of a version and tells what to send them."""
+        """Builds what these replicas need of a version and returns the steps to send them."""
         return make_steps(self.model, links, instances, self.builds, self.settings.build.max_chain, watch)
 
     def base(self, links: Sequence[Link], watch: Watch) -> list[dict[str, Any]]:
-        """The version as one base, for a replica that lacks what its deltas stand on."""
+        """The version as one base, for a replica that lacks its chain."""
         return [self.builds.ensure(self.model, links[-1], "compacted" if len(links) > 1 else "published", watch)]
 
     def request(self, steps: Sequence[dict[str, Any]], instance: Instance) -> dict[str, Any]:
@@ -73,7 +73,7 @@ class Context:
         return instance.snapshot.models.get(self.model, Holding())
 
     def is_current(self, instance: Instance, version: int, identity: str) -> bool:
-        """Whether a replica answers from this version: a number alone may be of other contents."""
+        """Whether a replica answers from this version; the number alone could belong to other contents."""
         holding = self.holding(instance)
         if not instance.snapshot.is_usable or holding.active != version:
             return False

@@ -1,7 +1,7 @@
-"""All agents together: the lease over them, calls to many at once, and who is where.
+"""All agents of a transfer: the lease over them, calls to many at once, and their states.
 
-A transfer acts only while it holds the lease of every agent that answers. One that finds another owner stands by; one
-that was asleep and lost its lease is refused by the agents (its epoch is lower) and stands by too.
+A transfer acts only while it holds the lease of every agent that answers. If an agent has another owner, it stands by.
+A transfer that slept and lost its lease has a lower epoch, so agents refuse it and it stands by too.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ class AgentFleet:
             for r, one in enumerate(shard)
         ]
         self.shards = len(settings.shards)
-        self.address = ""  # where this transfer is to be found; the one place agents show the secret to
-        self.takeovers = 0  # times agents were found that another transfer had fed meanwhile
-        self._refusals: dict[str, str] = {}  # by agent: whose lease it has; any makes this transfer stand by
+        self.address = ""  # where this transfer can be reached; agents send the secret to no other place
+        self.takeovers = 0  # times another transfer was found to have been in charge
+        self._refusals: dict[str, str] = {}  # by agent: who holds its lease; any entry makes this transfer stand by
         self._patience = patience
         self._path = notes / "epoch.json"
         self._lock = threading.Lock()
@@ -49,7 +49,7 @@ class AgentFleet:
         self.epoch = int(read_epoch(self._path).get("epoch", 0))
 
     def start(self) -> None:
-        """Takes an epoch of its own and begins to watch every agent."""
+        """Takes a new epoch and starts watching every agent."""
         self._raise_epoch(self.epoch + 1)
         for instance in self.instances:
             arguments = (self._patience.check_s, self._stop, self._keep_lease)
@@ -58,7 +58,7 @@ class AgentFleet:
             self._threads.append(thread)
 
     def stop(self) -> None:
-        """Gives the lease back where that is possible, so that a successor need not wait."""
+        """Gives the lease back where possible, so that a successor need not wait."""
         self._stop.set()
         for instance in self.instances:
             instance.wake()
@@ -70,19 +70,19 @@ class AgentFleet:
 
     @property
     def holder(self) -> str:
-        """Why this transfer stands by; empty: it does not."""
+        """Why this transfer stands by; empty if it does not."""
         return next(iter(list(self._refusals.values())), "")
 
     @property
     def is_leading(self) -> bool:
-        """Whether every agent that answers has granted its lease with the present epoch."""
+        """Whether every agent that answers has granted its lease with the current epoch."""
         return not self._refusals and all(one.name in self._leased_s for one in self.usable())
 
     def usable(self) -> list[Instance]:
         return [instance for instance in self.instances if instance.snapshot.is_usable]
 
     def each(self, instances: Iterable[Instance], call: Callable[[Instance], T]) -> dict[str, T | ElasticCTRError]:
-        """`call` on many at once: by name, what it returned or the error of the tree it raised."""
+        """Runs `call` on many at once. By name, what it returned or the error of the tree it raised."""
 
         def guarded(instance: Instance) -> T | ElasticCTRError:
             try:
@@ -94,12 +94,12 @@ class AgentFleet:
         return {name: future.result() for name, future in futures.items()}
 
     def refresh(self) -> None:
-        """Looks at every agent now. One that did not answer the last time is not waited for."""
+        """Checks every agent now. Does not wait for one that did not answer last time."""
         asked = [one for one in self.instances if one.snapshot.is_usable or not one.snapshot.at_s]
         self.each(asked, lambda instance: instance.refresh(self._patience.call_s + 1.0))
 
     def _keep_lease(self, instance: Instance) -> None:
-        """Renews the lease of one agent before it runs out; while standing by, looks whether it has become free."""
+        """Renews an agent's lease before it expires or, while standing by, checks whether it is free."""
         if self._refusals:
             self._stand_by(instance)
             return
@@ -119,14 +119,14 @@ class AgentFleet:
             if _is_of_another(lease, self.owner):
                 self._refusals[instance.name] = str(e)
                 return
-            # Free, but granted to somebody after us: only a higher epoch will do, and then everywhere.
+            # Free, but granted to another transfer after us: now every agent needs a higher epoch.
             self._leased_s.clear()
             self._raise_epoch(int(lease.get("epoch", 0)) + 1)
             for one in self.instances:
                 one.wake()
 
     def _stand_by(self, instance: Instance) -> None:
-        """Takes nothing while another transfer works, and keeps nothing from it."""
+        """Takes no lease while another transfer works, and gives back its own."""
         self._leased_s.pop(instance.name, None)
         try:
             lease = instance.get("/v1/status").get("lease", {})
@@ -138,7 +138,7 @@ class AgentFleet:
             return
         if float(lease.get("left_s", 0)) > 0:
             instance.post("/v1/release", {"owner": self.owner})
-        # Two that stand by must not step forward at the same moment again and again.
+        # Random, so that two that stand by do not keep trying at the same moment.
         time.sleep(random.uniform(0.0, 0.5 * self._patience.check_s))
         self._refusals.pop(instance.name, None)
 

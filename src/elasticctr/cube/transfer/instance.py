@@ -1,6 +1,6 @@
-"""One agent as transfer sees it: its last known state, kept fresh by a thread of its own, and calls to it.
+"""One agent as seen by transfer: calls to it, and its last known state, updated by a thread of its own.
 
-Nothing else waits for an agent that hangs: its thread finds out, and the others go by what it last knew.
+Only that thread waits for an agent that hangs; the others use the last known state.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class ReplicaVersion:
     """One version on one replica. `state`: stored (on disk only), loading, ready, failed."""
 
     version: int
-    parent: int  # as it is held: 0 if it was sent as a base
+    parent: int  # as held: 0 if it was sent as a base
     state: str
     identity: str | None
     is_stored: bool
@@ -41,7 +41,7 @@ class Holding:
         return found is not None and found.is_stored and found.identity == identity and found.state != "failed"
 
     def has_whole(self, version: int, identity: str) -> bool:
-        """Whether it has this version, and on its disk everything that stands under it."""
+        """Whether it has this version and, on its disk, the whole chain."""
         if not self.has(version, identity):
             return False
         below = self.versions[version].parent
@@ -58,7 +58,7 @@ class Holding:
         return found is not None and not may_be_same(found.identity, wanted)
 
     def depth(self, version: int) -> int:
-        """How many deltas it stands on, as it is held."""
+        """The number of deltas in its chain, as held."""
         count, found = 0, self.versions.get(version)
         while found is not None and found.parent:
             count, found = count + 1, self.versions.get(found.parent)
@@ -69,11 +69,11 @@ class Holding:
 class InstanceStatus:
     """`error` says why the agent or its server cannot be used; empty: both answer."""
 
-    error: str = "not asked yet"
+    error: str = "not checked yet"
     is_agent_up: bool = False
     models: dict[str, Holding] = field(default_factory=dict)
     lease: dict[str, Any] = field(default_factory=dict)
-    at_s: float = 0.0  # when the look began
+    at_s: float = 0.0  # when the check began
 
     @property
     def is_usable(self) -> bool:
@@ -88,20 +88,20 @@ class Instance:
         self.agent = agent
         self.server = server
         self.snapshot = InstanceStatus()
-        self.trouble: dict[str, str] = {}  # by model: why the last attempt at it failed
+        self.trouble: dict[str, str] = {}  # by model: why the last attempt failed
         self._peer = make_peer(agent)
         self._asked = threading.Event()
         self._looked = threading.Condition()
 
     def watch(self, check_s: float, stop: threading.Event, before: Callable[[Instance], None]) -> None:
-        """Looks at the agent again and again until told to stop. `before` is called first each time."""
+        """Checks the agent repeatedly until stopped. `before` is called first each time."""
         while not stop.is_set():
             began_s = time.time()
             try:
                 before(self)
                 snapshot = parse_status(self._peer.get("/v1/status"), began_s)
             except Exception as e:
-                # Whatever an agent answers, the look at it goes on.
+                # No answer of an agent may end this loop.
                 snapshot = InstanceStatus(f"{type(e).__name__}: {e}", at_s=began_s)
             with self._looked:
                 self.snapshot = snapshot
@@ -110,7 +110,7 @@ class Instance:
             self._asked.clear()
 
     def refresh(self, timeout_s: float) -> InstanceStatus:
-        """A look that began after this call, or the last one if none came in time."""
+        """The result of a check that began after this call, or the last one if none ends in time."""
         began_s = time.time()
         with self._looked:
             self._asked.set()

@@ -1,11 +1,11 @@
-"""What a transfer must remember of one model, in one file that is replaced as a whole at each transition.
+"""What a transfer must remember about a model, in one file that is replaced as a whole at each transition.
 
     idle ──▶ building ──▶ preparing ──▶ activating ──▶ idle
                  │             │
                  └──── failed, postponed or superseded ──▶ idle
 
-Until `activating` is written no server has changed; once it is, the version is carried through. Every step may be done
-again: a transfer that was killed reads its journal and goes on with the step it names.
+Until `activating` is written no server has changed; afterwards the version is always completed. Every step may be
+repeated: a killed transfer reads its journal and continues with the step it names.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ Outcome = Literal["done", "failed", "postponed", "superseded"]
 
 @dataclass
 class Rollout:
-    """One version on its way. `steps` is what agents are told to fetch, oldest first."""
+    """The rollout of one version. `steps` is what agents are to fetch, oldest first."""
 
     id: int
     version: int
     identity: str
     reason: Reason
     announcement: str
-    asked: bool  # by a person, over HTTP
+    asked: bool  # requested over HTTP
     started: float
     steps: list[dict[str, Any]] = field(default_factory=list)
     decided: float = 0.0
@@ -53,8 +53,8 @@ class TransferJournal:
     live_identity: str = ""
     previous: int = 0
     rollout: Rollout | None = None
-    handled: str = ""  # key of the last announcement that was dealt with, whatever came of it
-    request: dict[str, Any] | None = None  # asked over HTTP, not begun
+    handled: str = ""  # key of the last announcement that was handled, with any outcome
+    request: dict[str, Any] | None = None  # requested over HTTP, not begun
     paused: bool = False
     retries: int = 0
     retry_at: float = 0.0
@@ -62,7 +62,7 @@ class TransferJournal:
     history: list[dict[str, Any]] = field(default_factory=list)
 
     def finish(self, outcome: Outcome, message: str) -> None:
-        """Ends the rollout: one entry in the history, state idle. To be saved by the caller."""
+        """Ends the rollout: adds it to the history and sets the state to idle. The caller saves the journal."""
         rollout = self.rollout
         assert rollout is not None
         entry = {
@@ -88,7 +88,7 @@ class JournalFile:
         self.path = path
 
     def load(self, model: str) -> TransferJournal:
-        """The journal, or a new one. Raises Corruption rather than forgetting what is live."""
+        """The journal, or a new one. Raises Corruption rather than forget what is live."""
         try:
             found = read_json(self.path)
         except NotFound:
@@ -99,14 +99,14 @@ class JournalFile:
             rollout = found.pop("rollout")
             return TransferJournal(**found, rollout=None if rollout is None else Rollout(**rollout))
         except (KeyError, TypeError, ValueError) as e:
-            raise Corruption(f"{self.path}: not a journal of {model}: {e}; move it away to start anew") from None
+            raise Corruption(f"{self.path}: not a journal of {model}: {e}; move it away to start afresh") from None
 
     def save(self, journal: TransferJournal) -> None:
         write_json(self.path, {"format": FORMAT, **asdict(journal)})
 
 
 class StateDirectory:
-    """The directory one transfer works in: locked while it runs, with a name that outlives it."""
+    """A transfer's working directory: locked while it runs, with an owner name that persists."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -122,7 +122,7 @@ class StateDirectory:
         except OSError:
             self._lock.close()
             raise FailedPrecondition(
-                f"{root}: another transfer works in this directory; stop it first, or give this one its own state"
+                f"{root}: another transfer uses this directory; stop it first, or give this one its own `state`"
             ) from None
         self.owner = self._read_owner()
 

@@ -1,7 +1,7 @@
-"""Between rollouts: replicas that missed one are brought to the live version, versions that servers of predictions pin
-are brought back, and what nobody needs any more goes.
+"""Repairs between rollouts: brings replicas that missed one to the live version, brings back versions that prediction
+servers pin, and removes what is no longer needed.
 
-A pass never waits for a replica to finish: it asks, and looks again at the next pass.
+A pass never waits for a replica to finish: it sends a request and checks at the next pass.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from elasticctr.obs.watch import Watch
 
 _PIN_S = 3600.0
 _LOOK_AGAIN_S = 0.2
-_PINS_S = 1.0  # between two looks at them
-_MOST_PINNED = 8  # versions kept in memory for them, beside those of `resident`
+_PINS_S = 1.0  # between two checks of the pins
+_MOST_PINNED = 8  # pinned versions kept in memory, beside those of `resident`
 
 
 class Mending:
@@ -28,15 +28,15 @@ class Mending:
     def __init__(self, context: Context) -> None:
         self._context = context
         self._pinned_s = 0.0
-        # By replica that is behind: when to try again, the pause after that, and whether it needs a base.
+        # By replica that is behind: when to retry, the pause after that, and whether it needs a base.
         self._attempts: dict[str, tuple[float, float, bool]] = {}
-        # By replica and pinned version: when to try to give it back, and the pause after that.
+        # By replica and pinned version: when to retry giving it back, and the pause after that.
         self._returns: dict[tuple[str, int], tuple[float, float]] = {}
         self._pins: set[int] = set()
         self._pins_read_s = 0.0
 
     def run(self, journal: TransferJournal) -> None:
-        """REQUIRES: no rollout is under way and a version is live."""
+        """REQUIRES: no rollout is in progress and a version is live."""
         context, now_s = self._context, time.monotonic()
         usable = context.fleet.usable()
         behind = [one for one in usable if not context.is_current(one, journal.live, journal.live_identity)]
@@ -77,20 +77,20 @@ class Mending:
             self._attempts[instance.name] = (time.monotonic() + pause_s, next_s, needs_base or isinstance(e, NotFound))
 
     def _used(self, journal: TransferJournal) -> set[int]:
-        """Versions pinned by servers that ask this Cube for rows, the newest of those that were ever live."""
+        """Versions pinned by servers that use this Cube's rows: the newest of those that were ever live."""
         now_s = time.monotonic()
         if now_s >= self._pins_read_s:
             self._pins_read_s = now_s + _PINS_S
-            # What was known goes on: a repository that does not answer lets go of nothing.
+            # Keep the last known pins: a repository that does not answer releases nothing.
             with contextlib.suppress(ElasticCTRError, OSError):
                 self._pins = self._context.feed.pinned(self._context.model)
         outcomes = {one["version"]: one["outcome"] for one in journal.history}
-        # One that was never tried is an older one than the history goes back to.
+        # A version missing from the history was live if it is older than the live one.
         used = [v for v in self._pins if outcomes.get(v, "done" if v < journal.live else "") == "done"]
         return set(sorted(used, reverse=True)[:_MOST_PINNED])
 
     def _give_back(self, instance: Instance, used: dict[int, str | None]) -> None:
-        """Has a replica load one version that is pinned and that it does not have any more."""
+        """Makes a replica load a pinned version that it no longer has."""
         context, holding = self._context, self._context.holding(instance)
         for version, identity in sorted(used.items(), reverse=True):
             found = holding.versions.get(version)
@@ -112,7 +112,7 @@ class Mending:
             return
 
     def _check_latest_job(self, instance: Instance, version: int) -> None:
-        """Tells a failed job once, so that a pause comes before it is begun again."""
+        """Reports a failed job once, so that it is retried only after a pause."""
         model = self._context.model
         if model in instance.trouble:
             return
@@ -123,7 +123,7 @@ class Mending:
                 raise NotFound(message) if error.get("code") == "NotFound" else Unavailable(message)
 
     def _identities(self, versions: set[int]) -> dict[int, str | None]:
-        """What the repository has under these numbers; None: nothing, any more."""
+        """The identities the repository has under these numbers; None if a version is gone."""
         found: dict[int, str | None] = {}
         for version in versions:
             try:
@@ -133,7 +133,7 @@ class Mending:
         return found
 
     def _surplus(self, instance: Instance, keep: dict[int, str | None]) -> list[int]:
-        """What nobody needs: other versions, and those of the same number that are not what was published."""
+        """What is not needed: other versions, and those whose contents are not the published ones."""
         holding = self._context.holding(instance)
         return [
             one.version
@@ -145,22 +145,22 @@ class Mending:
         ]
 
     def _retire(self, instance: Instance, versions: list[int]) -> None:
-        # Newest first: a delta goes before what it stands on.
+        # Newest first: a delta is removed before what it depends on.
         for version in sorted(versions, reverse=True):
             instance.post("/v1/retire", self._context.order(version))
         instance.wake()
 
     def pin(self, journal: TransferJournal, *more: int) -> None:
-        """Keeps the repository from pruning what is served."""
+        """Keeps the repository from pruning served versions."""
         context = self._context
         name = f"transfer-{context.fleet.owner}"[:64]
         self._pinned_s = time.monotonic()
-        # A repository that cannot be written to is still one that can be served from.
+        # A repository that cannot be written to can still be served from.
         with contextlib.suppress(ElasticCTRError):
             context.feed.pin(context.model, name, sorted(self._in_use(journal, *more)), _PIN_S)
 
     def prune(self, journal: TransferJournal) -> None:
-        """Removes builds from this transfer's disk, but the newest and those in use."""
+        """Removes builds from this transfer's disk except the newest and those in use."""
         context = self._context
         newest = context.builds.versions(context.model)[-context.settings.build.keep :]
         context.builds.prune(context.model, {*self._in_use(journal), *newest})
@@ -180,7 +180,7 @@ class Mending:
 
 
 def resident(journal: TransferJournal, count: int) -> set[int]:
-    """Versions that stay in the servers' memory: live, the one before it, and further ones that were live."""
+    """Versions that stay in the servers' memory: the live one, the previous one and others live before."""
     kept = [journal.live, journal.previous]
     kept += [one["version"] for one in reversed(journal.history) if one["outcome"] == "done"]
     return set(list(dict.fromkeys(version for version in kept if version))[:count])

@@ -1,4 +1,4 @@
-"""What Prometheus is told of a transfer."""
+"""A transfer's Prometheus metrics."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ class TransferMetrics(Collector):
     def collect(self) -> list[Metric]:
         fleet = self._process.fleet
         leading = GaugeMetricFamily(
-            "cube_transfer_leading", "1 unless another transfer has the agents", fleet.is_leading
+            "cube_transfer_leading", "1 unless another transfer holds the agents", fleet.is_leading
         )
         epoch = GaugeMetricFamily("cube_transfer_epoch", "epoch of its lease", fleet.epoch)
         total = GaugeMetricFamily("cube_transfer_instances", "replicas it feeds", len(fleet.instances))
         usable = GaugeMetricFamily("cube_transfer_usable_instances", "replicas that answer", len(fleet.usable()))
-        live = GaugeMetricFamily("cube_transfer_live_version", "version to be served", labels=["model"])
+        live = GaugeMetricFamily("cube_transfer_live_version", "version to serve", labels=["model"])
         behind = GaugeMetricFamily(
             "cube_transfer_instances_behind", "usable replicas on another version", labels=["model"]
         )
-        busy = GaugeMetricFamily("cube_transfer_rollout_seconds", "age of the rollout under way", labels=["model"])
+        busy = GaugeMetricFamily("cube_transfer_rollout_seconds", "age of the rollout in progress", labels=["model"])
         took = GaugeMetricFamily("cube_transfer_last_seconds", "how long the last rollout took", labels=["model"])
         outcomes = CounterMetricFamily(
-            "cube_transfer_rollouts", f"of the last {KEPT_HISTORY}", labels=["model", "outcome"]
+            "cube_transfer_rollouts", f"outcomes of the last {KEPT_HISTORY} rollouts", labels=["model", "outcome"]
         )
         for model, rollout in self._process.models.items():
             journal = rollout.journal

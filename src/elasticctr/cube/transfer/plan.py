@@ -1,4 +1,4 @@
-"""Which builds a version takes, given what the replicas hold: as little as can be sent, never a chain with a gap."""
+"""Chooses the builds to send for a version, given what replicas hold: as few as possible, never a chain with a gap."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from elasticctr.versions.feed import Link
 def choose_forms(
     links: Sequence[Link], holdings: Sequence[Holding], built: set[int], max_chain: int
 ) -> list[tuple[Link, Form]]:
-    """The builds to send, oldest first; empty if every replica holds the version already.
+    """The builds to send, oldest first; empty if every replica already holds the version.
 
-    `links` is the version's chain, base first; `built` are the versions whose own build is on disk.
+    `links` is the version's chain, base first; `built` lists the versions whose own build is on disk.
     """
-    floor = -1  # the newest link that all of them hold, with all it stands on
+    floor = -1  # the newest link that all of them hold with its chain
     for position, link in enumerate(links):
         if all(holding.has_whole(link.version, link.identity) for holding in holdings):
             floor = position
@@ -28,12 +28,12 @@ def choose_forms(
         return [] if holdings else [(links[-1], "published" if len(links) == 1 else "compacted")]
     identities = {link.version: link.identity for link in missing[:-1]}
     if any(one.has_active_other_than(identities) for one in holdings):
-        # What answers now has a number of the chain and other contents: nothing can be put in its place meanwhile.
+        # The active version has a number of the chain but other contents, so it cannot be replaced link by link.
         return [(links[-1], "compacted")]
     deltas = len(missing) - 1 if floor < 0 else len(missing) + max(one.depth(links[floor].version) for one in holdings)
     is_unbuilt = floor < 0 and not all(link.version in built for link in links)
     if len(links) > 1 and (deltas > max_chain or is_unbuilt):
-        # The deltas have become many, or nobody has what they stand on: one base instead.
+        # Too many deltas, or no replica has what they depend on: send one base instead.
         return [(links[-1], "compacted")]
     return [(link, "published") for link in missing]
 
@@ -41,7 +41,7 @@ def choose_forms(
 def make_steps(
     model: str, links: Sequence[Link], instances: Sequence[Instance], builds: Builds, max_chain: int, watch: Watch
 ) -> list[dict[str, Any]]:
-    """Builds what these replicas need and returns the steps to send them. Never empty: the last one is the version."""
+    """Builds what these replicas need and returns the steps to send. Never empty: the last one is the version."""
     holdings = [instance.snapshot.models.get(model, Holding()) for instance in instances]
     built = {link.version for link in links if builds.find(model, link, "published") is not None}
     forms = choose_forms(links, holdings, built, max_chain)

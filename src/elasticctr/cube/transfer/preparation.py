@@ -1,6 +1,6 @@
-"""Phase one: a version is brought to every replica, in parallel, until enough have it or that has become impossible.
+"""Phase one: brings a version to every replica, in parallel, until enough have it or that has become impossible.
 
-Nothing here changes what any server answers.
+Nothing here changes any server's answers.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from elasticctr.obs.watch import Watch
 
 _POLL_S = 0.02
 _SLOW_POLL_S = 0.3
-# What may be over at the next attempt. Everything else is the version's fault and stays so.
+# Errors that may be gone at the next attempt. All others are the version's fault and permanent.
 _PASSING = (Unavailable, DeadlineExceeded, FailedPrecondition, InternalError, Unauthorized)
 
 Request = Callable[[Instance, bool], dict[str, Any]]
@@ -50,9 +50,9 @@ class Preparation:
         self.failing: dict[str, ElasticCTRError] = {}
 
     def run(self) -> list[str]:
-        """The names of the replicas that have it, once they are enough.
+        """The names of the replicas that have it, once there are enough.
 
-        Raises the refusal of a replica if too few of its shard can ever have it, Unavailable if too few do in time.
+        Raises a replica's refusal if too few of its shard can ever have it, Unavailable if too few have it in time.
         """
         self._watch.check()
         for instance in self._fleet.instances:
@@ -103,7 +103,7 @@ class Preparation:
         return "; ".join(reasons[:4]) + (f" and {len(reasons) - 4} more" if len(reasons) > 4 else "")
 
     def _work(self, instance: Instance) -> None:
-        """Until the replica has the version, refuses it for good, or nobody needs to know any more."""
+        """Works until the replica has the version, refuses it for good, or the result is no longer needed."""
         pause_s, compacted = self._patience.first_pause_s, False
         while True:
             try:
@@ -112,7 +112,7 @@ class Preparation:
                 self._tell(instance, None)
                 return
             except NotFound as e:
-                # It lacks what the deltas stand on: a base needs nothing below it.
+                # It lacks what the deltas depend on: a base depends on nothing.
                 if compacted:
                     self._tell(instance, e)
                     return
@@ -146,7 +146,7 @@ class Preparation:
             jobs = instance.get("/v1/jobs")["jobs"]
             found = [one for one in jobs if (one["model"], one["version"]) == (body["model"], body["version"])]
             if not found:
-                raise Unavailable(f"agent {instance.agent} forgot what it was preparing; was it restarted?")
+                raise Unavailable(f"agent {instance.agent} is no longer preparing it; was it restarted?")
             job = found[0]
 
     def _tell(self, instance: Instance, refusal: ElasticCTRError | None) -> None:

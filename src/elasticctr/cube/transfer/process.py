@@ -1,4 +1,4 @@
-"""A running transfer: one thread per model over one fleet, and the API beside them."""
+"""A running transfer: one thread per model, one fleet, and the API."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from elasticctr.net.web import WebServer
 from elasticctr.obs import console
 from elasticctr.versions.feed import Feed
 
-OpenFeed = Callable[[TransferSettings, int], tuple[Feed, Builder]]  # of settings, for so many shards
+OpenFeed = Callable[[TransferSettings, int], tuple[Feed, Builder]]  # from settings and the number of shards
 
 
 def open_repository(settings: TransferSettings, shards: int) -> tuple[Feed, Builder]:
-    """Versions of a repository. Raises ConfigError if the settings name another format."""
+    """The feed and builder of a repository. Raises ConfigError if the settings name another format."""
     if settings.format != "repository":
-        raise ConfigError(f"format {settings.format!r} is not that of a repository")
+        raise ConfigError(f"format {settings.format!r}: only a repository is read here")
     from elasticctr.cube.transfer.builder import RepositoryBuilder
     from elasticctr.versions.feed import RepositoryFeed
 
@@ -42,13 +42,13 @@ class TransferOptions:
     settings: TransferSettings
     host: str = "127.0.0.1"
     port: int = 8099
-    insecure: bool = False  # without a token, may be reached from other machines
+    insecure: bool = False  # may be reachable from other machines without a token
     open_feed: OpenFeed = open_repository
     routes: Callable[[TransferProcess], Sequence[Route]] = lambda _: ()  # of further APIs
 
 
 class TransferProcess:
-    """Locks its state directory and binds its port when made; `run` works until told to stop."""
+    """Locks its state directory and binds its port when made; `run` works until stopped."""
 
     def __init__(self, options: TransferOptions) -> None:
         settings = options.settings
@@ -108,7 +108,7 @@ class TransferProcess:
         self.web.stop()
 
     def _work(self, rollout: ModelRollout) -> None:
-        # Whose agents they are must be known before the first step.
+        # The first step needs to know who holds the agents' leases.
         self.fleet.refresh()
         while not self._stop.is_set():
             rollout.turn()
@@ -116,7 +116,7 @@ class TransferProcess:
             rollout.wait(self.settings.poll_s)
 
     def _tell(self, rollout: ModelRollout) -> None:
-        """Puts on stderr what has changed: an outcome, or what stands in the way."""
+        """Prints changes to stderr: an outcome, or what is in the way."""
         history = rollout.journal.history
         line = f"{rollout.model}: version {rollout.journal.live or 'none'} is live"
         if history and history[-1]["outcome"] != "done":

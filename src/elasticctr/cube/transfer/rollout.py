@@ -1,4 +1,4 @@
-"""The rollouts of one model, one after the other: the state machine of journal.py, driven by `turn`.
+"""The rollouts of one model, one at a time: the state machine of journal.py, driven by `turn`.
 
 Prepare everywhere → enough ready → the decision is written → activate everywhere → verify.
 """
@@ -30,19 +30,19 @@ from elasticctr.errors import (
 )
 from elasticctr.obs.watch import Watch
 
-# What will be so again at the next attempt: the version is at fault.
+# Errors that would recur at the next attempt: the version is at fault.
 _LASTING = (AlreadyExists, Corruption, DataError, ConfigError)
-# A rollout that gets nowhere for this long gives way to a newer version.
+# After this long without progress a rollout gives way to a newer version.
 _GIVE_WAY_S = 10.0
 
 
 class ModelRollout:
-    """Threads: `turn` from one; `ask`, `pause`, `stop` and what describes it from any."""
+    """Threads: `turn` from one; everything else from any."""
 
     def __init__(self, context: Context, file: JournalFile) -> None:
         self.model = context.model
         self.journal: TransferJournal = file.load(context.model)
-        self.trouble = ""  # what stands in the way right now, for people
+        self.trouble = ""  # what is in the way now, for people
         self._context = context
         self._file = file
         self._mending = Mending(context)
@@ -53,10 +53,10 @@ class ModelRollout:
         self._takeovers = 0
 
     def turn(self) -> None:
-        """As many steps as can be done now. Errors of the tree end here: in the history, or as `trouble`."""
+        """Does as many steps as possible now. Errors of the tree end in the history, or as `trouble`."""
         try:
             if not self._context.fleet.is_leading:
-                self.trouble = f"standing by: {self._context.fleet.holder or 'the lease is being taken'}"
+                self.trouble = f"standing by: {self._context.fleet.holder or 'taking the lease'}"
                 return
             self._context.term.epoch = self._context.fleet.epoch
             if self._takeovers != self._context.fleet.takeovers:
@@ -72,7 +72,7 @@ class ModelRollout:
             if self.journal.state == "idle" and self.journal.live:
                 self._mending.run(self.journal)
         except Exception as e:
-            # A bug in one step must not end the thread that mends everything else.
+            # A bug in one step must not end the thread that does everything else.
             self.trouble = f"{type(e).__name__}: {e}"
 
     def wait(self, seconds: float) -> None:
@@ -80,7 +80,7 @@ class ModelRollout:
         self._woken.clear()
 
     def ask(self, version: int, reason: Reason) -> dict[str, Any]:
-        """A person wants this version, whatever was published so far. A rollout not decided yet gives way."""
+        """Requests a version, whatever was published so far. A rollout not yet decided gives way."""
         identity = self._context.feed.chain(self.model, version)[-1].identity
         request = {"version": version, "identity": identity, "reason": reason, "not_before": 0.0}
         with self._lock:
@@ -90,20 +90,20 @@ class ModelRollout:
         return {"model": self.model, "version": version, "reason": reason}
 
     def pause(self, paused: bool) -> dict[str, Any]:
-        """Nothing published begins while paused; what is under way is finished, and orders are carried out."""
+        """While paused, published versions are not started; running rollouts finish, and requests are carried out."""
         self._change(lambda journal: setattr(journal, "paused", paused))
         self._woken.set()
         return {"model": self.model, "paused": paused}
 
     def stop(self) -> None:
-        """Ends waiting. What is under way goes on when a transfer runs again."""
+        """Ends waiting. A running rollout continues when a transfer runs again."""
         with self._lock:
             if self._watch is not None:
                 self._watch.cancel()
         self._woken.set()
 
     def _change(self, change: Callable[[TransferJournal], None]) -> None:
-        """One transition, on disk before anything depends on it: if that fails, nothing has changed."""
+        """Makes a transition. It is on disk before anything depends on it; if that fails, nothing has changed."""
         with self._lock:
             changed = copy.deepcopy(self.journal)
             change(changed)
@@ -111,13 +111,13 @@ class ModelRollout:
             self.journal = changed
 
     def _adopt(self) -> None:
-        """Another transfer was in charge meanwhile: what is live is what the servers say, not this journal."""
+        """Takes the live version from the servers, not this journal: another transfer was in charge meanwhile."""
         fleet = self._context.fleet
         takeovers = fleet.takeovers
         fleet.refresh()
         holdings = [self._context.holding(instance) for instance in fleet.usable()]
         if not holdings:
-            raise Unavailable("no agent answers; what is live is not known")
+            raise Unavailable("no agent answers, so the live version is unknown; check the agents")
         found = Counter((one.active, one.versions[one.active].identity or "") for one in holdings if one.active)
 
         def adopt(journal: TransferJournal) -> None:
@@ -150,7 +150,7 @@ class ModelRollout:
             return
         last = journal.history[-1] if journal.history else {}
         if last.get("announcement") == wanted.key and journal.retry_at > time.time():
-            self.trouble = f"version {wanted.version} is tried again soon: {last['message']}"
+            self.trouble = f"version {wanted.version} will be retried soon: {last['message']}"
             return
         self._start(wanted.version, wanted.identity, "rollback" if wanted.is_rollback else "publish", wanted.key)
 
@@ -167,7 +167,7 @@ class ModelRollout:
         self._change(start)
 
     def _before_decision(self, work: Callable[[Rollout, Watch], None], timeout_s: float) -> None:
-        """Whatever goes wrong here ends the rollout, and no server has changed."""
+        """Any error here ends the rollout, and no server has changed."""
         rollout = _current(self.journal)
         with self._lock:
             self._watch, self._gives_way = Watch(timeout_s), False
@@ -189,7 +189,7 @@ class ModelRollout:
                 self._watch = None
 
     def _cancel_jobs(self) -> None:
-        """Agents do one thing at a time: what comes next must not wait for what nobody wants any more."""
+        """Cancels jobs that are no longer wanted: an agent does one job at a time, and the next must not wait."""
         fleet = self._context.fleet
         order = {"model": self.model, "lease": self._context.lease}
         fleet.each(fleet.usable(), lambda instance: instance.post("/v1/cancel", order))
@@ -204,7 +204,7 @@ class ModelRollout:
                 journal.retries += 1
                 journal.retry_at = time.time() + pause_s
                 if rollout.asked and journal.request is None:
-                    # Nobody else would ask for it again.
+                    # Otherwise the request would be lost.
                     again = {"version": rollout.version, "identity": rollout.identity, "reason": rollout.reason}
                     journal.request = {**again, "not_before": journal.retry_at}
             elif outcome == "failed":
@@ -251,7 +251,7 @@ class ModelRollout:
                 instance.trouble[self.model] = str(preparation.refused[instance.name])
         with self._lock:
             if self._gives_way:
-                raise Unavailable("another version was asked for")
+                raise Unavailable("another version was requested")
 
             def decide(journal: TransferJournal) -> None:
                 current = _current(journal)
@@ -261,10 +261,10 @@ class ModelRollout:
             self._change(decide)
 
     def _look_for_newer(self, rollout: Rollout, stop: threading.Event) -> None:
-        """A rollout that gets nowhere must not keep a newer version from the servers, nor any a rollback."""
+        """A rollout without progress must not hold up a newer version, and none may hold up a rollback."""
         while not stop.wait(max(self._context.settings.poll_s, 0.2)):
             if not self._context.is_in_charge:
-                # Agents refuse what is sent now; the next turn begins with what they say.
+                # Agents refuse this transfer's orders now; the next turn begins by asking them.
                 with self._lock:
                     if self._watch is not None:
                         self._watch.cancel()
@@ -286,7 +286,7 @@ class ModelRollout:
                 self._watch.cancel()
 
     def _activate(self) -> None:
-        """Phase two. Every replica that has the version is switched; one that does not answer follows later."""
+        """Phase two: switches every replica that has the version; one that does not answer follows later."""
         context, rollout = self._context, _current(self.journal)
         deadline_s = time.monotonic() + context.settings.patience.activate_s
         order = context.order(rollout.version, rollout.identity)
@@ -294,7 +294,7 @@ class ModelRollout:
         while waiting and context.is_in_charge:
             targets = [one for one in context.fleet.instances if one.name in waiting]
             answers = context.fleet.each(targets, lambda one: one.post("/v1/activate", order))
-            # NotFound: its server was restarted and has lost the version; it is mended when all is done.
+            # NotFound: its server restarted and lost the version; it is repaired after the rollout.
             waiting -= {
                 name for name, a in answers.items() if not isinstance(a, ElasticCTRError) or isinstance(a, NotFound)
             }

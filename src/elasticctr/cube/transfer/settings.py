@@ -1,4 +1,4 @@
-"""transfer.yaml: which repository is watched, which servers are fed, and how patient transfer is with them."""
+"""transfer.yaml: the repository to watch, the servers to supply, and deadlines."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class InstanceSettings(Settings):
 
     agent: str = Field(description="address of the agent, such as http://10.0.0.5:8001")
     server: str = Field(
-        "", description="address of its server, for people and /instance/status; the agent knows its own"
+        "", description="address of its server, shown to people and in /instance/status; the agent knows its own"
     )
 
     @field_validator("agent", "server")
@@ -32,7 +32,7 @@ class InstanceSettings(Settings):
 
 
 class RequireSettings(Settings):
-    """How many replicas must have a version before it is activated; the others follow as soon as they can."""
+    """How many replicas must have a version before it is activated. The others follow as soon as they can."""
 
     policy: Literal["each-shard", "all"] = Field(
         "each-shard", description="each-shard: min_replicas of every shard; all: every replica of every shard"
@@ -41,71 +41,71 @@ class RequireSettings(Settings):
     straggler_s: float = Field(
         5.0,
         ge=0,
-        description="with enough replicas ready, how long the others are waited for before activating without them",
+        description="how long to wait for the other replicas once enough are ready, before activating without them",
     )
 
 
 class BuildSettings(Settings):
-    """How index files are made."""
+    """How index files are built."""
 
     sharding: Literal["buckets", "modulo"] = Field(
-        "buckets", description="how feasigns are spread over shards; modulo: as clients of older Cubes expect"
+        "buckets", description="how feasigns are spread over shards; modulo: as clients of Paddle's Cube expect"
     )
     in_process_rows: int = Field(
-        2_000_000, ge=0, description="versions up to this many rows are built without starting a process"
+        2_000_000, ge=0, description="versions of up to this many rows are built without starting a process"
     )
-    max_chain: int = Field(16, ge=1, le=900, description="deltas on a base before transfer builds a new base of them")
+    max_chain: int = Field(16, ge=1, le=900, description="deltas on a base before transfer merges them into a new base")
     timeout_s: float = Field(3600.0, gt=0, description="longest time one build may take")
-    keep: int = Field(3, ge=1, le=1000, description="newest builds kept on disk, beside those in use")
+    keep: int = Field(3, ge=1, le=1000, description="newest builds kept on disk, in addition to those in use")
 
 
 class PatienceSettings(Settings):
     """Deadlines and retries."""
 
-    prepare_s: float = Field(600.0, gt=0, description="longest time to get a version ready everywhere it is needed")
+    prepare_s: float = Field(600.0, gt=0, description="longest time to get a version ready on all replicas")
     activate_s: float = Field(
-        10.0, gt=0, description="longest time spent on a replica that does not answer an activation"
+        10.0, gt=0, description="longest time to retry a replica that does not answer an activation"
     )
     call_s: float = Field(3.0, gt=0, le=60, description="longest time an agent may take to answer one request")
-    check_s: float = Field(1.0, gt=0, le=60, description="time between two looks at an agent")
+    check_s: float = Field(1.0, gt=0, le=60, description="time between two checks of an agent")
     first_pause_s: float = Field(0.5, gt=0, description="pause before the first retry; doubles")
     longest_pause_s: float = Field(60.0, gt=0, description="longest pause between two retries")
     retries: int = Field(
-        20, ge=0, le=10_000, description="further attempts at a version that failed for lack of servers"
+        20, ge=0, le=10_000, description="further attempts at a version that failed because servers were unavailable"
     )
     lease_s: float = Field(
-        10.0, gt=0.5, le=300, description="how long agents stay reserved for a transfer not heard of"
+        10.0, gt=0.5, le=300, description="how long agents stay reserved for a transfer that stops answering"
     )
 
 
 class TransferSettings(Settings):
-    """Everything a transfer needs to know."""
+    """`transfer.yaml`: the settings of a transfer."""
 
     repository: str = Field(description="where versions are published: directory, s3:// or hdfs://")
     format: Literal["repository", "sequencefile"] = Field(
-        "repository", description="what is there: a repository, or base.txt and patch.txt of older tools"
+        "repository", description="its format: a repository, or base.txt and patch.txt of Paddle's tools"
     )
     models: tuple[str, ...] = Field(min_length=1, max_length=64, description="models to roll out")
-    state: Path = Field(description="directory of its journal and builds; one transfer per directory")
+    state: Path = Field(description="directory of the journal and builds; one transfer per directory")
     shards: tuple[tuple[InstanceSettings, ...], ...] = Field(
         min_length=1, max_length=4096, description="for each shard, in order, its replicas"
     )
     token_file: Path | None = Field(None, description="file with the secret shared by transfer, agents and servers")
-    read_token_file: Path | None = Field(None, description="file with a second secret, which may only see status")
+    read_token_file: Path | None = Field(None, description="file with a second secret, for reading the status only")
     address: str | None = Field(
         None,
         description="URL at which agents reach this transfer; default: the address it listens on",
     )
     source: Literal["http", "location"] = Field(
-        "http", description="agents fetch from this transfer, or straight from its build directory (a shared disk)"
+        "http", description="agents fetch from this transfer, or directly from its build directory (a shared disk)"
     )
     poll_s: float = Field(0.5, gt=0, le=3600, description="seconds between checks of the donefile")
     require: RequireSettings = Field(RequireSettings(), description="when a version may be activated")
     build: BuildSettings = Field(BuildSettings(), description="index files")
     patience: PatienceSettings = Field(PatienceSettings(), description="deadlines and retries")
-    resident: int = Field(2, ge=2, le=16, description="versions kept in the servers' memory, for instant rollback")
+    resident: int = Field(2, ge=2, le=16, description="versions kept in the servers' memory, for immediate rollback")
     tls: TlsSettings | None = Field(
-        None, description="certificate to serve HTTPS with, and authority the agents' are signed by; default: no TLS"
+        None, description="certificate to serve HTTPS with, and authority of the agents' certificates; default: no TLS"
     )
 
     @field_validator("models")
@@ -126,5 +126,5 @@ class TransferSettings(Settings):
         if len(set(agents)) != len(agents):
             raise ValueError("an agent is listed twice; each serves one replica of one shard")
         if self.require.min_replicas > min(len(shard) for shard in self.shards):
-            raise ValueError("require.min_replicas is more than a shard has replicas")
+            raise ValueError("require.min_replicas is larger than the number of replicas of a shard")
         return self

@@ -1,4 +1,4 @@
-"""The parts models are made of. Each takes tensors and gives tensors."""
+"""The building blocks of models. Each takes tensors and returns tensors."""
 
 from elasticctr.models.layers.mlp import MLP
 from elasticctr.models.layers.native_tower import set_native_towers, set_tower_precision

@@ -1,4 +1,4 @@
-"""AutoDis (Guo et al., KDD 2021): learned embeddings of numbers. Each number is softly sorted into `buckets` meta
+"""AutoDis (Guo et al., KDD 2021): learned embeddings of numbers. Each number is softly assigned to `buckets` meta
 embeddings of its column, so that nearby numbers share what they learn and the edges are learned too.
 """
 

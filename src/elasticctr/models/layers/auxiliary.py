@@ -1,4 +1,4 @@
-"""Losses beside the one of the logits, one number per sample: what `Model.training_forward` returns besides logits."""
+"""Losses in addition to that of the logits, one number per sample, returned by `Model.training_forward`."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ def distillation(students: Sequence[Tensor], teacher: Tensor) -> Tensor:
 
 
 def next_value_losses(states: Tensor, keys: Tensor, mask: Tensor) -> Tensor:
-    """[B]: how badly the states [B, T, dim] after each position tell the next value from another sample's (its
-    neighbour's in the batch, at the same position). Their mean over the batch is the mean cross-entropy of the inner
+    """[B]: the loss of distinguishing the next value by the states [B, T, dim] from another sample's (its neighbour's
+    in the batch, at the same position). The mean over the batch is the mean cross-entropy of the inner
     products over all positions, so that a long history counts more than a short one.
     """
     before, after = states[:, :-1], keys[:, 1:]

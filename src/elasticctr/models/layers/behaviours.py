@@ -1,6 +1,6 @@
-"""How a model reads sequences with a target in mind: what goes together, cut out of the inputs, padding made zero.
+"""Sequences and their targets, for models with attention: pairs them, cuts them out of the inputs, zeroes padding.
 
-A sequence that is read with no target is averaged, as in every other model, so that no slot is left out.
+A sequence without a target is averaged, as in every other model, so that every slot is used.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Behaviour(NamedTuple):
 
 
 class Pair:
-    """Sequences and targets that are read side by side as one of each."""
+    """Sequences and targets that are concatenated and read as one of each."""
 
     def __init__(self, spec: InputSpec, sequences: Sequence[str], targets: Sequence[str], model: str) -> None:
         if len(sequences) != len(targets):
@@ -39,7 +39,7 @@ class Pair:
         for sequence, (start, stop), target in zip(self.sequences, self.columns, targets, strict=True):
             if sequence.dim != stop - start:
                 raise ConfigError(
-                    f"model {model!r}: sequence {sequence.name!r} is {sequence.dim} wide and its target {target!r} "
+                    f"model {model!r}: sequence {sequence.name!r} is {sequence.dim} wide but its target {target!r} "
                     f"{stop - start}; give both the same table and 'dim' in the schema"
                 )
         check_lengths(self.sequences, model)
@@ -63,7 +63,7 @@ class Pair:
 class Behaviours:
     """All pairs of a model, and the rest of what its tower reads.
 
-    `wanted` holds names of sequences and of their targets; without any, the targets of `spec.sequences` count.
+    `wanted` holds names of sequences and of their targets; if empty, the targets of `spec.sequences` are used.
     """
 
     def __init__(self, spec: InputSpec, wanted: Sequence[tuple[Sequence[str], Sequence[str]]], model: str) -> None:
@@ -79,7 +79,7 @@ class Behaviours:
             self.leave_out(sequence.name for sequence in pair.sequences)
 
     def leave_out(self, names: Iterable[str]) -> None:
-        """Sequences of these names are read elsewhere: they are not averaged."""
+        """Excludes sequences that are read elsewhere from averaging."""
         read = frozenset(names)
         self.rest = [sequence for sequence in self.rest if sequence.name not in read]
 
@@ -93,7 +93,7 @@ class Behaviours:
 
 
 def read_values(inputs: Inputs, sequence: SequenceSpec) -> Tensor:
-    """[B, max_values, dim], zeros past the length whatever stood there."""
+    """[B, max_values, dim], zeroed past the length."""
     held = inputs.sequences[sequence.name]
     return held.values.masked_fill(~held.mask().unsqueeze(2), 0.0)
 
@@ -104,25 +104,25 @@ def find_sequence(spec: InputSpec, name: str, model: str) -> SequenceSpec:
             return sequence
     there = ", ".join(sequence.name for sequence in spec.sequences) or "none"
     raise ConfigError(
-        f"model {model!r}: {name!r} is no sequence; there are {there}. A sequence is a slot with pooling: none"
+        f"model {model!r}: {name!r} is not a sequence; known: {there}. A sequence is a slot with pooling: none"
     )
 
 
 def find_columns(spec: InputSpec, name: str, model: str) -> tuple[int, int]:
-    """Where a pooled slot's embedding lies in `inputs.embeddings`."""
+    """The columns of a pooled slot's embedding in `inputs.embeddings`."""
     start = 0
     for slot, dim in zip(spec.slots, spec.dims, strict=True):
         if slot == name and dim > 0:
             return start, start + dim
         start += dim
     raise ConfigError(
-        f"model {model!r}: the target {name!r} is no pooled slot with an embedding; there are "
+        f"model {model!r}: the target {name!r} is not a pooled slot with an embedding; known: "
         f"{', '.join(spec.embedded_slots) or 'none'}"
     )
 
 
 def check_lengths(sequences: Sequence[SequenceSpec], model: str) -> None:
-    """Sequences read side by side keep the same number of values, or they would not match."""
+    """Raises unless sequences that are read together keep the same number of values."""
     if len({sequence.max_values for sequence in sequences}) > 1:
         shown = ", ".join(f"{sequence.name}: {sequence.max_values}" for sequence in sequences)
-        raise ConfigError(f"model {model!r}: sequences that go together need one max_values in the schema; got {shown}")
+        raise ConfigError(f"model {model!r}: sequences read together need equal max_values in the schema; got {shown}")

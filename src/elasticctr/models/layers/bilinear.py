@@ -44,7 +44,7 @@ class Bilinear(nn.Module):
         return self._multiply(left.to(fields.dtype), fields).flatten(1)
 
     def _transform_by_pair(self, fields: Tensor) -> Tensor:
-        """[B, pairs, K]: one product per left field with the matrices of all its pairs side by side."""
+        """[B, pairs, K]: one product per left field with the concatenated matrices of all its pairs."""
         counts = list(range(self.fields - 1, 0, -1))
         columns = torch.split(self.weight.permute(1, 0, 2).reshape(self.dim, -1), [n * self.dim for n in counts], dim=1)
         parts = [v @ w for v, w in zip(fields.unbind(1), columns, strict=False)]
@@ -60,7 +60,7 @@ class Bilinear(nn.Module):
 
 
 class _PairProducts(torch.autograd.Function):
-    """left_i * right_j for all i < j, field by field: no copies of fields as there are pairs, forward or backward.
+    """left_i * right_j for all i < j, field by field, without a copy of a field for each pair, forward or backward.
 
     If `by_pair`, left holds one vector per pair already.
     """

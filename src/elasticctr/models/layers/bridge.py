@@ -1,5 +1,5 @@
 """Bridges of EDCN (Chen et al., CIKM 2021): after each layer, one vector from the cross stream's and the deep
-stream's, which both go on from.
+stream's, which is the next input of both.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Compressed interaction network (Lian et al., xDeepFM, KDD 2018).
 
 Layer l has H_l maps, each a learned mix of all products of a map of layer l - 1 and a field, column by column of the
-embeddings: x_h = Σ_ij W_hij (x_i ∘ field_j) + b_h. Samples and columns are one axis here. A native kernel does it on
-the CPU; elsewhere a layer is a matrix product, whose left side, rows of H * F products, is made a piece at a time and
+embeddings: x_h = Σ_ij W_hij (x_i ∘ field_j) + b_h. Samples and columns are one axis here. On the CPU a native kernel
+does this; elsewhere a layer is a matrix product whose left side, rows of H * F products, is made piece by piece and
 never stored as a whole.
 """
 
@@ -18,14 +18,14 @@ from torch.autograd.function import once_differentiable
 
 from elasticctr.models.layers import native_fields
 
-_PIECE = 1 << 19  # floats of products at a time: what a core's cache holds
+_PIECE = 1 << 19  # floats of products at a time, which fit a core's cache
 
 
 class CIN(nn.Module):
     """[B, fields, K] → [B, out_features]: maps of all layers, summed over the K columns.
 
-    With `split_half`, half of a layer's maps go to the output and the other half to the next layer; of the last layer
-    all go to the output, and so does the one map of a layer of one.
+    With `split_half`, half of a layer's maps go to the output and the other half to the next layer. All maps of the
+    last layer go to the output, and so does the only map of a layer of one.
     """
 
     def __init__(self, fields: int, layers: Sequence[int], split_half: bool = False) -> None:

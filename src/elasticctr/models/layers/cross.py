@@ -36,8 +36,8 @@ class Cross(nn.Module):
 class VectorCross(nn.Module):
     """Cross layers of DCN (Wang et al., ADKDD 2017): x_{l+1} = x_0 (w_l · x_l) + b_l + x_l.
 
-    Every x_l is a_l x_0 + c_l, for a number a_l per sample and a vector c_l that all share, so layers cost one number
-    each and only the last x_l is written out.
+    Every x_l is a_l x_0 + c_l, for a number a_l per sample and a vector c_l shared by all, so a layer costs one number
+    and only the last x_l is computed in full.
     """
 
     def __init__(self, width: int, layers: int) -> None:
@@ -76,7 +76,7 @@ class MixtureCross(nn.Module):
         x = x0
         for down, middle, up, gate in zip(self.down, self.middle, self.up, self.gates, strict=True):
             inner = torch.tanh(down(x)).reshape(-1, self.experts, self.rank).transpose(0, 1)
-            # Gates sum to 1, so all experts' share of the bias is the bias.
+            # Gates sum to 1, so the experts' biases add up to the one bias.
             weighted = torch.tanh(torch.bmm(inner, middle)).transpose(0, 1) * torch.softmax(gate(x), dim=1).unsqueeze(2)
             x = torch.addcmul(x, x0, up(weighted.flatten(1)))
         return x

@@ -1,4 +1,4 @@
-"""Dice (Zhou et al., DIN, KDD 2018): a PReLU whose kink lies where the data are."""
+"""Dice (Zhou et al., DIN, KDD 2018): a PReLU whose kink adapts to the data."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""How a model reads its slots as features. The one place that turns a sequence slot into an embedding, so that a
-model made of these functions leaves no slot out.
+"""Turns slots into features, including sequence slots into embeddings, so that a model built from these functions uses
+every slot.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def deep_width(spec: InputSpec) -> int:
     """Columns of `deep_features`."""
     width = spec.embedding_width + spec.dense_dim + sum(s.dim for s in spec.sequences)
     if width == 0:
-        raise ConfigError("the model has nothing to read: the schema has neither sparse nor dense slots for it")
+        raise ConfigError("the model has no inputs: the schema has neither sparse nor dense slots for it")
     return width
 
 
@@ -56,5 +56,5 @@ def field_embeddings(inputs: Inputs) -> Tensor:
 
 
 def field_count(spec: InputSpec) -> int:
-    """Embeddings in `field_embeddings`."""
+    """The number of embeddings in `field_embeddings`."""
     return len(spec.embedded_slots) + len(spec.sequences)

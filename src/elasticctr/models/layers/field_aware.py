@@ -25,7 +25,7 @@ class FieldAwarePairs(nn.Module):
         self.dense_vectors = nn.Parameter(torch.empty(dense, fields - 1, dim)) if dense else None
         if self.dense_vectors is not None:
             nn.init.normal_(self.dense_vectors, std=0.01)
-        # Which of the vectors of field i is the one for field j; for j = i any.
+        # Which vector of field i is the one for field j; arbitrary for j = i.
         place = torch.arange(fields)[None, :] - (torch.arange(fields)[None, :] > torch.arange(fields)[:, None]).long()
         place.clamp_(max=fields - 2)
         self.register_buffer("others", place[slots:, slots:], persistent=False)
@@ -68,7 +68,7 @@ def _facing(vectors: Tensor, i: int) -> tuple[Tensor, Tensor]:
 
 
 class _SlotPairs(torch.autograd.Function):
-    """With its gradient written straight into place: of each vector it is the one it faces."""
+    """Writes the gradient directly into place: each vector's gradient is the vector it is multiplied with."""
 
     @staticmethod
     def forward(ctx: Any, vectors: Tensor) -> Tensor:

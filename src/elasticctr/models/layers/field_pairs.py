@@ -22,8 +22,8 @@ class PairDots(nn.Module):
         super().__init__()
         rows, columns = torch.tril_indices(fields, fields, offset=-1)
         self.pairs = len(rows)
-        # Where a pair is in the matrix of all products, and which pair a place of that matrix belongs to; the diagonal
-        # belongs to the pair past the last.
+        # Where a pair is in the matrix of all products, and which pair an element of that matrix belongs to; the
+        # diagonal belongs to a pair past the last.
         back = torch.full((fields, fields), self.pairs)
         back[rows, columns] = torch.arange(self.pairs)
         back[columns, rows] = torch.arange(self.pairs)

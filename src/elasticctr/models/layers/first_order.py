@@ -9,7 +9,7 @@ from elasticctr.models.inputs import Inputs, InputSpec
 
 
 class FirstOrder(nn.Module):
-    """Inputs → [B, labels]. Starts at zero: it is convex, and a model starts from what its other parts say."""
+    """Inputs → [B, labels]. Starts at zero: it is convex, and the model then starts from its other parts alone."""
 
     def __init__(self, spec: InputSpec, sparse: bool = True, dense: bool = True) -> None:
         super().__init__()
@@ -20,8 +20,8 @@ class FirstOrder(nn.Module):
 
     def forward(self, inputs: Inputs) -> Tensor:
         if self.weight is not None:
-            # Dense floats are data: training reads no gradient of theirs, and without it the tower's is passed on
-            # uncopied. Explanations do, of models that are not training.
+            # Dense floats are data: training needs no gradient of them, and without it the tower's is passed on
+            # without a copy. Explanations need it, for models in evaluation mode.
             dense = inputs.dense.detach() if self.training else inputs.dense
             logits = nn.functional.linear(dense, self.weight, self.bias)
         else:

@@ -22,7 +22,7 @@ class Pairs(nn.Module):
 
     def __init__(self, spec: InputSpec, dim: int, dense_pairs: bool = True) -> None:
         super().__init__()
-        # [fields * K, K] of ones and zeros: a product with it adds up the fields, several times faster than sum(dim=1).
+        # [fields * K, K] of ones and zeros: a product with it sums the fields several times faster than sum(dim=1).
         fields = len(spec.embedded_slots) + len(spec.sequences)
         self.register_buffer("fold", torch.eye(dim).repeat(fields, 1), persistent=False)
         has_dense = dense_pairs and spec.dense_dim > 0
@@ -33,7 +33,7 @@ class Pairs(nn.Module):
     def forward(self, inputs: Inputs) -> Tensor:
         device = inputs.flat.device.type
         if torch.is_autocast_enabled(device):
-            # The difference of two large sums does not survive eight bits of mantissa.
+            # bfloat16's eight bits of mantissa are too few for the difference of two large sums.
             with torch.autocast(device, enabled=False):
                 return self._pairs(inputs)
         return self._pairs(inputs)

@@ -1,4 +1,4 @@
-"""Two streams become logits: w_x x + w_y y + Σ over heads of x_h W_h y_h + b (FinalMLP, Mao et al., AAAI 2023)."""
+"""Joins two streams into logits: w_x x + w_y y + Σ over heads of x_h W_h y_h + b (FinalMLP, Mao et al., AAAI 2023)."""
 
 from __future__ import annotations
 

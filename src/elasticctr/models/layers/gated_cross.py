@@ -1,6 +1,6 @@
 """Gated cross layers (GDCN, Wang et al., CIKM 2023): x_{l+1} = x_0 * (W_l x_l + b_l) * sigmoid(G_l x_l) + x_l.
 
-The gate of each layer decides which crosses of the next degree are worth keeping.
+The gate of each layer decides which crosses of the next degree to keep.
 """
 
 from __future__ import annotations

@@ -27,8 +27,8 @@ class ContextGate(nn.Module):
         for name in context:
             if name not in widths:
                 raise ConfigError(
-                    f"model {model!r}: context slot {name!r} is no sparse slot with an embedding; "
-                    f"there are {', '.join(widths) or 'none'}"
+                    f"model {model!r}: context slot {name!r} is not a sparse slot with an embedding; "
+                    f"known: {', '.join(widths) or 'none'}"
                 )
         starts = {name: sum(spec.dims[:i]) for i, name in enumerate(spec.slots)}
         self.columns = {name: (starts[name], starts[name] + widths[name]) for name in context if name in starts}
@@ -55,7 +55,7 @@ class ContextGate(nn.Module):
 
 
 class FieldGate(nn.Module):
-    """[B, fields, K] → [B, fields, K] factors: column by column a linear mix of all fields, at first 1 everywhere
+    """[B, fields, K] → [B, fields, K] factors: a linear mix of all fields in each column, initially 1 everywhere
     (FINAL, Zhu et al., SIGIR 2023).
     """
 
@@ -72,7 +72,7 @@ class FieldGate(nn.Module):
 
 class Regulation(nn.Module):
     """[B, width] → ([B, width], [B, width]): each field scaled by its share of a softmax, once for each of two streams
-    (EDCN, Chen et al., CIKM 2021). `widths` are those of the fields; a high temperature makes shares alike.
+    (EDCN, Chen et al., CIKM 2021). `widths` are those of the fields; a high temperature makes the shares more equal.
     """
 
     field_of: Tensor

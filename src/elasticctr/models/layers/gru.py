@@ -1,4 +1,4 @@
-"""A recurrent layer whose update gate may listen to attention (Zhou et al., DIEN, AAAI 2019).
+"""A recurrent layer whose update gate may use attention (Zhou et al., DIEN, AAAI 2019).
 
 Written as a loop over positions: the input's part of all gates is one product for the whole sequence, and the exported
 graph is the loop unrolled.
@@ -20,7 +20,7 @@ class GRU(nn.Module):
     """[B, T, in_features] → [B, T, width], the state after each position.
 
     h ← (1 - u) h + u c, with u = σ(W x + U h), r = σ(W x + U h), c = tanh(W x + r * U h). `augru` takes a * u for the
-    update gate u and `agru` a itself, a [B, T] being the attention of each position: where it is 0, the state stays.
+    update gate u and `agru` a itself, where a [B, T] is the attention of each position: at 0 the state does not change.
     """
 
     def __init__(self, in_features: int, width: int, kind: Kind = "gru") -> None:

@@ -1,7 +1,7 @@
-"""The multi-layer perceptron every tower of every model is: Linear, activation, ..., Linear.
+"""The multi-layer perceptron used as the tower of every model: Linear, activation, ..., Linear.
 
-Its parameters are those of ordinary nn.Linear modules, so state dicts, optimizers and export know nothing special.
-Training runs through the native tower where that can do the same arithmetic, and through torch otherwise.
+Its parameters belong to ordinary nn.Linear modules, so state dicts, optimizers and export need no special cases.
+Training uses the native tower where that computes the same, and torch otherwise.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ ACTIVATIONS: dict[str, type[nn.Module]] = {
     "tanh": nn.Tanh,
     "sigmoid": nn.Sigmoid,
     "leaky_relu": nn.LeakyReLU,
-    "dice": nn.Identity,  # a Dice of its own for each layer
+    "dice": nn.Identity,  # each layer has its own Dice
 }
 
 
@@ -33,7 +33,7 @@ class MLP(nn.Module):
     """Hidden layers with an activation each, then a Linear of `out_features`, or nothing if that is None.
 
     Weights start as normal(std = 1 / sqrt(fan_in)), biases as zero. Dropout follows each hidden activation, batch
-    norm stands before it.
+    norm precedes it.
     """
 
     def __init__(
@@ -47,9 +47,9 @@ class MLP(nn.Module):
     ) -> None:
         super().__init__()
         if activation not in ACTIVATIONS:
-            raise ConfigError(f"unknown activation {activation!r}; there are {', '.join(sorted(ACTIVATIONS))}")
+            raise ConfigError(f"unknown activation {activation!r}; known: {', '.join(sorted(ACTIVATIONS))}")
         if not 0.0 <= dropout < 1.0:
-            raise ConfigError(f"dropout is a share of 0 up to 1, not {dropout}")
+            raise ConfigError(f"dropout must be from 0 to below 1, not {dropout}")
         widths = (in_features, *hidden, *([] if out_features is None else [out_features]))
         if len(widths) < 2 or min(widths) < 1:
             raise ConfigError(f"an MLP needs an input and at least one layer, each at least 1 wide; got {list(widths)}")
@@ -90,7 +90,7 @@ class MLP(nn.Module):
         return x
 
     def has_native_form(self) -> bool:
-        """Whether the native tower does the same arithmetic, in the mode the module is in."""
+        """Whether the native tower computes the same in the module's current mode."""
         return (
             native_tower.native_towers_enabled()
             and isinstance(self.activation, nn.ReLU)
@@ -98,7 +98,7 @@ class MLP(nn.Module):
         )
 
     def native_hidden(self) -> native_tower.Hidden:
-        """Batch norm and dropout for the native tower, in the mode the module is in."""
+        """Batch norm and dropout for the native tower, in the module's current mode."""
         norms = [] if self.norms is None else cast("list[BatchNorm]", list(self.norms))
         dropout = self.dropout.p if self.dropout is not None and self.dropout.training else 0.0
         return native_tower.Hidden(norms, self.training, dropout)

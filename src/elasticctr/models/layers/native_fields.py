@@ -1,7 +1,7 @@
-"""Layers over the fields of a sample whose axes are too short for torch's products, through native kernels, with
-gradients: attention among fields and mixes of their products. `SelfAttention` and `CIN` are the callers.
+"""Native kernels, with gradients, for layers over the fields of a sample, whose axes are too short for torch's
+products: attention among fields and mixes of their products. Used by `SelfAttention` and `CIN`.
 
-They run where towers do: on the CPU, in float32, unless `set_native_towers` said no.
+They run where towers do: on the CPU, in float32, unless `set_native_towers` turned them off.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from elasticctr.models.layers.native_tower import native_towers_enabled
 
 
 def can_run(*tensors: Tensor) -> bool:
-    """Whether these are real float32 CPU tensors: no tracer, no compiler at work."""
+    """Whether these are real float32 CPU tensors, outside of tracing and compilation."""
     return (
         native_towers_enabled()
         and not torch.compiler.is_compiling()
@@ -29,15 +29,15 @@ def can_run(*tensors: Tensor) -> bool:
 
 def attend(projected: Tensor, heads: int, head_dim: int, scale: float) -> Tensor:
     """[B, fields, heads * head_dim]: relu(softmax(scale Q Kᵀ) V + R) for projected [B, fields, 4 * heads * head_dim],
-    which holds Q, K, V and R. `can_run` must have said yes.
+    which holds Q, K, V and R. REQUIRES: `can_run`.
     """
     attention = _attention_for(projected.shape[1], heads, head_dim, scale)
     return cast(Tensor, _Attend.apply(projected, attention, heads * head_dim))  # type: ignore[no-untyped-call]
 
 
 def mix_rows(left: Tensor, right: Tensor, weight: Tensor) -> Tensor:
-    """[out, N]: Σ_ij weight[out, i * R + j] left[i, n] right[j, n] for left [L, N] and right [R, N]. `can_run` must
-    have said yes.
+    """[out, N]: Σ_ij weight[out, i * R + j] left[i, n] right[j, n] for left [L, N] and right [R, N].
+    REQUIRES: `can_run`.
     """
     return cast(Tensor, _MixRows.apply(left, right, weight))  # type: ignore[no-untyped-call]
 

@@ -1,8 +1,8 @@
 """Runs a stack of Linear layers, with the ReLU, batch norm and dropout between them, through the native tower, with
 gradients, as one step of torch's autograd.
 
-`MLP` is the one caller. Parameters stay ordinary torch tensors; only the arithmetic is elsewhere. Two switches hold
-for the whole process: whether towers are native at all, and the precision of training steps.
+Used only by `MLP`. Parameters stay ordinary torch tensors; only the arithmetic is native. Two settings apply to the
+whole process: whether towers are native, and the precision of training steps.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ _precision: Precision = "fp32"
 
 
 def set_native_towers(enabled: bool) -> None:
-    """Whether towers run natively where they can. Off, every tower is plain torch."""
+    """Whether towers run natively where possible. If off, every tower is plain torch."""
     global _enabled
     _enabled = enabled
 
 
 def set_tower_precision(precision: Precision) -> None:
-    """Arithmetic of native towers in training mode. Parameters, gradients and evaluation stay float32."""
+    """Sets the precision of native towers in training mode. Parameters, gradients and evaluation stay float32."""
     global _precision
     if precision not in ("fp32", "bf16"):
-        raise ConfigError(f"tower precision is fp32 or bf16, not {precision!r}")
+        raise ConfigError(f"tower precision must be fp32 or bf16, not {precision!r}")
     _precision = precision
 
 
@@ -44,14 +44,14 @@ def native_towers_enabled() -> bool:
 
 
 def tower_precision() -> Precision:
-    """What a training step uses now: bf16 if asked for here or by torch.autocast."""
+    """The precision of training steps: bf16 if set here or by torch.autocast."""
     if torch.is_autocast_enabled("cpu") and torch.get_autocast_dtype("cpu") == torch.bfloat16:
         return "bf16"
     return _precision
 
 
 def can_run(x: Tensor, parameters: Sequence[Tensor]) -> bool:
-    """Whether this is a real float32 CPU matrix (no tracer, no compiler at work) and so are the parameters."""
+    """Whether the matrix and the parameters are real float32 CPU tensors, outside of tracing and compilation."""
     return (
         type(x) is Tensor
         and x.dim() == 2
@@ -65,13 +65,13 @@ def can_run(x: Tensor, parameters: Sequence[Tensor]) -> bool:
 
 @functools.lru_cache(maxsize=256)
 def tower_for(widths: tuple[int, ...], relu_last: bool, precision: Precision, kernels: str = "") -> _native.Tower:
-    """The tower of that shape. It holds no parameters, so modules of one shape share it."""
+    """The tower of this shape. It holds no parameters, so modules of equal shape share it."""
     return _native.Tower(list(widths), relu_last, precision, kernels)
 
 
 @dataclass(frozen=True, slots=True)
 class Hidden:
-    """What stands around the ReLUs of a tower: a batch norm before each or none at all, and after each dropout."""
+    """What surrounds the ReLUs of a tower: batch norm before each, or none, and dropout after each."""
 
     norms: Sequence[BatchNorm] = ()
     is_training: bool = False
@@ -84,8 +84,8 @@ class Hidden:
         return [*(_tensor(n.running_mean) for n in self.norms), *(_tensor(n.running_var) for n in self.norms)]
 
     def prepare(self, rows: int) -> _native.TowerHidden:
-        """For one call with so many rows, which will move the running statistics. The seed of its dropout comes from
-        torch's random numbers, so that these decide everything.
+        """Prepares one call with this many rows, which updates the running statistics. Its dropout's seed comes from
+        torch's random numbers, so torch's seed decides everything.
         """
         count, norms = len(self.norms), self.norms
         scales_and_shifts, statistics = _addresses(self.parameters()), _addresses(self.buffers())
@@ -111,7 +111,7 @@ PLAIN = Hidden()
 def run_tower(
     tower: _native.Tower, x: Tensor, weights: Sequence[Tensor], biases: Sequence[Tensor], hidden: Hidden = PLAIN
 ) -> Tensor:
-    """[rows, last width] for x [rows, first width]. `can_run` must have said yes."""
+    """[rows, last width] for x [rows, first width]. REQUIRES: `can_run`."""
     if x.stride(1) != 1 and x.shape[1] > 1:
         x = x.contiguous()
     parameters = [*weights, *biases, *hidden.parameters()]

@@ -1,4 +1,4 @@
-"""Normalisation that a stream of batches cannot break, and one that knows fields."""
+"""Batch normalisation that accepts batches of any size, and normalisation by field."""
 
 from __future__ import annotations
 

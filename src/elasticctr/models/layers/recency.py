@@ -1,6 +1,6 @@
-"""Where a value stands in a sequence, counted back from its end: the last value is 1 away from the target, which is 0.
+"""The position of a value in a sequence, counted back from its end: the last value has 1, the target 0.
 
-Histories grow at their end, so the age of a value means the same in short and in long ones, and its index does not.
+Histories grow at their end, so the distance of a value means the same in short and long ones, unlike its index.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 
 def distances(lengths: Tensor, max_values: int) -> Tensor:
-    """[B, max_values] int64: how far before the target each value stands; 0 for padding."""
+    """[B, max_values] int64: the distance of each value from the target; 0 for padding."""
     places = torch.arange(max_values, device=lengths.device)
     return (lengths.unsqueeze(1) - places).clamp(min=0)
 

@@ -1,4 +1,4 @@
-"""Squeeze and excitation of fields (SENET of FiBiNET): every field is scaled by how much it matters in this sample.
+"""Squeeze and excitation of fields (SENET of FiBiNET): scales every field by its importance in the sample.
 
 z_i = mean of v_i; a = relu(W_2 relu(W_1 z)); v_i becomes a_i v_i.
 """

@@ -1,6 +1,6 @@
-"""What of a sequence concerns the target: DIN's local activation unit, and attention with several heads.
+"""Finds what in a sequence is relevant to the target: DIN's local activation unit, and multi-head attention.
 
-Both read a query [B, dim], keys [B, T, dim] that are zero where `mask` [B, T] is False, and answer zeros for a sequence
+Both read a query [B, dim], keys [B, T, dim] that are zero where `mask` [B, T] is False, and return zeros for a sequence
 without values.
 """
 
@@ -20,7 +20,7 @@ from elasticctr.models.layers.mlp import ACTIVATIONS
 
 
 def masked_softmax(scores: Tensor, mask: Tensor) -> Tensor:
-    """Over the last axis, zeros where the mask is False, and nothing but zeros if it is False everywhere."""
+    """Softmax over the last axis, zero where the mask is False, even if it is False everywhere."""
     lowest = torch.finfo(scores.dtype).min
     return torch.softmax(scores.masked_fill(~mask, lowest), dim=-1).masked_fill(~mask, 0.0)
 
@@ -28,7 +28,7 @@ def masked_softmax(scores: Tensor, mask: Tensor) -> Tensor:
 class LocalActivation(nn.Module):
     """[B, dim]: the sum of keys, each times MLP([query, key, query - key, query * key]) (Zhou et al., KDD 2018).
 
-    The weights are not made to sum to 1 unless `softmax`: how much of a history concerns the target is information.
+    The weights do not sum to 1 unless `softmax` is set: how much of a history is relevant is information.
     """
 
     def __init__(self, dim: int, hidden: Sequence[int], activation: str = "relu", softmax: bool = False) -> None:
@@ -50,17 +50,17 @@ class LocalActivation(nn.Module):
         return torch.bmm(weights.unsqueeze(1), keys.to(weights.dtype)).squeeze(1)
 
     def scores(self, query: Tensor, keys: Tensor, mask: Tensor) -> Tensor:
-        """[B, T] what the MLP says of each key; 0 or anything else for padding."""
+        """[B, T] the MLP's score of each key; undefined for padding."""
         first = self.linears[0]
         assert isinstance(first, nn.Linear)
-        # The first layer of [q, k, q - k, q * k] without writing them side by side for every key.
+        # The first layer of [q, k, q - k, q * k] without concatenating them for every key.
         of_query, of_key, of_difference, of_product = torch.split(first.weight, self.dim, dim=1)
         by_sample = F.linear(query, of_query + of_difference, first.bias)
         of_both = torch.cat([of_key - of_difference, of_product], dim=1)
         if torch.compiler.is_compiling() and not self.training:
             both = torch.cat([keys, query.unsqueeze(1) * keys], dim=2)
             return self._rest(by_sample.unsqueeze(1) + F.linear(both, of_both)).squeeze(2)
-        # Only real keys are worth the work: mostly a part of what is padded to the longest.
+        # Only for real keys, usually a small part of the padded tensor.
         owners, places = mask.nonzero(as_tuple=True)
         real = keys[owners, places]
         both = torch.cat([real, query[owners] * real], dim=1)

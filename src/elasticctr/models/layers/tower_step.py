@@ -1,6 +1,6 @@
 """Gradients of a model that is one tower and at most a linear layer beside it, computed in one native call.
 
-The learner asks for them where they are what autograd would compute, and otherwise takes the way every model can go.
+The learner uses this where it gives the same as autograd, and otherwise the general way.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from elasticctr.models.layers.mlp import MLP
 
 @dataclass(frozen=True, slots=True)
 class TowerParts:
-    """`deep` reads `Inputs.flat`, has one output, and `wide`, which reads the dense floats only, is added to it."""
+    """`deep` reads `Inputs.flat` and has one output; `wide`, which reads only the dense floats, is added to it."""
 
     deep: MLP
     wide: FirstOrder | None = None
@@ -36,13 +36,13 @@ class TowerStep:
         if self._wide is not None and self._wide.weight is not None:
             self._linear = [self._wide.weight, self._wide.bias]
         self._parameters = [*self._weights, *self._biases, *self._norms, *self._linear]
-        # Kept from step to step: each is written in full.
+        # Reused from step to step; each step overwrites them completely.
         self.keep_gradients({})
         self._dx = torch.empty(0, 0)
-        self._checked: list[int] = []  # addresses of parameters that were found fit for a native tower
+        self._checked: list[int] = []  # addresses of parameters known to suit a native tower
 
     def keep_gradients(self, places: Mapping[Tensor, Tensor]) -> None:
-        """Writes the gradients of these parameters there from now on, those of others into memory of its own."""
+        """Writes the gradients of these parameters there from now on, and those of others into its own memory."""
         self._gradients = [places[p] if p in places else torch.empty_like(p) for p in self._parameters]
         self._gradient_addresses = [g.data_ptr() for g in self._gradients]
 
@@ -58,7 +58,7 @@ class TowerStep:
         )
 
     def _are_parameters_fit(self, x: Tensor) -> bool:
-        # Another type, device or layout comes with other memory.
+        # A change of type, device or layout also changes the memory.
         addresses = [p.data_ptr() for p in self._parameters]
         if addresses != self._checked:
             if not native_tower.can_run(x, self._parameters):
@@ -68,7 +68,7 @@ class TowerStep:
 
     def run(self, inputs: Inputs, labels: Tensor, weights: Tensor) -> tuple[float, Tensor]:
         """The mean binary cross-entropy and the logits; gradients go to `grad` of the parameters and of `flat`, and
-        are good until the next call.
+        are valid until the next call.
 
         REQUIRES: `can_run`; labels [B] and contiguous weights [B], both float32.
         """

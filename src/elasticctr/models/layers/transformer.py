@@ -11,8 +11,8 @@ from elasticctr.models.layers.linear import xavier_linear
 class TransformerLayer(nn.Module):
     """[B, T, dim] → the same: x ← norm(x + attention(x)), x ← norm(x + W leaky_relu(W x)).
 
-    REQUIRES: each sample has a token, that is a True in `mask` [B, T]. No token sees one where the mask is False;
-    what comes out there is of no meaning.
+    REQUIRES: each sample has a token, that is a True in `mask` [B, T]. Tokens where the mask is False are not attended
+    to, and their outputs are undefined.
     """
 
     def __init__(self, dim: int, heads: int, head_dim: int, feed_forward: int, dropout: float = 0.0) -> None:

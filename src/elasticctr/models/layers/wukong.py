@@ -25,7 +25,7 @@ class WukongLayer(nn.Module):
         super().__init__()
         self.machines, self.linears, self.rank, self.dim = machines, linears, rank, dim
         self.has_shortcut = fields != machines + linears
-        # Mixes of fields for three purposes in one product: Y, W, and the shortcut where the numbers differ.
+        # One product mixes the fields for three purposes: Y, W, and the shortcut if the counts differ.
         mixes = rank + linears + (machines + linears if self.has_shortcut else 0)
         self.mix = xavier_linear(fields, mixes, bias=False)
         self.machine_norm = nn.LayerNorm(fields * rank)

@@ -1,1 +1,1 @@
-"""From versions in a repository to the ones that answer: fetched, checked, activated, rolled back."""
+"""Turns versions in a repository into ones that answer: fetches, checks, activates and rolls them back."""

@@ -1,10 +1,10 @@
-"""All models of a server: what each can answer from becomes what requests are answered from, in one step.
+"""All models of a server. Switches requests to each model's ready versions in one step.
 
     fleet = ModelFleet(settings, set_models, set_ready)
     fleet.start()
 
-Watchers make versions ready; `_apply` hands the whole set to the native server, which swaps it between two requests.
-This is also what the HTTP API commands (control.py's Fleet).
+Watchers make versions ready; `_apply` passes the whole set to the native server, which swaps it between two requests.
+The HTTP API controls this class (control.py's FleetCommands).
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class ModelFleet:
         self._lock = threading.Lock()
         self._started_s = time.time()
         self._is_draining = False
-        self._served: dict[str, int] = {}  # the live versions requests are answered from
+        self._served: dict[str, int] = {}  # the live versions that answer requests
         self._watchers = {
             model.name: Watcher(model, _open_shelf(model, settings), self._apply, settings.tls)
             for model in settings.models
@@ -50,17 +50,17 @@ class ModelFleet:
             watcher.start()
 
     def stop(self) -> None:
-        """Ends the watching. What is served goes on being served."""
+        """Stops the watchers. The served versions stay in service."""
         for watcher in self._watchers.values():
             watcher.stop()
 
     def look(self) -> None:
-        """Has every model look at its repository now."""
+        """Makes every model check its repository now."""
         for watcher in self._watchers.values():
             watcher.look()
 
     def drain(self) -> None:
-        """Not ready from now on, so that nobody sends more; requests are still answered."""
+        """Reports not ready from now on, so that clients go elsewhere; requests are still answered."""
         with self._lock:
             self._is_draining = True
             self._set_ready(False, "shutting down")
@@ -71,7 +71,7 @@ class ModelFleet:
         missing = [self._explain(watcher) for name, watcher in self._watchers.items() if name not in self._served]
         return not missing, "; ".join(missing)
 
-    # What the API asks.
+    # What the API reads.
 
     def status(self) -> dict[str, Any]:
         ready, reason = self.readiness()
@@ -110,7 +110,7 @@ class ModelFleet:
         }
 
     def serving_schema(self, model: str, version: int | None = None) -> tuple[int, ServingSchema]:
-        """The schema of a version that can answer, of the live one by default, and its number."""
+        """The schema and number of a version that can answer, by default the live one."""
         view = self._find(model).model.view
         ready = view.live if version is None else view.find(version)
         if ready is None and version is not None:
@@ -146,7 +146,7 @@ class ModelFleet:
         return self.model_status(model)
 
     def metrics(self) -> str:
-        """Prometheus text of what the native server does not know."""
+        """Prometheus text of the metrics that the native server does not have."""
         lines = []
         for name, kind, help_, value in _METRICS:
             lines += [f"# HELP serve_{name} {help_}", f"# TYPE serve_{name} {kind}"]
@@ -155,7 +155,7 @@ class ModelFleet:
             ]
         return "\n".join(lines) + "\n"
 
-    # The one way into the native server.
+    # The only place that changes the native server.
 
     def _apply(self) -> None:
         with self._lock:
@@ -167,7 +167,7 @@ class ModelFleet:
                 shares = [(one.name, one.weight, one.is_shadow, one.ready.native) for one in routed]
                 if routed and view.can_answer:
                     served[settings.name] = routed[0].ready.version
-                # One without a version is told of too: it is not ready, which is not the same as not there.
+                # Includes models without a version: they are not ready, which differs from unknown.
                 seed = sticky_seed(settings.name, view.variants)
                 models.append((settings.name, view.sticky or "", seed, settings.paddle_default, shares))
             self._set_models(models)
@@ -186,14 +186,14 @@ class ModelFleet:
     def _find(self, model: str) -> Watcher:
         watcher = self._watchers.get(model)
         if watcher is None:
-            raise NotFound(f"no model {model!r}; there is {', '.join(self._watchers)}")
+            raise NotFound(f"no model {model!r}; this server has {', '.join(self._watchers)}")
         return watcher
 
     @staticmethod
     def _explain(watcher: Watcher) -> str:
         name, loading, view = watcher.settings.name, watcher.loading, watcher.model.view
         if view.live is not None and not view.can_answer:
-            return f"{name}: version {view.live.version}: the Cube does not have it any more"
+            return f"{name}: version {view.live.version}: the Cube no longer has it"
         if loading is not None:
             return f"{name}: version {loading.version}: {loading.step}"
         refused = watcher.model.refusals.status()
@@ -209,7 +209,7 @@ def _open_shelf(model: ServedModelSettings, settings: ServeSettings) -> VersionC
 
 
 def _find_previous(history: tuple[int, ...], live: int | None) -> int | None:
-    """What was served before `live`. The history is written just after a switch, so that it may not have it yet."""
+    """The version served before `live`. The history is written just after a switch, so it may lack the live one."""
     before = history[: history.index(live)] if live in history else history[:-1] if live is None else history
     return before[-1] if before else None
 
@@ -243,7 +243,7 @@ _METRICS: tuple[tuple[str, str, str, Callable[[Watcher], float]], ...] = (
     ),
     ("activations_total", "counter", "Versions made live.", lambda w: w.model.activations),
     ("versions_refused_total", "counter", "Times a version was refused.", lambda w: w.model.refusals.total),
-    ("loading", "gauge", "1 while a version is made ready.", lambda w: float(w.loading is not None)),
+    ("loading", "gauge", "1 while a version is being made ready.", lambda w: float(w.loading is not None)),
     ("ready_versions", "gauge", "Versions in memory.", lambda w: len(w.model.view.ready)),
     (
         "repository_unreachable",

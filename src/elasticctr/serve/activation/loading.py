@@ -1,9 +1,9 @@
-"""From a version of a repository to one that can answer: fetched, indexed, checked. A bad one ends here.
+"""Turns a version of a repository into one that can answer: fetches, indexes and checks it. A bad one is refused here.
 
     loader = Loader(settings, cache)
     ready = loader.load(version, identity, watch)
 
-Called by the one thread that follows a model; a request never waits for it.
+Called by the thread that follows a model; no request waits for it.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ Step = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True)
 class Ready:
-    """A version that passed, and may answer."""
+    """A version that passed all checks and may answer."""
 
     version: int
     identity: str
@@ -47,7 +47,7 @@ class Ready:
 
 
 class _Damaged(Exception):
-    """Index files that were built here are not what they were."""
+    """Index files built here have changed since."""
 
 
 class Loader:
@@ -56,7 +56,7 @@ class Loader:
         self.cache = cache
         self.feed = RepositoryFeed(settings.repo)
         self._store: _native.CubeStore | None = None
-        self._indexed: dict[int, str] = {}  # versions in the store, and their identity
+        self._indexed: dict[int, str] = {}  # versions in the store → their identity
         self._remote: RemoteRows | None = None
         if settings.cube is not None:
             self._remote = RemoteRows(settings.cube, settings.published, called(tls))
@@ -70,26 +70,26 @@ class Loader:
         *,
         decided: bool = False,
     ) -> Ready:
-        """Raises what is wrong with the version, NotFound or Unavailable where that may pass. With `decided` a Cube has
-        to answer from it already."""
+        """Raises what is wrong with the version; NotFound or Unavailable if that may pass. With `decided`, a Cube must
+        already answer from it."""
         started = time.monotonic()
         model, repository = self.settings.published, self.feed.repository
         step("reading")
         links = self.feed.chain(model, version)
         if links[-1].identity != identity:
-            raise Corruption(f"{repository.url}/{model}: version {version} was published anew meanwhile")
+            raise Corruption(f"{repository.url}/{model}: version {version} was published again meanwhile; try again")
         files = self.cache.fetch(repository, repository.manifest(model, version), identity)
         chain = [(link.version, link.identity) for link in links]
         try:
             self._build(chain, watch, step)
             return self._finish(files, chain, watch, step, started, decided)
         except _Damaged:
-            # Files of this machine, not the publisher's; they are gone now.
+            # These were this machine's files, not the publisher's; they have been removed.
             self._build(chain, watch, step)
             return self._finish(files, chain, watch, step, started, decided)
 
     def load_kept(self, version: int, watch: Watch, step: Step = lambda what: None) -> Ready:
-        """A version of which everything is on this machine: nobody else is asked. NotFound if something is not."""
+        """Loads a version from this machine's files alone. NotFound if any is missing."""
         started = time.monotonic()
         files = self.cache.read(version)
         chain = (
@@ -99,15 +99,15 @@ class Loader:
         )
         whole = [(number, identity) for number, identity in chain if identity is not None]
         if files is None or (self._remote is None and len(whole) < len(chain)):
-            raise NotFound(f"{self.cache.root}: version {version} is not kept here whole")
+            raise NotFound(f"{self.cache.root}: version {version} is not complete here")
         try:
             return self._finish(files, whole, watch, step, started)
         except _Damaged as e:
             raise NotFound(f"{self.cache.root}: version {version} is damaged: {e}") from None
 
     def forget(self, keep: Collection[int]) -> None:
-        """Frees the rows of all versions but those in `keep`, and removes their files. What still answers keeps its
-        own until it is let go of."""
+        """Frees the rows of all versions except those in `keep`, and removes their files. A version that still answers
+        keeps its rows until it is released."""
         for version in [version for version in self._indexed if version not in keep]:
             self._drop(version)
         self.cache.prune(keep)
@@ -117,26 +117,26 @@ class Loader:
         self.feed.repository.manifest(self.settings.published, check_version(version))
 
     def check_again(self, ready: Ready) -> None:
-        """Whether a version kept for rollback can still answer: a Cube may have let go of it."""
+        """Raises if a version kept for rollback can no longer answer: a Cube may have retired it."""
         if self._remote is not None:
             self._remote.check_has(ready.version, ready.identity, tuple(ready.checked.tables))
 
     def is_lost(self, ready: Ready) -> bool | None:
-        """Whether the Cube has let go of a version; None: that cannot be said now."""
+        """Whether the Cube has retired a version; None if unknown."""
         if self._remote is None:
             return False
         has = self._remote.has(ready.version, ready.identity, tuple(ready.checked.tables))
         return None if has is None else not has
 
     def find_cube_version(self) -> int | None:
-        """What the Cube answers from; None: nothing, or that cannot be said now."""
+        """The version the Cube answers from; None if there is none or it is unknown."""
         try:
             return None if self._remote is None else self._remote.find_active()
         except ElasticCTRError:
             return None
 
     def _build(self, chain: list[tuple[int, str]], watch: Watch, step: Step) -> None:
-        """Index files of those versions of a chain that have none here: of a delta its own rows alone."""
+        """Builds index files of those versions of a chain that have none here, each with its own rows only."""
         options = BuildOptions(threads=self.settings.build_threads)
         for version, identity in () if self._remote is not None else chain:
             watch.check()
@@ -201,7 +201,7 @@ class Loader:
         for version, identity in chain:
             if self._indexed.get(version, identity) != identity:
                 self._drop(version)
-        # What the newest one there stands on is in memory with it.
+        # The newest version there is in memory with its chain.
         there = max((place for place, (version, _) in enumerate(chain) if version in self._indexed), default=-1)
         for version, identity in chain[there + 1 :]:
             try:

@@ -1,4 +1,4 @@
-"""Versions that could not be served, why, and when they are worth another try."""
+"""Versions that could not be served, why, and when to try them again."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 from elasticctr.errors import DeadlineExceeded, ElasticCTRError, InternalError, NotFound, Unavailable
 
-# What may pass without anybody publishing anew: files on their way, a machine or a disk that is full.
+# Errors that may pass without a new version: files still arriving, a full machine or disk.
 _TRANSIENT = (Unavailable, DeadlineExceeded, NotFound, InternalError)
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 1.0, 60.0
 _KEPT = 16
@@ -19,14 +19,14 @@ class Refusal:
     version: int
     code: str
     reason: str
-    time: float  # unix seconds of the last try
+    time: float  # unix seconds of the last attempt
     attempts: int
     retry_at: float | None  # unix seconds; None: once something changed
-    cause: str  # the announcement it was tried for
+    cause: str  # the announcement that caused the attempt
 
 
 class Refusals:
-    """Of one model. The caller locks."""
+    """The refusals of one model. The caller locks."""
 
     def __init__(self) -> None:
         self._found: dict[int, Refusal] = {}
@@ -45,7 +45,7 @@ class Refusals:
         return refusal
 
     def stands(self, version: int, cause: str) -> bool:
-        """Whether a version is not to be tried now."""
+        """Whether a version must not be tried now."""
         found = self._found.get(version)
         if found is None or found.cause != cause:
             return False

@@ -1,11 +1,11 @@
-"""`reloadable_meta`: a file somebody touches to say that there is something new to serve.
+"""`reloadable_meta`: a file that is touched to announce something new to serve.
 
     stamp = ReloadStamp(Path("data/fluid_time_file"), "timestamp_ne", last=state.reload_stamp)
     if stamp.changed():
-        ...                                   # look at the donefile now, and remember stamp.last
+        ...                                   # read the donefile now, and remember stamp.last
 
-timestamp_ne: its time of change is another one. timestamp_gt: it is later. md5sum: its bytes are others.
-revision: the whole number it begins with is larger. none: never. A file that is away, or cannot be read, has not
+timestamp_ne: its modification time differs. timestamp_gt: it is later. md5sum: its bytes differ.
+revision: the whole number it begins with is larger. none: never. A file that is missing or cannot be read has not
 changed.
 """
 
@@ -23,18 +23,18 @@ _CHUNK_BYTES = 1 << 20
 
 
 class ReloadStamp:
-    """What the file said last is `last`, which may be kept across restarts; empty: nothing yet."""
+    """`last` is the file's last stamp, which may be kept across restarts; empty: none yet."""
 
     def __init__(self, path: Path, kind: ReloadType, last: str = "") -> None:
         self.path = path
         self.kind = kind
-        # Another kind's stamp says nothing about this one's.
+        # A stamp of another kind cannot be compared.
         self.last = last if last.partition(":")[0] == kind else ""
         self._seen: tuple[int, int, int] | None = None
         self._read = ""
 
     def changed(self) -> bool:
-        """Since the last call, or since `last`. With nothing to compare with, the first look is no change."""
+        """Whether it changed since the last call, or since `last`. Without either, the first call returns False."""
         now = self._look()
         if not now or now == self.last:
             return False

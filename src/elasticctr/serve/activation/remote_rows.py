@@ -1,7 +1,7 @@
-"""Rows on the servers of a Cube: whether it has a version yet, and a source of exactly that version's rows.
+"""Rows on the servers of a Cube: whether it has a version yet, and a source of that version's rows.
 
-The Cube changes versions in its own time. A version of ours asks for its own number, so rows and graph never mix; it
-may answer only once every shard has it. One that was published and not asked for by hand also waits until the Cube's
+The Cube changes versions in its own time. Each version here asks for rows of its own number, so rows and graph never
+mix, and it may answer only once every shard has it. Unless it was requested by hand, it also waits until the Cube's
 transfer has decided on it.
 """
 
@@ -18,14 +18,14 @@ from elasticctr.errors import DeadlineExceeded, FailedPrecondition, NotFound, Un
 from elasticctr.obs.watch import Watch
 from elasticctr.serve.activation.served_version import CubeRows
 
-_PROBES = 64  # feasigns per shard: one of each is among them but for one time in 10^27
+_PROBES = 64  # random feasigns per shard: they miss a shard once in 10^27 times
 _ASK_S = 0.2
 _CALL_S = 2.0
 
 
 class RemoteRows:
     def __init__(self, conf: Path, model: str, tls: TlsSettings | None = None) -> None:
-        """`tls` is how its servers are called where `conf` does not say it."""
+        """`tls` is used for servers if `conf` does not set it."""
         settings = [
             one if one.tls or not tls else one.model_copy(update={"tls": tls}) for one in load_conf(conf, model)
         ]
@@ -40,7 +40,7 @@ class RemoteRows:
         return CubeRows(self._client, self._model)
 
     def check_has(self, version: int, identity: str, tables: tuple[str, ...]) -> None:
-        """Raises FailedPrecondition if a shard does not have the version, or another one of its number, Unavailable if
+        """Raises FailedPrecondition if a shard lacks the version or has other contents under its number, Unavailable if
         one does not answer."""
         self._client.connect(_CALL_S)
         others = self._client.identities(self._model, version) - {identity}
@@ -55,7 +55,7 @@ class RemoteRows:
                 raise FailedPrecondition(f"the Cube of {self._where} does not have version {version}: {e}") from None
 
     def find_active(self) -> int:
-        """The version the Cube's servers answer from: one that transfer has decided on. Raises FailedPrecondition if
+        """The version that the Cube's servers answer from, which transfer has decided on. Raises FailedPrecondition if
         there is none, Unavailable if a shard does not answer."""
         tables = [table for table in self._client.connect(_CALL_S) if table.startswith(f"{self._model}/")]
         active = {self._client.get(table, self._probes, None, _CALL_S).version for table in tables}
@@ -65,7 +65,7 @@ class RemoteRows:
         return active.pop()
 
     def has(self, version: int, identity: str, tables: tuple[str, ...]) -> bool | None:
-        """Whether every shard has a version; None: that cannot be said now."""
+        """Whether every shard has a version; None if unknown."""
         try:
             self.check_has(version, identity, tables)
         except FailedPrecondition:
@@ -84,8 +84,8 @@ class RemoteRows:
         *,
         decided: bool = False,
     ) -> None:
-        """Returns once every shard has the version and, with `decided`, answers from it: one that servers have only
-        been given may still be taken back. Raises DeadlineExceeded, or what `watch` does."""
+        """Returns once every shard has the version and, with `decided`, answers from it: a version that servers have
+        only received may still be withdrawn. Raises DeadlineExceeded, or what `watch` does."""
         patience = Watch(longest_s)
         while True:
             watch.check()
@@ -98,5 +98,5 @@ class RemoteRows:
                 try:
                     patience.check()
                 except DeadlineExceeded:
-                    raise DeadlineExceeded(f"waited {longest_s:g} s for the Cube: {e}") from None
+                    raise DeadlineExceeded(f"the Cube was not ready within {longest_s:g} s: {e}") from None
             watch.pause(_ASK_S)

@@ -1,8 +1,8 @@
-"""One model as it is served now: which version is live, which are ready, and what people decided about it.
+"""The state of a served model: which version is live, which are ready, and what users decided about it.
 
-Changed by the model's watcher and by people's commands (control.py), from several threads. `view` is a frozen value
-that is replaced, so that nobody waits to read it; `on_change` is called after each replacement, and when it returns
-requests are answered by the new view.
+Changed by the model's watcher and by users' commands (control.py), from several threads. `view` is a frozen value that
+is replaced, so reading it needs no lock. `on_change` is called after each replacement; when it returns, the new view
+answers requests.
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ _HISTORY = 16
 
 @dataclass(frozen=True, slots=True)
 class ServedView:
-    """What a model can answer from. `ready` are the versions in memory, the one used longest ago first."""
+    """What a model can answer from. `ready` holds the versions in memory, the least recently used first."""
 
     live: Ready | None = None
     ready: tuple[Ready, ...] = ()
     variants: tuple[ModelVariantSettings, ...] = ()
     sticky: str | None = None
-    lost: tuple[Ready, ...] = ()  # of `ready`, those whose rows the Cube does not have any more
+    lost: tuple[Ready, ...] = ()  # of `ready`, those whose rows the Cube no longer has
 
     @property
     def can_answer(self) -> bool:
         return self.live is not None and self.live not in self.lost
 
     def find_usable(self, version: int, identity: str | None = None) -> Ready | None:
-        """One that is ready and not lost."""
+        """The version if it is ready and not lost."""
         ready = self.find(version, identity)
         return None if ready in self.lost else ready
 
@@ -52,7 +52,7 @@ class ServedView:
 
 @dataclass(frozen=True, slots=True)
 class Goal:
-    """A version somebody wants. `cause` is what made them: a refused one is tried again for another cause."""
+    """A wanted version. `cause` is the event behind it: a refused version is tried again for another cause."""
 
     version: int
     identity: str | None
@@ -69,7 +69,7 @@ class ServedModel:
         check: Callable[[Ready], None],
         look_up: Callable[[int], object],
     ) -> None:
-        """`wake` is called when there is something to do; `check` raises if a ready version cannot answer any more;
+        """`wake` is called when there is something to do; `check` raises if a ready version can no longer answer;
         `look_up` raises if a version was never published."""
         self.settings = settings
         self.announced: Announcement | None = None
@@ -88,7 +88,7 @@ class ServedModel:
 
     @property
     def target(self) -> Goal | None:
-        """The version to be live; None: nobody has said."""
+        """The version to be live; None if not decided."""
         decisions, live = self.state.decisions, self.view.live
         if decisions.held is not None:
             return Goal(decisions.held, None, "held")
@@ -105,8 +105,8 @@ class ServedModel:
     # Commands.
 
     def activate(self, version: int) -> None:
-        """Serves `version` from now on, whatever the donefile says next, unless it is what the donefile says now. One
-        that is ready is switched to at once; another one is made ready first."""
+        """Serves `version` from now on and ignores later donefile lines, unless it is the version the donefile names
+        now. A ready version is live at once; any other is made ready first."""
         self._vouch(version)
         with self.lock:
             ready = self.view.find(version)
@@ -118,7 +118,7 @@ class ServedModel:
         self._wake()
 
     def rollback(self) -> int:
-        """Back to the version served before this one; its number."""
+        """Returns to the version served before this one, and returns its number."""
         with self.lock:
             if len(self.state.history) < 2:
                 raise FailedPrecondition(f"{self.settings.name}: no version was served before this one")
@@ -132,7 +132,7 @@ class ServedModel:
         self._wake()
 
     def resume(self) -> None:
-        """Follows the donefile again, at once to a version that is ready."""
+        """Follows the donefile again; switches at once if its version is ready."""
         with self.lock:
             self._decide(is_paused=False, held=None)
             target = self.target
@@ -155,15 +155,15 @@ class ServedModel:
         self._wake()
 
     def promote(self, name: str) -> int:
-        """A variant's version becomes the live one, and the experiment ends."""
+        """Makes a variant's version the live one and ends the experiment."""
         with self.lock:
             variant = next((one for one in self.view.variants if one.name == name), None)
             if variant is None:
                 known = ", ".join(one.name for one in self.view.variants) or "none"
-                raise NotFound(f"{self.settings.name}: no variant {name!r}; there is {known}")
+                raise NotFound(f"{self.settings.name}: no variant {name!r}; it has {known}")
             if variant.version is None:
                 raise FailedPrecondition(
-                    f"{self.settings.name}: variant {name!r} is no version of this model; publish it as one"
+                    f"{self.settings.name}: variant {name!r} is not a version of this model; publish it as one"
                 )
             if self.view.find(variant.version) is None:
                 raise FailedPrecondition(f"{self.settings.name}: version {variant.version} is not ready yet")
@@ -173,10 +173,10 @@ class ServedModel:
             self.activate(variant.version)
         return variant.version
 
-    # What the watcher does.
+    # Called by the watcher.
 
     def add(self, ready: Ready) -> None:
-        """A version that may answer from now on, in place of another one of its number."""
+        """Adds a version that may answer from now on; replaces another one of its number."""
         with self.lock:
             self.refusals.forgive(ready.version)
             others = tuple(one for one in self.view.ready if one.version != ready.version)
@@ -185,9 +185,9 @@ class ServedModel:
         self._on_change()
 
     def switch(self, ready: Ready) -> None:
-        """Makes a ready version the live one: when this returns, no request is routed to the old one."""
+        """Makes a ready version live. When this returns, no request is routed to the old one."""
         with self.lock:
-            # Noted first: once somebody has seen it answer, a server started again goes on with it.
+            # Written first: once a client has seen it answer, a restarted server must continue with it.
             history = self.state.history
             if ready.version in history:
                 history = history[: history.index(ready.version) + 1]
@@ -203,8 +203,8 @@ class ServedModel:
                 console.note(f"{self.settings.name}: version {ready.version} is live{before}")
 
     def lose(self, lost: tuple[Ready, ...]) -> None:
-        """The Cube has let go of the rows of these, and of no others. Should the live one be among them, the version
-        used last that it still has answers in its place."""
+        """Notes that the Cube has retired these versions and no others. If the live one is among them, the most
+        recently used version that the Cube still has replaces it."""
         with self.lock:
             if lost == self.view.lost:
                 return
@@ -215,13 +215,13 @@ class ServedModel:
         self._on_change()
 
     def let_go(self) -> list[int]:
-        """Drops versions nobody needs: `keep` of them stay, the least recently used go first. Those that stay."""
+        """Releases versions that are not needed, least recently used first; `keep` of them stay. Returns those."""
         with self.lock:
             view, target = self.view, self.target
             needed = {goal.version for goal in self.variant_goals}
             needed |= set() if target is None else {target.version}
             needed |= set() if view.live is None else {view.live.version}
-            # The one to go back to is kept before others that were used later.
+            # The version for a rollback is kept in preference to others used later.
             needed |= set(self.state.history[-2:-1]) if self.settings.keep > 1 else set()
             spare = [one for one in view.ready if one.version not in needed]
             room = max(0, self.settings.keep - (len(view.ready) - len(spare)))
@@ -239,10 +239,10 @@ class ServedModel:
             try:
                 write_state(self._cache.root, state)
             except ElasticCTRError as e:
-                console.warn(f"{self.settings.name}: what is served now will not survive a restart: {e}")
+                console.warn(f"{self.settings.name}: a restart will not resume the present version: {e}")
 
     def refuse(self, goal: Goal, error: ElasticCTRError) -> Refusal:
-        """A version that cannot answer. What people asked for in vain is not waited for: the live one is held on to."""
+        """Refuses a version that cannot answer. If a user requested it, the live version is held instead."""
         with self.lock:
             refusal = self.refusals.add(goal.version, error, goal.cause)
             live, announced = self.view.live, self.announced
@@ -252,7 +252,7 @@ class ServedModel:
             return refusal
 
     def _vouch(self, version: int) -> None:
-        """Raises if a version cannot answer, or is not one."""
+        """Raises if a version does not exist or cannot answer."""
         ready = self.view.find(version)
         if ready is None:
             self._look_up(version)

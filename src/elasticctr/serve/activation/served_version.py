@@ -1,9 +1,9 @@
-"""schema.json, an ONNX graph and rows → a version that scores, natively and without torch.
+"""Makes a version that scores, natively and without torch, from schema.json, an ONNX graph and rows.
 
     served = open_version(repository, "ctr", 7, LocalRows([store], "ctr"))
     served.score(batch).scores
 
-Loading (loading.py) makes the native object alone; checks and tests score with the wrapper.
+loading.py makes the native object alone; checks and tests score with the wrapper.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ INSTALL = "install it with: pip install onnxruntime"
 
 @dataclass(frozen=True, slots=True)
 class LocalRows:
-    """Rows in this process: the stores of all shards, in order, which hold `model` in the version asked for."""
+    """Rows in this process: the stores of all shards, in order, which hold the requested version of `model`."""
 
     stores: Sequence[_native.CubeStore]
     model: str
@@ -44,7 +44,7 @@ class LocalRows:
 
 @dataclass(frozen=True, slots=True)
 class CubeRows:
-    """Rows on the servers of a Cube, of exactly the version asked for."""
+    """Rows on the servers of a Cube, of exactly the requested version."""
 
     client: CubeClient
     model: str
@@ -58,8 +58,8 @@ class Scores:
     scores: NDArray[np.float32]  # [n, labels]
     asked: int
     found: int
-    reasons: list[str]  # what was degraded
-    is_split: bool  # what samples share went through the first layer once per request
+    reasons: list[str]  # why the answer is degraded
+    is_split: bool  # shared values went through the first layer once per request
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,24 +70,24 @@ class Served:
     schema: ServingSchema
 
     def score(self, batch: Batch, shared: Batch | None = None, timeout_ms: int = 0) -> Scores:
-        """The samples of `batch`, as one request. Of `shared`, one sample, they have the values of slots that they have
-        none of themselves."""
+        """Scores the samples of `batch` as one request. For slots without values of their own they use those of
+        `shared`, a single sample."""
         return self.score_requests([(batch, shared)], timeout_ms)[0]
 
     def score_requests(self, requests: Sequence[tuple[Batch, Batch | None]], timeout_ms: int = 0) -> list[Scores]:
-        """Several requests in one micro-batch: the samples of each, and what they share."""
+        """Scores several requests in one micro-batch: the samples of each, and their shared values."""
         arrays = [(_arrays(batch), None if shared is None else _arrays(shared)) for batch, shared in requests]
         return [Scores(*scored) for scored in self.native.score_requests(arrays, timeout_ms)]
 
     def score_lines(self, text: bytes, format: _native.TextFormat | None = None) -> Scores:
-        """Lines of a text format; None: the schema's."""
+        """Scores lines of a text format; None means the schema's format."""
         return Scores(*self.native.score_lines(text, format))
 
 
 def open_version(
     repository: Repository, model: str, version: int, rows: Rows, policy: PolicySettings | None = None
 ) -> Served:
-    """Schema and graph out of a repository, checked against the manifest; rows are there already."""
+    """Opens schema and graph of a version in a repository, checked against the manifest. REQUIRES: `rows` are ready."""
     where = f"{repository.url}/{model}/{version}"
     schema = parse_serving_schema(repository.read_file(model, version, SCHEMA), f"{where}/{SCHEMA}")
     onnx = repository.read_file(model, version, GRAPH)
@@ -105,9 +105,9 @@ def make_served_version(
     paddle_feeds: Mapping[str, str] | None = None,
     whole_because: str = "",
 ) -> _native.ServedVersion:
-    """`where` names the graph in errors; `whole_because`: why it must not be cut behind its first layer. Raises
-    ConfigError (no ONNX Runtime, paddle_feeds of no slot), Corruption (parts that do not fit together), NotFound and
-    FailedPrecondition (rows that are not there, or of another shape)."""
+    """`where` names the graph in errors; `whole_because` says why it must not be split after its first layer. Raises
+    ConfigError (no ONNX Runtime, paddle_feeds of unknown slots), Corruption (parts that do not fit together), NotFound
+    and FailedPrecondition (rows that are missing or of another shape)."""
     plan = make_plan(schema, where, paddle_feeds or {})
     names = list(schema.tables)
     return _native.ServedVersion(
@@ -126,7 +126,7 @@ def make_served_version(
 
 
 def make_plan(schema: ServingSchema, where: str, paddle_feeds: Mapping[str, str] | None = None) -> _native.ServePlan:
-    """What is to be done with a sample. Raises Corruption where the schema does not fit together."""
+    """How to process a sample. Raises Corruption if the schema contradicts itself."""
     samples = schema.samples
     _check_feeds(paddle_feeds or {}, samples)
     tables = {name: number for number, name in enumerate(schema.tables)}
@@ -134,7 +134,7 @@ def make_plan(schema: ServingSchema, where: str, paddle_feeds: Mapping[str, str]
     used = {slot.number: slot for slot in slots if slot.table in tables}
     columns = {dense.slot: dense.column for dense in schema.dense}
     if len(used) != len(slots) or any(n >= len(samples.embedded) for n in used):
-        raise Corruption(f"{where}: schema.json names slots or tables that are not there; publish it again")
+        raise Corruption(f"{where}: schema.json names slots or tables that do not exist; publish it again")
     try:
         return _native.ServePlan(
             spec=make_spec(_as_text(samples), require_label=False),
@@ -155,18 +155,18 @@ def _check_feeds(feeds: Mapping[str, str], schema: Schema) -> None:
     names = {ALL_DENSE} | {slot.name for slot in schema.sparse} | {slot.name for slot in schema.dense}
     for feed, slot in feeds.items():
         if slot not in names:
-            raise ConfigError(f"paddle_feeds: {feed!r} is to feed {slot!r}, which is no slot of the model")
+            raise ConfigError(f"paddle_feeds: {feed!r} feeds {slot!r}, which is not a slot of the model")
 
 
 def find_library() -> Path:
-    """libonnxruntime beside the installed package, which is not imported: its Python code is not needed."""
+    """libonnxruntime of the installed package, whose Python code is not imported."""
     spec = importlib.util.find_spec("onnxruntime")
     if spec is None or not spec.submodule_search_locations:
         raise ConfigError(f"serving needs ONNX Runtime; {INSTALL}")
     folders = [Path(folder) / "capi" for folder in spec.submodule_search_locations]
     found = [path for folder in folders for path in folder.glob("libonnxruntime.so*")]
     if not found:
-        raise ConfigError(f"{folders[0]} has no libonnxruntime.so, as releases before 1.20 have not; {INSTALL}")
+        raise ConfigError(f"{folders[0]} has no libonnxruntime.so, like releases before 1.20; {INSTALL}")
     return max(found, key=lambda path: [int(part) for part in re.findall(r"\d+", path.name)])
 
 
@@ -202,7 +202,7 @@ def _make_slot(
 
 
 def _as_text(schema: Schema) -> Schema:
-    """A schema of CSV or Parquet as one of text; in CSV every value is a string unless the schema says id."""
+    """A schema of CSV or Parquet as one of text. In CSV every value is a string unless the schema says id."""
     if schema.format in TEXT_FORMATS:
         return schema
     slots = [

@@ -1,6 +1,6 @@
-"""What a server remembers of a model across restarts: what it serves, and what people decided by hand.
+"""What a server remembers of a model across restarts: what it serves, and what users decided by hand.
 
-Written whole after every change. A file that cannot be read is as good as none: the donefile decides then.
+Rewritten as a whole after every change. A file that cannot be read is ignored; the donefile decides then.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ STATE = "state.json"
 
 
 class Decisions(BaseModel):
-    """By people, over the API. None of `variants`: as the settings have it."""
+    """Made by users over the API. `variants` None means those of the settings."""
 
     model_config = ConfigDict(extra="ignore", frozen=True)
 
     is_paused: bool = False
-    held: int | None = Field(None, ge=1)  # served whatever the donefile says
+    held: int | None = Field(None, ge=1)  # served regardless of the donefile
     variants: tuple[ModelVariantSettings, ...] | None = None
     sticky: str | None = None
 
@@ -31,7 +31,7 @@ class ServedState(BaseModel):
     model_config = ConfigDict(extra="ignore", frozen=True)
 
     history: tuple[int, ...] = ()  # versions served one after the other; the last is live
-    reload_stamp: str = ""  # of reload_meta when a version was last taken up
+    reload_stamp: str = ""  # of reload_meta when a version was last adopted
     decisions: Decisions = Decisions()
 
 
@@ -42,7 +42,7 @@ def read_state(directory: Path) -> ServedState:
     except FileNotFoundError:
         return ServedState()
     except (OSError, ValidationError) as e:
-        console.warn(f"{path}: cannot be read, so what was decided by hand is forgotten: {str(e).splitlines()[0]}")
+        console.warn(f"{path}: cannot be read; decisions made by hand are lost: {str(e).splitlines()[0]}")
         return ServedState()
 
 

@@ -1,7 +1,7 @@
-"""Which versions share a model's traffic, and how much of it each has.
+"""Divides a model's traffic between versions.
 
-`route` turns what was asked for into what can be served now: a variant whose version is not ready is left out, and
-what it would have had goes to the live one.
+`route` turns the requested variants into what can be served now. It leaves out a variant whose version is not ready
+and gives its share to the live one.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from elasticctr.serve.settings import LIVE, ModelVariantSettings, check_variants
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """A variant that answers, or is scored in the shadow."""
+    """A variant that answers, or a shadow."""
 
     name: str
     weight: float
@@ -32,7 +32,7 @@ class _VariantsRequest(Settings):
 
 
 def parse_variants(values: Sequence[Mapping[str, Any]], models: Sequence[str]) -> tuple[ModelVariantSettings, ...]:
-    """Variants as they came over the API. `models` are the other models of the server."""
+    """Parses variants from the API. `models` are the other models of the server."""
     variants = parse_settings(_VariantsRequest, {"variants": list(values)}, "variants").variants
     try:
         check_variants(variants)
@@ -41,7 +41,7 @@ def parse_variants(values: Sequence[Mapping[str, Any]], models: Sequence[str]) -
     for variant in variants:
         if variant.model is not None and variant.model not in models:
             known = ", ".join(models) or "none"
-            raise ConfigError(f"variant {variant.name!r}: there is no other model {variant.model!r}; there is {known}")
+            raise ConfigError(f"variant {variant.name!r}: no other model {variant.model!r}; this server has {known}")
     return variants
 
 
@@ -55,7 +55,7 @@ def weight_of_live(variants: Sequence[ModelVariantSettings]) -> float:
 def route(
     live: Ready | None, variants: Sequence[ModelVariantSettings], find: Callable[[ModelVariantSettings], Ready | None]
 ) -> list[Share]:
-    """Empty without a live version. The live one comes first, so that a share keeps its users when it grows."""
+    """The shares; empty without a live version. The live one comes first, so a share keeps its users when it grows."""
     if live is None:
         return []
     own, shares = weight_of_live(variants), []
@@ -73,6 +73,6 @@ def route(
 
 
 def sticky_seed(model: str, variants: Sequence[ModelVariantSettings]) -> int:
-    """Another experiment draws other users."""
+    """A seed of its own, so that another experiment selects other users."""
     text = "\0".join([model, *(variant.name for variant in variants)])
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "little")

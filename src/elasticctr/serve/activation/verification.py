@@ -1,4 +1,4 @@
-"""What a version has to show before it may answer: its parts fit together and it scores as its publisher said."""
+"""Checks a version before it may answer: its parts fit together and its scores match the publisher's."""
 
 from __future__ import annotations
 
@@ -22,42 +22,42 @@ _CANDIDATES = 8
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """What was looked at, and found right."""
+    """What was checked and found correct."""
 
     samples: int
     worst: float  # largest difference of a score
-    warmed_up: int  # samples scored without being looked at
+    warmed_up: int  # samples scored without comparing the scores
     tables: tuple[str, ...]
 
 
 def check_tables(schema: ServingSchema, manifest: Manifest, where: str) -> None:
-    """The schema's tables are those whose rows the version has, of the same width."""
+    """Checks that the schema's tables are those of the version, with the same width."""
     for name, table in schema.tables.items():
         entry = manifest.tables.get(name)
         if entry is None:
             known = ", ".join(manifest.tables) or "none"
-            raise Corruption(f"{where}: its schema looks rows up in table {name!r}, its manifest has {known}")
+            raise Corruption(f"{where}: its schema uses table {name!r}, but its manifest has {known}")
         if entry.dim != table.dim:
-            raise Corruption(f"{where}: table {name!r} has {entry.dim} floats a row, its schema says {table.dim}")
+            raise Corruption(f"{where}: table {name!r} has {entry.dim} floats per row, but its schema says {table.dim}")
 
 
 def check_scores(
     version: _native.ServedVersion, schema: ServingSchema, samples: bytes, settings: VerifySettings, where: str
 ) -> Checked:
-    """Scores what samples.json holds, and larger batches of it. Raises Corruption."""
+    """Scores the samples of samples.json, and larger batches of them. Raises Corruption."""
     batch, expected = parse_samples(samples, schema.samples, f"{where}/{SAMPLES}")
     worst = 0.0
     if settings.parity and len(batch):
         scores, reasons = _score(version, batch, where)
         if scores.shape != expected.shape:
-            raise Corruption(f"{where}: scores of shape {scores.shape}, {SAMPLES} has {expected.shape}")
+            raise Corruption(f"{where}: scores have shape {scores.shape}, but {SAMPLES} has {expected.shape}")
         worst = float(np.abs(scores - expected).max(initial=0.0))
         allowed = settings.tolerance or read_tolerance(samples)
         if not worst <= allowed and reasons:
             raise Unavailable(f"{where}: cannot be checked now: {'; '.join(reasons)}")
         if not worst <= allowed:
             raise Corruption(
-                f"{where}: scores its samples {worst:.3g} away from what {SAMPLES} promises, {allowed:g} are allowed; "
+                f"{where}: its scores differ from {SAMPLES} by {worst:.3g}, more than the allowed {allowed:g}; "
                 "publish it again"
             )
     warmed_up = 0
@@ -70,12 +70,12 @@ def check_scores(
 def check_shared(
     version: _native.ServedVersion, schema: ServingSchema, samples: bytes, settings: VerifySettings, where: str
 ) -> str:
-    """Why what candidates share may not go through the first layer once per request: samples would be scored otherwise
-    than they are promised to be. Empty: it may."""
+    """Why shared values may not go through the first layer once per request: scores would differ from the stored ones.
+    Empty if they may."""
     batch, expected = parse_samples(samples, schema.samples, f"{where}/{SAMPLES}")
     if version.why_whole or not (settings.parity and len(batch)):
         return ""
-    # Each sample as the only candidate there is, several times: every second slot is the user's.
+    # Each sample several times as the only candidate; every second slot is the user's.
     requests = [_as_request(batch, i) for i in range(min(len(batch), _REQUESTS))]
     try:
         scored = version.score_requests(requests, _TIMEOUT_MS)
@@ -86,7 +86,7 @@ def check_shared(
     allowed = settings.tolerance or read_tolerance(samples)
     if worst <= allowed or reasons:
         return ""
-    return f"samples would be scored {worst:.3g} away from what {SAMPLES} promises, {allowed:g} are allowed"
+    return f"scores would differ from those in {SAMPLES} by {worst:.3g}, more than the allowed {allowed:g}"
 
 
 _Arrays = tuple[NDArray[np.uint64], NDArray[np.int32], NDArray[np.float32]]
@@ -106,13 +106,13 @@ def _as_request(batch: Batch, i: int) -> tuple[_Arrays, _Arrays]:
 
 
 def _score(version: _native.ServedVersion, batch: Batch, where: str) -> tuple[NDArray[np.float32], list[str]]:
-    """Scores, and why they may not be what they should."""
+    """Scores, and why they may be degraded."""
     try:
         found = version.score_batch(batch.values, batch.offsets, batch.dense, _TIMEOUT_MS)
     except (InternalError, DataError, ConfigError) as e:
-        # Its parts do not fit together.
-        raise Corruption(f"{where}: its own samples cannot be scored: {e}") from None
+        # The parts of the version do not fit together.
+        raise Corruption(f"{where}: cannot score its own samples: {e}") from None
     scores, _, _, reasons, _ = found
     if not np.isfinite(scores).all():
-        raise Corruption(f"{where}: gives scores that are not finite; publish it again")
+        raise Corruption(f"{where}: its scores are not finite; publish it again")
     return np.asarray(scores, dtype=np.float32), reasons

@@ -1,12 +1,12 @@
-"""What this machine keeps of a model's versions, so that a restart needs neither a build nor the repository.
+"""A local cache of a model's versions, so that a restart needs neither a build nor the repository.
 
     DIR/MODEL/lock                                       one server per directory
-    DIR/MODEL/state.json                                 what is served and what people decided (state.py)
+    DIR/MODEL/state.json                                 what is served and what users decided (state.py)
     DIR/MODEL/files/7/{identity, manifest.json, …}       schema, graph and samples, checked against the manifest
     DIR/MODEL/files/7/index                              the identity its index files were built from
-    DIR/MODEL/7/                                         index files, as cube/build.py makes them
+    DIR/MODEL/7/                                         index files, as made by cube/build
 
-A version's identity is the SHA-256 of its manifest: a repository made anew has other versions under the same numbers.
+A version's identity is the SHA-256 of its manifest: a recreated repository has other versions under the same numbers.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _SLOTS = 64
 
 @dataclass(frozen=True, slots=True)
 class VersionFiles:
-    """The small files of a version, as its manifest has them."""
+    """The small files of a version, as listed in its manifest."""
 
     manifest: Manifest
     identity: str
@@ -46,7 +46,7 @@ class VersionFiles:
 
 
 class VersionCache:
-    """Holds its directory until `close`, or until the process ends."""
+    """Locks its directory until `close` or the end of the process."""
 
     def __init__(self, directory: Path, model: str) -> None:
         self.out = directory
@@ -63,12 +63,12 @@ class VersionCache:
         except OSError:
             os.close(self._lock)
             raise FailedPrecondition(
-                f"{self.root}: another server keeps its files there; give this one another index_dir"
+                f"{self.root}: another server uses this directory; give this one another index_dir"
             ) from None
 
     @classmethod
     def open_default(cls, repo: str, model: str, server: str) -> VersionCache:
-        """In the user's cache directory, by repository and server; the next one if another process has it."""
+        """One in the user's cache directory, by repository and server; the next one if another process uses it."""
         root = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "elasticctr" / "serve"
         place = repo if "://" in repo else str(Path(repo).absolute())
         readable = re.sub(r"[^A-Za-z0-9_.-]+", "-", place.rstrip("/").rpartition("/")[2]) or "repo"
@@ -76,13 +76,13 @@ class VersionCache:
         for number in range(1, _SLOTS):
             with contextlib.suppress(FailedPrecondition):
                 return cls(parent / (server if number == 1 else f"{server}.{number}"), model)
-        raise FailedPrecondition(f"{parent}: {_SLOTS} servers keep their files there; give this one an index_dir")
+        raise FailedPrecondition(f"{parent}: {_SLOTS} servers use directories there; give this one an index_dir")
 
     def close(self) -> None:
         os.close(self._lock)
 
     def fetch(self, repository: Repository, manifest: Manifest, identity: str) -> VersionFiles:
-        """The files of a version, from here or from the repository."""
+        """The files of a version, from the cache or the repository."""
         kept = self.read(manifest.version)
         if kept is not None and kept.identity == identity:
             return kept
@@ -108,7 +108,7 @@ class VersionCache:
         return files
 
     def read(self, version: int) -> VersionFiles | None:
-        """What is kept of a version, checked; None if it is not whole."""
+        """The cached files of a version, checked; None if they are incomplete."""
         place = self._files / str(version)
         try:
             identity = (place / IDENTITY).read_text()
@@ -127,7 +127,7 @@ class VersionCache:
         return VersionFiles(manifest, identity, *found)
 
     def indexed(self, version: int) -> str | None:
-        """The identity of a version whose index files are here; None if they are not."""
+        """The identity that a version's index files here were built from; None if there are none."""
         try:
             built = (self._files / str(version) / INDEX).read_text()
         except (OSError, UnicodeDecodeError):
@@ -135,7 +135,7 @@ class VersionCache:
         return built if (self.root / str(version) / BUILD).is_file() else None
 
     def begin_index(self, version: int, identity: str) -> None:
-        """Removes index files of another identity, and says whose the next ones are."""
+        """Removes index files of another identity, and notes the identity of the next ones."""
         self.remove_index(version)
         place = self._files / str(version)
         try:
@@ -148,13 +148,13 @@ class VersionCache:
         remove_tree(self.root / str(version))
 
     def remove(self, version: int) -> None:
-        """Everything of a version. Its identity goes first, so that what a crash leaves is not believed."""
+        """Removes a version. Its identity goes first, so that remains after a crash are not trusted."""
         (self._files / str(version) / IDENTITY).unlink(missing_ok=True)
         self.remove_index(version)
         shutil.rmtree(self._files / str(version), ignore_errors=True)
 
     def prune(self, keep: Collection[int]) -> None:
-        """Removes versions that are not in `keep` and not what those stand on."""
+        """Removes versions except those in `keep` and their chains."""
         needed = set(keep)
         for version in keep:
             kept = self.read(version)

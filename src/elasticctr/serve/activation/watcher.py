@@ -1,11 +1,11 @@
-"""One model's thread: watches its repository, makes versions ready beside the live one, and then makes them live.
+"""A model's thread: watches its repository, makes versions ready beside the live one, then makes them live.
 
     watcher = Watcher(settings, cache, on_change)
     watcher.start()
     watcher.model.rollback()
 
-A bad version is refused, with its reason, and the live one goes on; so it does while the repository or the Cube is
-away.
+A bad version is refused with a reason, and the live one stays; it also stays while the repository or the Cube is
+unreachable.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Loading:
 
 
 class _LoadWatch(Watch):
-    """Ends a load that nobody wants any more: people and the donefile may change their mind meanwhile."""
+    """Ends a load that is no longer wanted: users or the donefile may choose another version meanwhile."""
 
     def __init__(self, is_wanted: Callable[[], bool], every_s: float) -> None:
         super().__init__(_LOAD_S)
@@ -81,7 +81,7 @@ class Watcher:
         self._watch: _LoadWatch | None = None
         self._told = ""
         self._kept: list[int] = []
-        self._cube_look_s = 0.0  # when the Cube is looked at next
+        self._cube_look_s = 0.0  # when to check the Cube next
         self._cube_version: int | None = None  # what it answered from when this server could not
         self._thread = threading.Thread(target=self._run, name=f"watch-{settings.name}", daemon=True)
 
@@ -105,7 +105,7 @@ class Watcher:
             except ElasticCTRError as e:
                 self._tell(f"{e.code}: {e}")
             except Exception as e:
-                # The thread outlives whatever happens; the version that answers goes on.
+                # The thread survives any error, and the live version stays.
                 self._tell(f"InternalError: {type(e).__name__}: {e}")
             pause_s = min([self.settings.poll_s, *self.model.refusals.waits_s()])
             self._wake.wait(max(0.01, pause_s))
@@ -128,7 +128,7 @@ class Watcher:
         self._pin.renew(kept)
 
     def _restore(self) -> None:
-        """What was served before a restart answers first; it needs no repository."""
+        """Restores the version served before a restart; this needs no repository."""
         history = self.model.state.history
         if not history:
             return
@@ -136,9 +136,9 @@ class Watcher:
         try:
             ready = self._loader.load_kept(history[-1], self._watch, lambda step: self._note(history[-1], step))
         except ElasticCTRError as e:
-            self._tell(f"version {history[-1]}, served before, is not ready from here: {e}")
+            self._tell(f"version {history[-1]}, served before the restart, cannot be restored: {e}")
         except Exception as e:
-            self._tell(f"version {history[-1]}, served before, is not ready from here: {type(e).__name__}: {e}")
+            self._tell(f"version {history[-1]}, served before the restart, cannot be restored: {type(e).__name__}: {e}")
         else:
             self.model.add(ready)
             self.model.switch(ready)
@@ -146,7 +146,7 @@ class Watcher:
             self.loading = None
 
     def _may_come_back(self, version: int) -> bool:
-        """Files of this machine are ready soon. A Cube may have gone on to what the donefile says now."""
+        """Whether to wait: local files are ready soon, but a Cube may have moved on to the donefile's version."""
         if self.settings.cube is None:
             return True
         self._observe()
@@ -154,7 +154,7 @@ class Watcher:
         return target is None or target.version == version
 
     def _observe(self) -> None:
-        """What the donefile says. An unreachable repository changes nothing."""
+        """Reads the donefile. An unreachable repository changes nothing."""
         place = f"{self.settings.repo}/{self.settings.published}"
         try:
             found = self._loader.feed.wanted(self.settings.published)
@@ -163,7 +163,7 @@ class Watcher:
             self._tell(self.repository_error)
             return
         if found is None:
-            self.repository_error = f"{place}: nothing was published there, or its donefile is gone"
+            self.repository_error = f"{place}: nothing was published here, or the donefile is gone"
             self._tell(self.repository_error)
             return
         self.repository_error = None
@@ -175,8 +175,8 @@ class Watcher:
         model.announced = found
 
     def _goals(self) -> list[Goal]:
-        """Wanted versions, the one to be live first. With nothing to answer from, what the Cube has decided on goes
-        before what is on its way there."""
+        """Wanted versions, the one to be live first. Without any version to answer from, the Cube's active version
+        comes before one still on its way there."""
         target, active = self.model.target, self._cube_version
         goals = [] if target is None else [target]
         if not self.model.view.can_answer and active is not None and (target is None or target.version != active):
@@ -187,7 +187,7 @@ class Watcher:
         return goals + self.model.variant_goals
 
     def _look_at_cube(self) -> None:
-        """Which versions the Cube still has. Now and then, and without waiting for one that does not answer."""
+        """Checks now and then which versions the Cube still has, without waiting for one that does not answer."""
         now_s = time.monotonic()
         if self.settings.cube is None or now_s < self._cube_look_s:
             return
@@ -195,13 +195,13 @@ class Watcher:
         answers = [(one, self._loader.is_lost(one)) for one in view.ready]
         self.model.lose(tuple(one for one, lost in answers if (one in view.lost if lost is None else lost)))
         for one in self.model.view.lost:
-            self._tell(f"the Cube does not have version {one.version} any more")
+            self._tell(f"the Cube no longer has version {one.version}")
         if not self.model.view.can_answer:
             self._cube_version = self._loader.find_cube_version()
         self._cube_look_s = time.monotonic() + _CUBE_LOOK_S
 
     def _fallback(self) -> list[Goal]:
-        """With nothing to serve at all: the newest announced version before those refused."""
+        """If there is nothing to serve: the version that is in effect if refused ones are ignored."""
         events = self._loader.feed.repository.events(self.settings.published)
         events = [event for event in events if event.version not in self.model.refusals.versions()]
         return [Goal(last_in_effect(events).version, None, "fallback")] if events else []
@@ -216,7 +216,7 @@ class Watcher:
             self._note(goal.version, "reading")
             identity = goal.identity or self._loader.feed.chain(self.settings.published, goal.version)[-1].identity
             self._pin.renew([*(one.version for one in self.model.view.ready), goal.version])
-            # What people ask for needs no other's decision.
+            # A user's request does not wait for the Cube's decision.
             decided = goal.cause not in ("held", "live", "variant")
             ready = self._loader.load(
                 goal.version, identity, self._watch, lambda step: self._note(goal.version, step), decided=decided
@@ -230,7 +230,7 @@ class Watcher:
             why_whole = ready.native.why_whole
             console.note(
                 f"{self.settings.name}: version {ready.version} is ready after {ready.took_s:.2f} s: "
-                f"{ready.checked.samples} samples within {ready.checked.worst:.1g}; what candidates share is computed "
+                f"{ready.checked.samples} samples within {ready.checked.worst:.1g}; shared values are computed "
                 + (f"for each of them: {why_whole}" if why_whole else "once per request")
             )
             self.model.add(ready)
@@ -241,13 +241,13 @@ class Watcher:
         refusal = self.model.refuse(goal, error)
         live = self.model.view.live
         if live is None:
-            self._wake.set()  # another one may do
-        goes_on = "nothing is served" if live is None else f"version {live.version} goes on"
-        again = "" if refusal.retry_at is None else "; it is tried again"
+            self._wake.set()  # another version may work
+        goes_on = "nothing is served" if live is None else f"version {live.version} stays live"
+        again = "" if refusal.retry_at is None else "; it will be retried"
         self._tell(f"version {goal.version} is refused, {goes_on}: {error.code}: {error}{again}")
 
     def _is_wanted(self, goal: Goal) -> bool:
-        """Asked now and then while a version is loaded."""
+        """Checked now and then while a version is loaded."""
         self._observe()
         self._look_at_cube()
         if goal.cause == "fallback":
@@ -266,7 +266,7 @@ class Watcher:
                     return
 
     def _interrupt(self) -> None:
-        """Has the thread look again, and stop loading what nobody wants any more."""
+        """Wakes the thread, and stops it from loading what is no longer wanted."""
         watch, loading, target = self._watch, self.loading, self.model.target
         if watch is not None:
             wanted = {goal.version for goal in self.model.variant_goals}
@@ -282,14 +282,14 @@ class Watcher:
         self.loading = Loading(version, step, since)
 
     def _tell(self, line: str) -> None:
-        """The same thing is said once."""
+        """Prints a message, but not the same one twice in a row."""
         if line != self._told:
             self._told = line
             console.warn(f"{self.settings.name}: {line}")
 
 
 def _give_way() -> None:
-    """This thread, and those it starts, get what answering leaves: also where the server runs in real time."""
+    """Lowers the priority of this thread and those it starts below answering, even if the server runs in real time."""
     with contextlib.suppress(OSError, AttributeError):
         os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
     with contextlib.suppress(OSError, AttributeError):

@@ -1,4 +1,4 @@
-"""Clients of prediction servers: whom they ask, how they retry, what they hand back. No torch, no server."""
+"""Clients of prediction servers: routing, retries, answers. Imports neither torch nor the server."""
 
 from elasticctr.serve.client.aio import AsyncPredictClient
 from elasticctr.serve.client.client import PredictClient

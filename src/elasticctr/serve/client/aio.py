@@ -1,4 +1,4 @@
-"""`Client` for asyncio. One event loop's own: make it where it is used."""
+"""`PredictClient` for asyncio. Belongs to one event loop: make it there."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class _Wire(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         if self._answer is None or self._answer.done():
-            self.close()  # it speaks unasked
+            self.close()  # it sends data unasked
             return
         try:
             response = self.reader.feed(data)
@@ -142,7 +142,7 @@ class AsyncPredictClient(BaseClient):
             try:
                 return await self._ask(endpoint, wire, request)
             except TransportError:
-                # One that was idle too long costs no attempt.
+                # Finding an idle connection closed costs no attempt.
                 if not wire.reader.is_empty:
                     raise
         return await self._ask(endpoint, await self._connect(endpoint), request)
@@ -171,7 +171,7 @@ class AsyncPredictClient(BaseClient):
                 )
                 return wire
         except TimeoutError:
-            raise TransportError("did not take the connection in time") from None
+            raise TransportError("did not accept the connection in time") from None
         except ssl.SSLError as e:
             raise TransportError(f"TLS failed: {e.reason or e}") from None
         except OSError as e:

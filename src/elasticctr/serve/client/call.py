@@ -1,7 +1,7 @@
-"""One call: its deadline, its attempts, what becomes of each. Decides; sends and waits for nothing.
+"""One call: its deadline, its attempts and their results. Only decides; does not send or wait.
 
-Predictions change nothing, so an attempt that brought no answer may be made again: after a refused or cut connection,
-after 429, 502 and 503. Any other answer is final. No attempt is made that the deadline would cut off at once.
+Predictions have no side effects, so an attempt without an answer may be repeated: after a refused or broken connection
+and after 429, 502 and 503. Any other answer is final. No attempt is made that the deadline would end at once.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ RETRYABLE = (429, 502, 503)
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What is asked, whomever."""
+    """A request, independent of the endpoint."""
 
     path: str
     body: bytes  # without its braces
@@ -32,7 +32,7 @@ class Question:
 
 
 class Call:
-    """Not for several threads."""
+    """Not thread-safe."""
 
     def __init__(self, router: Router, settings: PredictClientSettings, question: Question, timeout_s: float) -> None:
         self._router = router
@@ -55,19 +55,19 @@ class Call:
         return endpoint
 
     def may_hedge(self) -> bool:
-        """Whether another endpoint may be asked while one has not answered. Spends what that costs."""
+        """Whether another endpoint may be asked while one has not answered. Takes it from the retry budget."""
         others = self._router.has_other(self._question.variant, self._tried)
         return others and len(self._tried) <= self._settings.retries and self._router.spend()
 
     def bytes_for(self, endpoint: Endpoint) -> bytes:
-        """The request, told how long its answer is waited for."""
+        """The request, with the time left until its deadline."""
         question = self._question
         body = b'{"timeout_ms":%d,%s}' % (max(1, int(self.left_s * 1000)), question.body)
         extra = "" if question.request_id is None else f"X-Request-Id: {question.request_id}\r\n"
         return b"%s%sContent-Length: %d\r\n\r\n%s" % (endpoint.head(question.path), extra.encode(), len(body), body)
 
     def take(self, endpoint: Endpoint, response: HttpResponse) -> Prediction | None:
-        """The prediction; None: worth another attempt. Throws what the answer means if it is final."""
+        """The prediction, or None if another attempt is worthwhile. Raises the error of a final answer."""
         if response.status == 200:
             self._router.end(endpoint, True)
             return parse_prediction(
@@ -97,16 +97,16 @@ class Call:
         self._router.end(endpoint, None)
 
     def expire(self, endpoints: list[Endpoint]) -> DeadlineExceeded:
-        """The deadline has come while these were waited for."""
+        """Returns the error for a deadline that passed while waiting for these."""
         for endpoint in endpoints:
             self._router.end(endpoint, False)
         waited_ms = (time.monotonic() - self._started_s) * 1000
         urls = ", ".join(e.url for e in endpoints) or (self._tried[-1].url if self._tried else "no endpoint")
         before = f" (before that: {self._error})" if self._error is not None else ""
-        return DeadlineExceeded(f"{urls}: no answer within {waited_ms:.0f} ms{before}; give it more with timeout_s")
+        return DeadlineExceeded(f"{urls}: no answer within {waited_ms:.0f} ms{before}; allow more with timeout_s")
 
     def pause_s(self) -> float:
-        """How long to wait before the next attempt. Throws the last error where none is worth making."""
+        """How long to wait before the next attempt. Raises the last error if no further attempt is worthwhile."""
         assert self._error is not None
         if len(self._tried) > self._settings.retries:
             raise self._error

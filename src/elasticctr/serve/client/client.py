@@ -1,4 +1,4 @@
-"""Asks prediction servers, from threads.
+"""A client of prediction servers, for threads.
 
 with PredictClient("http://127.0.0.1:8500", model="ctr") as client:
     prediction = client.predict(user={"C1": "68fd1e64"}, candidates=[{"C2": "a"}, {"C2": "b"}])
@@ -45,10 +45,10 @@ class PredictClient(BaseClient):
         ignore_unknown: bool | None = None,
         timeout_s: float | None = None,
     ) -> Prediction:
-        """Scores of samples; of one user's candidates; or of raw log lines of `format`.
+        """Scores samples, one user's candidates, or raw log lines of `format`.
 
-        `values="feasigns"`: sparse values are feasigns, dense ones after their transform. `fields` are further
-        top-level fields of the request, which variants can be sticky by; `key` decides this client's variant instead.
+        With `values="feasigns"` sparse values are feasigns and dense ones already transformed. `fields` are further
+        top-level fields of the request, which sticky variants can use; `key` decides this client's variant instead.
         """
         question, timeout = make_question(
             self._router,
@@ -130,7 +130,7 @@ class PredictClient(BaseClient):
                 if connection.socket.fileno() in ready:
                     response = connection.advance()
                 elif not connection.is_connected and time.monotonic() >= connection.connect_by_s:
-                    raise TransportError("did not take the connection in time")
+                    raise TransportError("did not accept the connection in time")
             except TransportError as e:
                 connection.close()
                 del flights[connection]
@@ -152,7 +152,7 @@ class PredictClient(BaseClient):
         connection: Connection,
         error: TransportError,
     ) -> None:
-        """A connection that was idle too long is opened anew, at no attempt's cost."""
+        """Reopens a connection that was idle too long, without counting an attempt."""
         if connection.was_stale:
             try:
                 flights[self._open(call, endpoint, may_reuse=False)] = endpoint
@@ -169,7 +169,7 @@ class PredictClient(BaseClient):
 
     @staticmethod
     def _abandon(flights: dict[Connection, Endpoint]) -> list[Endpoint]:
-        """Their answers are not wanted any more."""
+        """Drops attempts whose answers are no longer wanted."""
         for connection in flights:
             connection.close()
         endpoints = list(flights.values())
@@ -177,7 +177,7 @@ class PredictClient(BaseClient):
         return endpoints
 
     def close(self) -> None:
-        """Closes idle connections. Calls of other threads still end as they would have."""
+        """Closes idle connections. Calls in other threads still finish."""
         self._is_closed = True
         for variant in self._router.variants:
             for endpoint in variant.endpoints:

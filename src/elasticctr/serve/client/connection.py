@@ -1,7 +1,7 @@
-"""A connection to an endpoint that never blocks: connect, TLS, send, receive, each as far as it goes.
+"""A non-blocking connection to an endpoint: connect, TLS, send and receive, each as far as possible.
 
-`advance` is called when `poll` says the socket is ready for `events`; several connections can so be waited for at
-once from one thread.
+`advance` is called when `poll` reports the socket ready for `events`, so one thread can wait for several connections
+at once.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def make_tls(settings: PredictClientSettings) -> ssl.SSLContext:
     try:
         context = ssl.create_default_context(cafile=settings.ca_file)
     except (OSError, ssl.SSLError) as e:
-        raise ConfigError(f"{settings.ca_file}: cannot be read as certificates of an authority: {e}") from None
+        raise ConfigError(f"{settings.ca_file}: not usable as the certificates of an authority: {e}") from None
     if settings.cert_file is not None:
         try:
             context.load_cert_chain(settings.cert_file, settings.key_file, password=lambda: "")
@@ -41,7 +41,7 @@ class Connection:
     """One request at a time."""
 
     def __init__(self, address: Address, tls: ssl.SSLContext | None, connect_s: float) -> None:
-        """Begins to connect. Throws TransportError."""
+        """Begins to connect. Raises TransportError."""
         self.is_reused = False
         self.events = select.POLLOUT
         self.connect_by_s = time.monotonic() + connect_s
@@ -52,7 +52,7 @@ class Connection:
         try:
             found = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
         except OSError as e:
-            raise TransportError(f"its name is not known: {e}") from None
+            raise TransportError(f"unknown host name: {e}") from None
         family, kind, protocol, _, target = found[0]
         self.socket = socket.socket(family, kind, protocol)
         try:
@@ -77,7 +77,7 @@ class Connection:
         return not (self._connecting or self._handshaking)
 
     def send(self, data: bytes) -> None:
-        """Begins a request. Throws TransportError."""
+        """Begins a request. Raises TransportError."""
         self._reader = ResponseReader()
         self._out = memoryview(data)
         self.events = select.POLLOUT
@@ -85,7 +85,7 @@ class Connection:
             self._go(self._write)
 
     def advance(self) -> HttpResponse | None:
-        """Goes as far as it can. Throws TransportError."""
+        """Sends or receives as much as possible. Raises TransportError."""
         return self._go(self._step)
 
     def _go(self, step: Callable[[], HttpResponse | None]) -> HttpResponse | None:
@@ -130,7 +130,7 @@ class Connection:
 
     @property
     def was_stale(self) -> bool:
-        """Whether a failure means only that the server had closed an idle connection."""
+        """Whether the failure only means that the server had closed an idle connection."""
         return self.is_reused and self._reader.is_empty
 
     def close(self) -> None:
@@ -140,6 +140,6 @@ class Connection:
 def _explain(status: int) -> str:
     return {
         errno.ECONNREFUSED: "refused the connection",
-        errno.ECONNRESET: "cut the connection",
-        errno.EPIPE: "cut the connection",
+        errno.ECONNRESET: "reset the connection",
+        errno.EPIPE: "closed the connection",
     }.get(status, os.strerror(status))

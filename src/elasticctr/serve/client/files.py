@@ -1,5 +1,5 @@
-"""Files of samples become requests: lines as they stand for text formats, slots by name for Parquet, feasigns where a
-schema says how to read."""
+"""Turns files of samples into requests: unchanged lines for text formats, slots by name for Parquet, feasigns if a
+schema says how to read them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from elasticctr.storage import Source, resolve
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What one request asks: arguments of `Client.predict`."""
+    """One request: the arguments of `PredictClient.predict`."""
 
     count: int  # samples
     samples: list[dict[str, Any]] | None = None
@@ -29,7 +29,7 @@ class Asked:
 def read_requests(
     locations: Sequence[str], batch: int, format: Format | None = None, schema: Schema | None = None
 ) -> Iterator[Asked]:
-    """Requests of up to `batch` samples, file after file. Throws NotFound, DataError, ConfigError."""
+    """Requests of up to `batch` samples, file by file. Raises NotFound, DataError, ConfigError."""
     for source in resolve(list(locations)):
         kind = format or _format_by_name(source.path)
         if kind in (Format.CSV, Format.PARQUET) and schema is not None:
@@ -38,7 +38,7 @@ def read_requests(
             yield from _parquet(source, batch)
         elif kind is Format.CSV:
             raise ConfigError(
-                f"{source.path}: CSV cells are text; say which are numbers and how they are split with --schema FILE"
+                f"{source.path}: CSV cells are text; give --schema FILE to say which are numbers and how they are split"
             )
         else:
             yield from _lines(source, batch, kind)
@@ -60,7 +60,7 @@ def _lines(source: Source, batch: int, kind: Format | None) -> Iterator[Asked]:
                 text = str(block.data, "utf-8")
             except UnicodeDecodeError as e:
                 line = block.line + bytes(block.data[: e.start]).count(b"\n")
-                raise DataError("not UTF-8, which JSON needs", source.path, line) from None
+                raise DataError("not UTF-8, which JSON requires", source.path, line) from None
             waiting += [line for line in text.split("\n") if line and line != "\r"]
             whole = len(waiting) // batch * batch
             for start in range(0, whole, batch):
@@ -80,7 +80,7 @@ def _parquet(source: Source, batch: int) -> Iterator[Asked]:
                 samples = [{k: v for k, v in row.items() if v is not None} for row in rows.to_pylist()]
                 yield Asked(len(samples), samples=samples, options={"ignore_unknown": True})
         except (pa.ArrowException, OSError, MemoryError) as e:
-            raise explain_arrow(e, source.path, "not a whole Parquet file: {}") from None
+            raise explain_arrow(e, source.path, "not a complete Parquet file: {}") from None
 
 
 def _with_schema(path: str, schema: Schema, batch: int) -> Iterator[Asked]:
@@ -103,7 +103,7 @@ def _with_schema(path: str, schema: Schema, batch: int) -> Iterator[Asked]:
 
 
 def repeat_requests(make: Iterable[Asked], times: int) -> Iterator[Asked]:
-    """All of them `times` over. More than once they are kept in memory."""
+    """Repeats all of them `times` times. Keeps them in memory if that is more than once."""
     if times == 1:
         yield from make
         return

@@ -1,6 +1,6 @@
-"""HTTP/1.1 as bytes: requests made, answers taken apart as they come in. Knows no sockets.
+"""HTTP/1.1 as bytes: formats requests and parses answers as they arrive. Knows no sockets.
 
-Only what a prediction client meets: bodies with Content-Length, in chunks, or until the connection ends.
+Supports what a prediction client needs: bodies with Content-Length, in chunks, or until the connection ends.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ MAX_BODY_BYTES = 1 << 30
 
 
 class TransportError(Exception):
-    """No answer came: the connection was refused, cut or spoke something else. Worth another try elsewhere."""
+    """No answer: the connection was refused or broken, or it is not HTTP. Worth trying another endpoint."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +24,7 @@ class HttpResponse:
 
 
 def format_head(path: str, authority: str, token: str | None) -> bytes:
-    """All of a POST's head that does not change from call to call."""
+    """The part of a POST's head that is the same for all calls."""
     head = (
         f"POST {path} HTTP/1.1\r\nHost: {authority}\r\nContent-Type: application/json\r\nAccept: application/json\r\n"
     )
@@ -34,7 +34,7 @@ def format_head(path: str, authority: str, token: str | None) -> bytes:
 
 
 class ResponseReader:
-    """One answer, fed piece by piece."""
+    """Parses one answer, fed piece by piece."""
 
     __slots__ = ("_body", "_buffer", "_chunked", "_headers", "_keep_alive", "_left", "_status", "is_empty")
 
@@ -46,10 +46,10 @@ class ResponseReader:
         self._chunked = False
         self._keep_alive = True
         self._body = bytearray()
-        self.is_empty = True  # nothing has come
+        self.is_empty = True  # nothing has arrived
 
     def feed(self, data: bytes) -> HttpResponse | None:
-        """The answer once it is whole. Throws TransportError where it is not HTTP."""
+        """Returns the answer once it is complete. Raises TransportError if it is not HTTP."""
         self.is_empty = False
         self._buffer += data
         while self._headers is None:
@@ -69,17 +69,17 @@ class ResponseReader:
         if len(self._buffer) < self._left:
             return None
         self._body = self._buffer[: self._left]
-        # Bytes after the answer belong to nothing we asked.
+        # Bytes after the answer belong to no request.
         self._keep_alive = self._keep_alive and len(self._buffer) == self._left
         return self._finish()
 
     def feed_end(self) -> HttpResponse:
-        """The connection has ended."""
+        """Handles the end of the connection."""
         if self._headers is not None and self._left < 0 and not self._chunked:
             self._body, self._keep_alive = self._buffer, False
             return self._finish()
         raise TransportError(
-            "closed the connection without an answer" if self.is_empty else "closed the connection amid its answer"
+            "closed the connection without an answer" if self.is_empty else "closed the connection in mid-answer"
         )
 
     def _finish(self) -> HttpResponse:
@@ -89,7 +89,7 @@ class ResponseReader:
         first, *lines = head.split(b"\r\n")
         parts = first.split(b" ", 2)
         if len(parts) < 2 or not parts[0].startswith(b"HTTP/1.") or not parts[1].isdigit() or len(parts[1]) != 3:
-            raise TransportError(f"answered something that is not HTTP: {first[:60]!r}")
+            raise TransportError(f"answered with something other than HTTP: {first[:60]!r}")
         status = int(parts[1])
         if status < 200:  # 100 Continue and the like: the answer follows
             return
@@ -128,7 +128,7 @@ class ResponseReader:
                     raise TransportError("the answer is longer than 1 GiB")
                 del self._buffer[: end + 2]
             if self._left == 0:
-                # Trailers, of which there are mostly none, end with an empty line.
+                # Trailers, usually none, end with an empty line.
                 return self._buffer.startswith(b"\r\n") or b"\r\n\r\n" in self._buffer
             if len(self._buffer) < self._left + 2:
                 return False

@@ -1,7 +1,7 @@
-"""Sends many requests at once and keeps count: what `elasticctr call` does.
+"""Sends many requests at once and counts the results, for `elasticctr call`.
 
-With a rate requests are due at fixed times and latencies count from when a request was due, so that a server that
-stalls is not flattered.
+With a rate, requests are due at fixed times and latencies are measured from then, so that a stalling server does not
+look fast.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ PERCENTILES = {"p50_ms": 50.0, "p90_ms": 90.0, "p99_ms": 99.0, "p99_9_ms": 99.9,
 
 @dataclass(slots=True)
 class LoadTally:
-    """What came of the requests so far."""
+    """The results of the requests so far."""
 
     requests: int = 0
     samples: int = 0
@@ -65,7 +65,7 @@ class LoadTally:
 
 
 class Load:
-    """One run. `scores` has those of each request by its number, None where it failed."""
+    """One run. `scores` holds each request's scores by number, None if it failed."""
 
     def __init__(
         self,
@@ -91,7 +91,7 @@ class Load:
         self._started_s = 0.0
 
     def run(self, threads: int) -> None:
-        """Sends all of them. Throws what reading them throws; errors of servers are counted."""
+        """Sends all requests. Errors of reading them are raised; errors of servers are counted."""
         self._started_s = time.monotonic()
         workers = [threading.Thread(target=self._work, daemon=True) for _ in range(threads)]
         for worker in workers:
@@ -117,7 +117,7 @@ class Load:
                 return None
             try:
                 asked = next(self._requests, None)
-            except BaseException as e:  # of the file; told to whoever called run
+            except BaseException as e:  # from reading the file; raised by `run`
                 self._failure = e
                 return None
             if asked is None:

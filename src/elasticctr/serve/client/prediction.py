@@ -19,7 +19,7 @@ Sample = Mapping[str, Any]  # slot name → value or list of values
 
 @dataclass(frozen=True, slots=True)
 class Coverage:
-    """How many of the rows asked for were found; why an answer is degraded, if it is."""
+    """How many of the requested rows were found, and why an answer is degraded."""
 
     asked: int
     found: int
@@ -29,22 +29,22 @@ class Coverage:
 
 @dataclass(frozen=True, slots=True)
 class Prediction:
-    scores: NDArray[np.float32]  # [n], or [n, labels] of a model with several labels
+    scores: NDArray[np.float32]  # [n], or [n, labels] for a model with several labels
     labels: tuple[str, ...]  # of the columns of scores; empty: one label
     model: str
     version: int
     variant: str  # of the server
-    client_variant: str  # of this client's settings; empty: it has only one
+    client_variant: str  # from this client's settings; empty if it has only one
     id: str
     coverage: Coverage
-    latency_s: float  # of the whole call, retries and all
+    latency_s: float  # of the whole call, including retries
     endpoint: str
     attempts: int
 
 
 def format_path(model: str | None, version: int | None) -> str:
     if not model:
-        raise ConfigError("say which model: predict(…, model=NAME), or model=NAME of the client")
+        raise ConfigError("no model given; use predict(…, model=NAME), or model=NAME of the client")
     return f"/v1/models/{quote(model, safe='')}{'' if version is None else f'/versions/{version}'}:predict"
 
 
@@ -55,12 +55,12 @@ def format_body(
     lines: str | Iterable[str] | None,
     options: Mapping[str, Any],
 ) -> bytes:
-    """The body of a request without its braces, so that a deadline can go in front for each attempt."""
+    """The body of a request without its braces, so that each attempt can put its deadline in front."""
     body: dict[str, Any] = {}
     if sum(given is not None for given in (samples, candidates, lines)) != 1:
         raise ConfigError("predict takes one of samples=…, user=… with candidates=…, or lines=…")
     if user is not None and candidates is None:
-        raise ConfigError("user=… goes with candidates=…, a list with what differs between them")
+        raise ConfigError("user=… needs candidates=…, a list with what differs between them")
     if samples is not None:
         body["samples"] = [samples] if isinstance(samples, Mapping) else list(samples)
     elif candidates is not None:
@@ -71,7 +71,7 @@ def format_body(
     try:
         return _ENCODER.encode(body)[1:-1].encode()
     except (TypeError, ValueError) as e:
-        raise DataError(f"the request does not go into JSON: {e}") from None
+        raise DataError(f"the request cannot be written as JSON: {e}") from None
 
 
 def _plain(value: Any) -> Any:
@@ -79,7 +79,7 @@ def _plain(value: Any) -> Any:
         return value.tolist()
     if isinstance(value, bytes):
         return value.decode()
-    raise TypeError(f"a value of type {type(value).__name__}")
+    raise TypeError(f"unsupported type {type(value).__name__}")
 
 
 _ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"), default=_plain)
@@ -88,7 +88,7 @@ _ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(","
 def parse_prediction(
     response: HttpResponse, *, client_variant: str, endpoint: str, latency_s: float, attempts: int
 ) -> Prediction:
-    """Throws InternalError where the answer is not one."""
+    """Raises InternalError if the answer is not a prediction."""
     try:
         answer = json.loads(response.body)
         coverage = answer["coverage"]

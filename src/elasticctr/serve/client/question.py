@@ -1,4 +1,4 @@
-"""What `predict` is given becomes a question: checked, routed to a variant, ready to be sent to any endpoint of it."""
+"""Turns the arguments of `predict` into a question: checked, routed to a variant, ready for any of its endpoints."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ _ID = re.compile(r"[\x21-\x7e]{1,128}")
 def make_question(
     router: Router, settings: PredictClientSettings, asked: Asked, options: dict[str, Any], about: About
 ) -> tuple[Question, float]:
-    """The question and how long its answer is waited for. Throws ConfigError and DataError."""
+    """The question and its deadline in seconds. Raises ConfigError and DataError."""
     samples, user, candidates, lines = asked
     model, version, request_id, key, fields, timeout_s = about
     if timeout_s is not None and not 0 < timeout_s <= 86_400:
-        raise ConfigError(f"timeout_s is over 0 and at most a day, not {timeout_s}")
+        raise ConfigError(f"timeout_s must be above 0 and at most a day, not {timeout_s}")
     if request_id is not None and not _ID.fullmatch(request_id):
-        raise ConfigError("id is 1 to 128 printable ASCII characters without spaces")
+        raise ConfigError("id must be 1 to 128 printable ASCII characters without spaces")
     extra = dict(fields or {})
     for name in extra:
         if name in RESERVED:
-            raise ConfigError(f"{name!r} is not a field of yours; give it as an argument of predict")
+            raise ConfigError(f"{name!r} cannot be one of fields; give it as an argument of predict")
     variant = router.choose_variant(sticky_key(settings, key, extra))
     path = format_path(variant.model or model or settings.model, variant.version or version)
     several = [samples] if isinstance(samples, Mapping) else samples

@@ -1,4 +1,4 @@
-"""Who is asked: the variant of a call, the endpoint of an attempt, and who is left out for a while. Any thread."""
+"""Chooses the variant of a call and the endpoint of an attempt, and ejects failing endpoints. Thread-safe."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from elasticctr.serve.client.settings import EndpointSettings, PredictClientSett
 
 
 class Endpoint:
-    """A server and what is known of it. Changed by its Router alone; `idle` belongs to the client."""
+    """A server and its state. Changed only by its Router; `idle` belongs to the client."""
 
     def __init__(self, settings: EndpointSettings, token: str | None) -> None:
         self.url = settings.url
@@ -26,7 +26,7 @@ class Endpoint:
         self.failures = 0  # in a row
         self.ejections = 0  # in a row
         self.ejected_until_s = 0.0
-        self.resting_until_s = 0.0  # it asked not to be asked before
+        self.resting_until_s = 0.0  # Retry-After: no requests before this time
         self.credit = 0.0  # of smooth weighted round robin
         self._token = token
         self._heads: dict[str, bytes] = {}
@@ -65,7 +65,7 @@ class Router:
         self._total = sum(variant.weight for variant in self.variants)
 
     def choose_variant(self, key: str | None) -> Variant:
-        """By weight: of the key's hash where there is one, so that it meets the same variant again; else drawn."""
+        """Chooses by weight: by the key's hash, so that a key keeps its variant, or at random without a key."""
         if len(self.variants) == 1:
             return self.variants[0]
         share = self._draw() if key is None else _native.xxh64(key.encode(), self._settings.seed) / 2.0**64
@@ -77,14 +77,14 @@ class Router:
         return next(variant for variant in reversed(self.variants) if variant.weight > 0)
 
     def choose_endpoint(self, variant: Variant, tried: Collection[Endpoint]) -> Endpoint:
-        """One that was not tried yet, is neither ejected nor resting, by weight; the nearest to that there is."""
+        """Chooses by weight among endpoints not yet tried, not ejected and not resting, or the next best."""
         with self._lock:
             now_s = self._clock()
             usable = [e for e in variant.endpoints if e.weight > 0]
             fresh = [e for e in usable if e not in tried]
             well = [e for e in fresh if e.ejected_until_s <= now_s and e.resting_until_s <= now_s]
             if not well:
-                # An ejected endpoint is a better guess than one that has just failed this very call.
+                # An ejected endpoint is a better guess than one that has just failed this call.
                 rank = [e for e in fresh if e.resting_until_s <= now_s] or usable
                 soonest = min(max(e.resting_until_s, e.ejected_until_s) for e in rank)
                 well = [e for e in rank if max(e.resting_until_s, e.ejected_until_s) == soonest]
@@ -93,7 +93,7 @@ class Router:
             return chosen
 
     def has_other(self, variant: Variant, tried: Collection[Endpoint]) -> bool:
-        """Whether there is an endpoint that was not tried and is well."""
+        """Whether a healthy endpoint has not been tried."""
         now_s = self._clock()
         others = (e for e in variant.endpoints if e not in tried and e.weight > 0)
         return any(max(e.ejected_until_s, e.resting_until_s) <= now_s for e in others)
@@ -113,14 +113,14 @@ class Router:
         return chosen
 
     def end(self, endpoint: Endpoint, ok: bool | None) -> None:
-        """An attempt is over: answered, failed, or (None) given up without fault of the endpoint."""
+        """Ends an attempt: answered, failed, or (None) abandoned through no fault of the endpoint."""
         with self._lock:
             endpoint.in_flight -= 1
             if ok:
                 endpoint.failures = endpoint.ejections = 0
             elif ok is False and endpoint.ejected_until_s <= self._clock():
                 endpoint.failures += 1
-                # One that comes back from ejection has to answer at once.
+                # An endpoint returning from ejection must succeed at its first attempt.
                 if endpoint.failures >= self._settings.eject_after or endpoint.ejections:
                     pause_ms = min(
                         self._settings.eject_ms * 2 ** min(endpoint.ejections, 30), self._settings.eject_max_ms
@@ -130,22 +130,22 @@ class Router:
                     endpoint.failures = 0
 
     def rest(self, endpoint: Endpoint, seconds: float) -> None:
-        """It said Retry-After."""
+        """Leaves the endpoint alone for the time of its Retry-After."""
         with self._lock:
             endpoint.resting_until_s = max(endpoint.resting_until_s, self._clock() + seconds)
 
     def rest_of(self, variant: Variant) -> float:
-        """Seconds until an endpoint of the variant may be asked again; 0: one may be now."""
+        """Seconds until an endpoint of the variant may be asked again; 0: now."""
         now_s = self._clock()
         return max(0.0, min(e.resting_until_s for e in variant.endpoints if e.weight > 0) - now_s)
 
     def earn(self) -> None:
-        """A call was made."""
+        """Adds a call's share to the retry budget."""
         with self._lock:
             self._budget = min(self._budget + self._settings.retry_budget, 100.0)
 
     def spend(self) -> bool:
-        """Whether one more attempt fits the budget."""
+        """Whether the budget allows one more attempt; if so, spends it."""
         with self._lock:
             if self._budget < 1:
                 return False

@@ -1,4 +1,4 @@
-"""Scores of a run of requests in a file: text, one line per sample, or Parquet. Whole or not at all."""
+"""Writes the scores of many requests to a file: text, one line per sample, or Parquet. Complete or not at all."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from elasticctr.storage.atomic import atomic_file
 def write_scores(
     out: Path, counts: Sequence[int], scores: Mapping[int, NDArray[np.float32] | None], labels: Sequence[str]
 ) -> None:
-    """`counts` samples of each request, and its scores by its number: nan (text) or null where there are none."""
+    """`counts` has the samples of each request, `scores` its scores by number: nan (text) or null if there are none."""
     if out.is_dir():
-        raise ConfigError(f"{out}: is a directory; give the name of a file to write scores to")
+        raise ConfigError(f"{out}: is a directory; give the name of a file for the scores")
     width = max(1, len(labels))
     parts = []
     for number, count in enumerate(counts):

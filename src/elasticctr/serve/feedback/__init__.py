@@ -1,1 +1,1 @@
-"""Feedback: logged requests, joined with clicks into samples, and replayed through the trainer's code."""
+"""Feedback: joins logged requests with clicks into samples, and replays them through the trainer's code."""

@@ -1,4 +1,4 @@
-"""Logged requests → what they gave, read a second time.
+"""Decodes logged requests a second time.
 
 In Python and apart from the server's own code: what both make of a request is what `feedback replay` compares.
 Requests whose text was not kept, and forms of a protocol that are not read here, decode to nothing.
@@ -19,7 +19,7 @@ from elasticctr.serve.feedback.log import LoggedRequest
 
 
 def decode(request: LoggedRequest, schema: Schema) -> Decoded | None:
-    """None: there is nothing to decode it from. Raises DataError where a request that was answered makes no sense."""
+    """None if there is nothing to decode. Raises DataError if an answered request makes no sense."""
     reader = _READERS.get(request.protocol)
     if reader is None or request.body is None:
         return None
@@ -51,7 +51,7 @@ def _decode_json(request: LoggedRequest, body: bytes, schema: Schema) -> Decoded
 
 
 def _pick(name: str, sample: Mapping[str, Any], shared: Mapping[str, Any]) -> Any:
-    """A sample's own value, if it gives one: null gives none, an empty list does."""
+    """A sample's own value, if it has one: null is none, an empty list is one."""
     own = sample.get(name)
     return shared.get(name) if own is None else own
 
@@ -65,7 +65,7 @@ def _floats(value: Any) -> list[float] | None:
 
 
 def _is_typed(slot: SparseSlot, schema: Schema) -> bool:
-    """In Parquet the type of a value says whether it is a feasign already."""
+    """Whether the value is a feasign already, which in Parquet its type says."""
     return schema.format is Format.PARQUET and slot.values == "auto"
 
 

@@ -1,5 +1,5 @@
-"""Paddle Serving requests over HTTP and bRPC, read again. Whole numbers are feasigns, texts are hashed where the schema
-hashes, dense values are after their transforms. Typed tensors in JSON are left to the logged feasigns."""
+"""Paddle Serving requests over HTTP and bRPC, decoded again. Whole numbers are feasigns, texts are hashed if the schema
+says so, dense values are already transformed. Typed tensors in JSON are not decoded; their feasigns are in the log."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def _bind(feeds: dict[str, list[list[Any]]], schema: Schema) -> Decoded | None:
 
 
 def _paddle_slots(name: str, schema: Schema) -> list[tuple[str, int, int]] | None:
-    """(slot, first value, dim or 0 for a sparse one) that a name feeds; None: cannot tell."""
+    """(slot, first value, dim or 0 for a sparse one) that a name feeds; None if unknown."""
     dense = {slot.name: slot.dim for slot in schema.dense}
     if name in dense:
         return [(name, 0, dense[name])]

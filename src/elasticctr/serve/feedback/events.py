@@ -28,15 +28,15 @@ class FeedbackEvent:
 
 @dataclass(slots=True)
 class Reading:
-    """How far a file was read. `header` is the first line of a CSV file, `{` if it has lines of JSON."""
+    """How far a file has been read. `header` is the first line of a CSV file, `{` for JSON lines."""
 
     offset: int = 0
     header: str | None = None
 
 
 def read_events(source: Source, reading: Reading, *, is_final: bool) -> Iterator[FeedbackEvent | DataError]:
-    """Events from `reading` on, which moves along; a bad line gives its error. The last line counts without its line
-    end only if the file `is_final`."""
+    """Events from `reading` on, which advances; a bad line yields its error. A last line without a newline counts only
+    if the file `is_final`."""
     number: int | None = 0 if reading.offset == 0 else None
     for line, size in _lines(source, reading.offset, is_final):
         reading.offset += size
@@ -54,14 +54,14 @@ def read_events(source: Source, reading: Reading, *, is_final: bool) -> Iterator
                 yield _from_json(text)
         except (ValueError, TypeError, KeyError, RecursionError) as e:
             why = f"no {e}" if isinstance(e, KeyError) else str(e)
-            error = DataError(f"not an event: {why}; it needs id and time, and index if not 0", source.path, number)
+            error = DataError(f"not an event: {why}; give id and time, and index unless it is 0", source.path, number)
             if reading.header is None:
                 raise error from None
             yield error
 
 
 def parse_time(value: Any) -> float:
-    """Unix seconds, or ISO 8601 (UTC where it names no zone)."""
+    """Unix seconds, or ISO 8601 (UTC if it names no zone)."""
     if isinstance(value, str) and not value.replace(".", "", 1).replace("e", "", 1).replace("+", "", 1).isdigit():
         moment = datetime.fromisoformat(value)
         return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
@@ -77,7 +77,7 @@ def _from_json(text: str) -> FeedbackEvent:
         raise ValueError("not a JSON object")
     name, index = entry["id"], entry.get("index", 0)
     if isinstance(name, bool) or not isinstance(name, (str, int)):
-        raise ValueError(f"id {name!r} is not a text")
+        raise ValueError(f"id {name!r} is not a string")
     return FeedbackEvent(str(name), _index(index), parse_time(entry["time"]))
 
 
@@ -98,24 +98,26 @@ def _check_header(text: str) -> str:
         return _JSON
     names = [name.strip() for name in next(csv.reader([text]))]
     if "id" not in names or "time" not in names:
-        raise ValueError(f"a CSV file starts with its column names ({', '.join(_NAMES)}), this one with {text[:60]!r}")
+        raise ValueError(f"a CSV file must start with column names ({', '.join(_NAMES)}), not {text[:60]!r}")
     return text
 
 
 def _lines(source: Source, offset: int, is_final: bool) -> Iterator[tuple[bytes, int]]:
-    """Lines and how many bytes each takes with its end."""
+    """Lines and the bytes of each, with its newline."""
     buffer = memoryview(bytearray(_READ_BYTES))
     rest = b""
     with source.open() as stream:
         size = source.stamp()[0]
         if not stream.is_compressed and size is not None and size < offset:
-            raise FailedPrecondition(f"{source.path}: shorter than when it was read last; give new events new files")
+            raise FailedPrecondition(
+                f"{source.path}: shorter than when it was last read; put new events into new files"
+            )
         stream.skip(offset)
         while count := stream.read_into(buffer):
             *lines, rest = (rest + bytes(buffer[:count])).split(b"\n")
             for line in lines:
                 yield line, len(line) + 1
             if len(rest) > _MAX_LINE_BYTES:
-                raise DataError(f"a line of over {_MAX_LINE_BYTES} bytes; are these events?", source.path)
+                raise DataError(f"a line of more than {_MAX_LINE_BYTES} bytes; is this a file of events?", source.path)
     if rest and is_final:
         yield rest, len(rest)

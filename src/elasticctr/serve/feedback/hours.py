@@ -1,4 +1,4 @@
-"""Samples by the hour of their request (UTC): out/20261115/16/part-000001.txt, as `logs/{date}/{hour}` reads them."""
+"""Writes samples by the hour of their request (UTC): out/20261115/16/part-000001.txt, read as `logs/{date}/{hour}`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def hour_of(time_s: float) -> str:
 
 
 class HourFiles:
-    """One file `part` per hour, and one of late clicks. All appear with `commit`, or none."""
+    """One file `part` per hour, and one of late clicks. All of them appear with `commit`, or none."""
 
     def __init__(self, out: Path, part: str, late: str | None) -> None:
         self._out = out
@@ -70,7 +70,7 @@ class HourFiles:
             temporary = self._temporary(name)
             try:
                 temporary.parent.mkdir(parents=True, exist_ok=True)
-                # What a killed run left under this name is not part of this one.
+                # A file that a killed run left under this name is not part of this run.
                 with temporary.open("ab" if name in self._begun else "wb") as file:
                     self._begun.add(name)
                     file.write(b"".join(lines))

@@ -1,10 +1,10 @@
-"""Logged requests and click events → training samples, hour by hour.
+"""Joins logged requests and click events into training samples, hour by hour.
 
     join(JoinOptions(requests=("log",), clicks=("clicks.jsonl",), out=Path("samples"), state=Path("state")))
 
-A request goes out, once, when its clicks have had their time: `window_s` to happen and `delay_s` to arrive. Until then
-it waits in the state directory, in files by time and by a hash of its id, so that memory holds a fraction of the events
-of one window and never the requests. Run again it goes on where it was; killed, it goes on where it was before.
+A request is written once, after its clicks had `window_s` to happen and `delay_s` to arrive. Until then it waits in the
+state directory, in files by time and by a hash of its id, so that memory holds a fraction of the events of one window
+and never the requests. Another run continues where the last one ended; after a kill, where the one before it ended.
 """
 
 from __future__ import annotations
@@ -43,14 +43,14 @@ class JoinOptions:
     clicks: tuple[str, ...]
     out: Path
     window_s: float = 1800.0
-    impressions: tuple[str, ...] = ()  # with them, only candidates that were shown become samples
+    impressions: tuple[str, ...] = ()  # if given, only candidates that were shown become samples
     format: str | None = None  # feasign or slot; None: feasign if the log has no dense slots
-    model: str | None = None  # None: the log has one
-    state: Path | None = None  # None: all there is goes out at once
-    delay_s: float = 120.0  # what a click's line may take to arrive
-    skew_s: float = 5.0  # by which clocks may differ
-    now_s: float | None = None  # None: the clock's
-    keep_late: bool = False  # clicks that found no sample go to _late/
+    model: str | None = None  # None: the log's only model
+    state: Path | None = None  # None: write everything at once
+    delay_s: float = 120.0  # how long a click's line may take to arrive
+    skew_s: float = 5.0  # how much clocks may differ
+    now_s: float | None = None  # None: the current time
+    keep_late: bool = False  # write clicks without a sample to _late/
     label: str = "click"
     # all; negatives: every candidate, clicked or not, with label 0; clicks: clicked ones only. The last two together
     # are the log that losses of delayed feedback want.
@@ -61,12 +61,12 @@ Advance = Callable[[int], None]
 
 
 def join(options: JoinOptions, advance: Advance = lambda count: None) -> dict[str, Any]:
-    """One run. Returns what it and all runs before counted. `advance` is told of lines read and written."""
+    """Does one run. Returns the counts of all runs so far. `advance` is called with lines read and written."""
     if options.state is not None:
         return _JoinRun(options, options.state, advance).run()
     options.out.mkdir(parents=True, exist_ok=True)
     if any(options.out.glob("[0-9]*/[0-9][0-9]/part-*")):
-        raise AlreadyExists(f"{options.out}: has samples already; choose an empty --out, or add to it with --state")
+        raise AlreadyExists(f"{options.out}: already has samples; choose an empty --out, or add to them with --state")
     with TemporaryDirectory(prefix=".join-", dir=options.out) as state:
         return _JoinRun(options, Path(state), advance).run()
 
@@ -74,7 +74,7 @@ def join(options: JoinOptions, advance: Advance = lambda count: None) -> dict[st
 class _JoinRun:
     def __init__(self, options: JoinOptions, state: Path, advance: Advance) -> None:
         if not 0 < options.window_s <= 30 * 86400:
-            raise ConfigError(f"the window must be over 0 s and at most 30 days, not {options.window_s:g} s")
+            raise ConfigError(f"the window must be above 0 s and at most 30 days, not {options.window_s:g} s")
         self._options = options
         self._advance = advance
         self._state_path = state
@@ -90,7 +90,7 @@ class _JoinRun:
             "label": options.label,
             "impressions": bool(options.impressions),
             "out": str(options.out.absolute()),
-            "write": None if options.write == "all" else options.write,  # as in states from before there was a choice
+            "write": None if options.write == "all" else options.write,  # None as in older states, which had no choice
         }
         with JoinState(self._state_path, options.out, fixed) as state:
             self._state = state
@@ -123,7 +123,7 @@ class _JoinRun:
                 "total": after,
             }
 
-    # Reading: lines of inputs become lines of the state's files.
+    # Reading: input lines become lines of the state's files.
 
     def _read_requests(self) -> None:
         stored, counts = self._state.stored, self._counts
@@ -149,7 +149,7 @@ class _JoinRun:
                     bucket = f"requests-{int(_floor(request.time))}-{_partition(request.id)}"
                     self._state.append(bucket, json.dumps(waiting).encode() + b"\n")
                 self._advance(1)
-        # Logs that were removed need not be remembered.
+        # Forget logs that were removed.
         stored.files = {name: at for name, at in stored.files.items() if name in seen or name[:2] in ("c ", "i ")}
 
     def _read_events(self, kind: str, locations: tuple[str, ...]) -> None:
@@ -171,7 +171,7 @@ class _JoinRun:
                     self._advance(1)
                 stored.files[name] = [reading.offset, reading.header]
 
-    # Putting out: partition by partition, its due requests meet its events.
+    # Writing: partition by partition, due requests meet their events.
 
     def _put_out(self) -> list[str]:
         stored = self._state.stored
@@ -217,7 +217,7 @@ class _JoinRun:
                     state.append(self._name("events", partition, generation + 1), line)
                 elif kind == "c":
                     self._miss("late_clicks" if is_out else "unknown_clicks", request_id, index, at, files)
-        # By the run before this one: however long ago that was, what goes out now is known to the next.
+        # By the previous run, however long ago it was; the next run will know what this one writes.
         horizon = state.stored.closed - 2 * self._options.window_s - self._options.delay_s - 3600
         if data := done.dump(horizon):
             state.append(self._name("done", partition, generation + 1), data)
@@ -225,7 +225,7 @@ class _JoinRun:
         state.forget(old_done)
 
     def _emit(self, at: float, features: list[str], events: list[list[Any]], name: str, files: HourFiles) -> None:
-        """The samples of one request."""
+        """Writes the samples of one request."""
         options, counts = self._options, self._counts
         clicked, shown = set(), set()
         for kind, index, when in events:
@@ -272,7 +272,7 @@ class _Events:
             self._by_id[request_id].append([kind, index, at])
 
     def take(self, request_id: str) -> list[list[Any]]:
-        """Those of a request, earliest first; they are gone from here."""
+        """Removes and returns the events of a request, earliest first."""
         return sorted(self._by_id.pop(request_id, []), key=lambda event: float(event[2]))
 
     def items(self) -> Iterable[tuple[str, list[list[Any]]]]:
@@ -280,7 +280,7 @@ class _Events:
 
 
 class _Done:
-    """Which requests went out: 16 bytes for each, and a set of those of the bucket under way."""
+    """The requests written so far: 16 bytes each, and a set for the current bucket."""
 
     def __init__(self, data: bytes) -> None:
         self._old: NDArray[Any] = np.sort(np.frombuffer(data, _DONE), order="id")
@@ -307,13 +307,13 @@ class _Done:
 
 
 def _write_donefiles(state: JoinState, out: Path, closed: float) -> None:
-    """For hours that are out entirely. They are forgotten with the next commit: writing one again changes nothing."""
+    """Writes donefiles of complete hours. They are forgotten with the next commit; writing one twice is harmless."""
     left = []
     for hour in state.stored.hours:
         end = datetime.strptime(hour, "%Y%m%d/%H").replace(tzinfo=UTC).timestamp() + 3600
         if end > closed:
             left.append(hour)
-        elif (out / hour).is_dir():  # else someone has taken the hour away already
+        elif (out / hour).is_dir():  # otherwise the hour has already been removed
             (out / hour / DONEFILE).touch()
     state.stored.hours = left
 

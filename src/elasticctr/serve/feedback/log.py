@@ -1,6 +1,6 @@
-"""Reads request logs: their files in order, whole lines from a position on, lines as typed requests.
+"""Reads request logs: files in order, whole lines from a position on, lines as typed requests.
 
-docs/formats/request-log.md is the format. Files that are still written are read too, as far as their whole lines go.
+docs/formats/request-log.md is the specification. Files still being written are read up to their last whole line.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _MAX_LINE_BYTES = 1 << 30
 
 @dataclass(frozen=True, slots=True)
 class LoggedSample:
-    slots: dict[str, list[int]]  # those it has for itself
+    slots: dict[str, list[int]]  # its own, beside the shared ones
     dense: dict[str, list[float]]
     scores: list[float]
 
@@ -41,10 +41,10 @@ class LoggedRequest:
     protocol: str
     content_type: str
     binary_header: int
-    body: bytes | None  # None: it was over the log's limit
+    body: bytes | None  # None: it exceeded the log's limit
     shared: dict[str, list[int]]
     samples: list[LoggedSample]
-    is_partial: bool  # rows were missing because Cube failed, so its scores cannot be had again
+    is_partial: bool  # rows were missing because the Cube failed, so its scores cannot be reproduced
 
     def values_of(self, sample: int) -> dict[str, list[int]]:
         """All feasigns of one sample by slot."""
@@ -52,7 +52,7 @@ class LoggedRequest:
 
 
 def list_logs(locations: Sequence[str | Path]) -> list[Path]:
-    """The log files of directories, and files named themselves, in the order in which they were begun."""
+    """The log files in directories, and files given by name, in the order in which they were started."""
     found: list[Path] = []
     for location in map(Path, locations):
         try:
@@ -68,12 +68,12 @@ def list_logs(locations: Sequence[str | Path]) -> list[Path]:
 
 
 def log_name(path: Path) -> str:
-    """The file's name whether it is complete yet or not."""
+    """The file's name, the same before and after it is complete."""
     return str(path).removesuffix(".open")
 
 
 def open_log(path: Path) -> Path:
-    """Where a file is now: it may have been completed since it was listed."""
+    """Opens a file that may have been completed, and so renamed, since it was listed."""
     complete = Path(log_name(path))
     return complete if complete != path and not path.exists() and complete.exists() else path
 
@@ -83,7 +83,9 @@ def read_lines(path: Path, offset: int = 0) -> Iterator[tuple[int, bytes]]:
     try:
         with path.open("rb") as file:
             if file.seek(0, 2) < offset:
-                raise FailedPrecondition(f"{path}: shorter than when it was read last; logs only ever grow")
+                raise FailedPrecondition(
+                    f"{path}: shorter than when it was last read; request logs must not be truncated"
+                )
             file.seek(offset)
             rest = b""
             while data := file.read(_READ_BYTES):
@@ -92,17 +94,19 @@ def read_lines(path: Path, offset: int = 0) -> Iterator[tuple[int, bytes]]:
                     offset += len(line) + 1
                     yield offset, line
                 if len(rest) > _MAX_LINE_BYTES:
-                    raise DataError(f"a line of over {_MAX_LINE_BYTES} bytes; is it a request log?", path)
+                    raise DataError(f"a line of more than {_MAX_LINE_BYTES} bytes; is this a request log?", path)
     except OSError as e:
         raise explain(e, str(path)) from None
 
 
 def parse_line(line: bytes, path: Path | str, number: int | None = None) -> LoggedRequest:
-    """Raises DataError for what is not a line of a request log."""
+    """Raises DataError if it is not a line of a request log."""
     try:
         entry = json.loads(line)
         if entry["format"] != FORMAT:
-            raise DataError(f"a request log of format {entry['format']!r}; this reads {FORMAT}", path, number)
+            raise DataError(
+                f"a request log of format {entry['format']!r}; this ElasticCTR reads {FORMAT}", path, number
+            )
         coverage = entry["coverage"]
         return LoggedRequest(
             float(entry["time"]),
@@ -131,13 +135,13 @@ def _sample(sample: dict[str, Any]) -> LoggedSample:
 def _bags(slots: dict[str, list[int]]) -> dict[str, list[int]]:
     values = list(chain.from_iterable(slots.values()))
     if values and (set(map(type, values)) != {int} or min(values) < 0 or max(values) > _LARGEST):
-        raise ValueError("slots hold something else than feasigns")
+        raise ValueError("slots must hold feasigns")
     return slots
 
 
 def _text(entry: dict[str, Any], name: str) -> str:
     if f"{name}_base64" in entry:
-        # One to one and printable: ids are compared, never shown to a browser.
+        # One-to-one and printable: ids are only compared.
         return base64.b64decode(entry[f"{name}_base64"]).decode("latin-1")
     return str(entry[name])
 

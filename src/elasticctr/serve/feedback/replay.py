@@ -1,7 +1,7 @@
 """Replays logged requests through the trainer's code: its parser and hashing, and the scoring of a version's own files.
 
-What the server made of a request, feasigns and scores, is in the log; what the trainer makes of the same bytes must be
-the same. Rows are read from the version's files, some thousand samples at a time, and never all at once.
+The log has the feasigns and scores that the server computed for a request; the trainer's code must compute the same
+from the same bytes. Rows are read from the version's files for a few thousand samples at a time.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _DENSE_TOLERANCE = 1e-6
 
 @dataclass(slots=True)
 class Difference:
-    """Where server and trainer first made different things of a request."""
+    """The first difference between server and trainer in a request."""
 
     id: str
     model: str
@@ -51,21 +51,21 @@ class Difference:
 
 @dataclass(slots=True)
 class Replay:
-    """What was replayed, and how far apart it was."""
+    """What was replayed, and how much it differed."""
 
     requests: int = 0
     samples: int = 0
-    from_request: int = 0  # requests read again from their text
-    from_feasigns: int = 0  # only scored again, from the logged feasigns
-    partial: int = 0  # answered without rows that Cube did not give: features compared, scores not
-    unreadable: int = 0  # the trainer refuses what the server took
+    from_request: int = 0  # requests decoded again from their text
+    from_feasigns: int = 0  # requests only scored again, from the logged feasigns
+    partial: int = 0  # answered without rows because the Cube failed: only features compared
+    unreadable: int = 0  # the trainer refuses what the server accepted
     bad_lines: int = 0  # of the log
     other_models: int = 0
     missing_versions: dict[str, int] = field(
         default_factory=dict
     )  # model/version → its requests; not in the repository
     worst: float = 0.0  # largest difference of a score
-    tolerance: float = TOLERANCE  # the largest that a version which answered allows itself
+    tolerance: float = TOLERANCE  # the largest tolerance of the versions that answered
     worst_id: str = ""
     different_requests: int = 0  # by feasigns or dense floats
     first_difference: Difference | None = None
@@ -80,7 +80,7 @@ class Replay:
 
 
 class Replayer:
-    """`advance` is told of requests compared."""
+    """`advance` is called with the requests compared."""
 
     def __init__(
         self, repository: Repository, model: str | None = None, advance: Callable[[int], None] = lambda count: None
@@ -109,7 +109,9 @@ class Replayer:
             self._check(key)
         if self.result.missing_versions and not self.result.requests:
             missing = ", ".join(self.result.missing_versions)
-            raise NotFound(f"{self._repository.url}: has none of the versions that answered: {missing}")
+            raise NotFound(
+                f"{self._repository.url}: none of the versions that answered is in this repository: {missing}"
+            )
         return self.result
 
     def _add(self, request: LoggedRequest) -> None:
@@ -149,7 +151,7 @@ class Replayer:
         self._advance(len(requests))
 
     def _compare(self, version: _Version, members: list[tuple[LoggedRequest, Decoded | None]]) -> None:
-        """Requests that are read the same way, all at once; one by one if the trainer refuses some."""
+        """Compares requests of one kind together, or one by one if the trainer refuses some."""
         try:
             made = version.read(members)
         except DataError as e:
@@ -204,19 +206,19 @@ class _Version:
         self._graph = DenseGraph(repository.read_file(model, version, GRAPH), f"{where}/{GRAPH}")
 
     def read(self, members: list[tuple[LoggedRequest, Decoded | None]]) -> Batch:
-        """The samples of requests of one group. Raises DataError where the trainer would refuse one."""
+        """The samples of one group of requests. Raises DataError if the trainer would refuse one."""
         first = members[0][1]
         decoded = [one for _, one in members if one is not None]
         if first is None:
             return self.logged([request for request, _ in members])
         batch = self._read_lines(decoded) if first.lines is not None else self._read_columns(decoded)
         if len(batch) != sum(len(request.samples) for request, _ in members):
-            raise DataError(f"the trainer reads {len(batch)} samples where the server answered another number")
+            raise DataError(f"the trainer reads {len(batch)} samples, but the server answered another number")
         return batch
 
     def _read_lines(self, decoded: Sequence[Decoded]) -> Batch:
         schema = self.schema.samples
-        # How values are read does not depend on the format of the lines, only on the schema's.
+        # How values are parsed depends on the schema's format, not on that of the lines.
         format = Format(decoded[0].format or schema.format)
         plain = _with_values(schema, frozenset()).model_copy(update={"format": format})
         text = "".join(f"{line}\n" for one in decoded for line in one.lines or ())
@@ -241,7 +243,7 @@ class _Version:
         return batch
 
     def logged(self, requests: Sequence[LoggedRequest]) -> Batch:
-        """What the server made of them."""
+        """The server's features, from the log."""
         schema = self.schema.samples
         samples = [(of.values_of(i), sample) for of in requests for i, sample in enumerate(of.samples)]
         slots = [[values.get(slot.name, []) for values, _ in samples] for slot in schema.sparse]
@@ -249,7 +251,7 @@ class _Version:
         try:
             return make_batch(schema, slots, dense)
         except (ValueError, OverflowError) as e:
-            raise Corruption(f"the log does not fit the schema of the version it names: {e}") from None
+            raise Corruption(f"the log does not match the schema of the version it names: {e}") from None
 
     def score(self, batch: Batch) -> NDArray[np.float32]:
         rows = lambda table, feasigns: get_rows(self._repository, self._chain, table, feasigns)  # noqa: E731
@@ -265,7 +267,7 @@ def _group(decoded: Decoded | None) -> tuple[str, frozenset[str]]:
 
 
 def _with_values(schema: Schema, final: frozenset[str]) -> Schema:
-    """The schema with each slot's kind of values said outright; those that are final are read as they are."""
+    """The schema with explicit value kinds for all slots; slots that are final are read unchanged."""
     ready = {slot.name: slot for slot in schema.joined(schema.format).slots}
     slots = []
     for slot in schema.slots:
@@ -279,7 +281,7 @@ def _with_values(schema: Schema, final: frozenset[str]) -> Schema:
 
 
 def _spread(cells: list[Any] | None, count: int, nothing: Any) -> list[Any]:
-    """One cell per sample; a single one is shared by all."""
+    """One cell per sample; a single cell is used for all."""
     if cells is None:
         return [nothing] * count
     return cells * count if len(cells) == 1 else cells

@@ -10,11 +10,11 @@ from elasticctr.serve.feedback.log import LoggedRequest
 
 
 class SampleLines:
-    """`format` and `model` are settled by the first request where they are None."""
+    """If `format` or `model` is None, the first request decides it."""
 
     def __init__(self, format: str | None, model: str | None, label: str) -> None:
         if format not in (None, "feasign", "slot"):
-            raise ConfigError(f"format {format!r} is neither feasign nor slot")
+            raise ConfigError(f"format {format!r} must be feasign or slot")
         self.format = format
         self.model = model
         self._is_model_given = model is not None
@@ -22,7 +22,7 @@ class SampleLines:
         self._checked: set[str] = set()
 
     def takes(self, request: LoggedRequest) -> bool:
-        """Whether it is of the model. Two models in a log and none named is a mistake: their samples do not mix."""
+        """Whether the request is for the model. Raises ConfigError for a second model if none was chosen."""
         if self.model is None:
             self.model = request.model
         if request.model != self.model and not self._is_model_given:
@@ -30,16 +30,16 @@ class SampleLines:
         return request.model == self.model
 
     def features(self, request: LoggedRequest) -> list[str]:
-        """Per sample all of its line but the label."""
+        """For each sample, its line without the label."""
         has_dense = any(sample.dense for sample in request.samples)
         if self.format is None:
             self.format = "slot" if has_dense else "feasign"
         if self.format == "feasign" and has_dense:
             name = next(iter(request.samples[0].dense))
             raise ConfigError(
-                f"the feasign format has no place for dense slots, and the log has some ({name!r}); write --format slot"
+                f"the feasign format cannot hold dense slots, but the log has some ({name!r}); use --format slot"
             )
-        # What candidates share is written once for all of them.
+        # Shared values are formatted once for all candidates.
         shared = self._texts(request.shared)
         shared_text = " ".join(shared.values())
         lines = []
@@ -60,7 +60,7 @@ class SampleLines:
         return f"{head} {features}\n".encode() if features else f"{head}\n".encode()
 
     def _texts(self, slots: dict[str, list[int]]) -> dict[str, str]:
-        """The values of each slot as the format has them."""
+        """The values of each slot as text of the format."""
         if self.format == "feasign":
             return {name: " ".join([f"{v}:{name}" for v in values]) for name, values in self._checked_items(slots)}
         return {name: " ".join([f"{name}:{v}" for v in values]) for name, values in self._checked_items(slots)}
@@ -78,11 +78,11 @@ class SampleLines:
 
 
 def _is_missing(values: list[float]) -> bool:
-    """Where buckets tell a missing number from a 0, it is -0.0; left out, it is missing again."""
+    """Whether the number is missing: slots with buckets mark that as -0.0. The line then omits it."""
     return all(v == 0 and math.copysign(1.0, v) < 0 for v in values)
 
 
 def _check(name: str) -> str:
     if ":" in name or name.split() != [name]:
-        raise ConfigError(f"slot name {name!r} holds a blank or a colon, which text formats cannot")
+        raise ConfigError(f"slot name {name!r} has a blank or a colon, which text formats do not allow")
     return name

@@ -1,8 +1,8 @@
-"""What a join remembers between two runs, and how it survives being killed at any moment.
+"""The state of a join between runs. It survives a kill at any moment.
 
-`state.json` is replaced atomically and is the one truth: how far inputs were read, which requests went out, how long
-each file beside it is. Files only grow past the length stated there, or carry the number of a run that is not stated
-there yet; opening a state cuts off and removes both, and takes back the outputs of a run that was not committed.
+`state.json` is replaced atomically and is authoritative: how far inputs were read, which requests were written, how
+long each file beside it is. Files only grow beyond the length stated there, or carry the number of a run that is not
+stated there yet; opening a state truncates or removes these, and removes the outputs of uncommitted runs.
 """
 
 from __future__ import annotations
@@ -28,23 +28,23 @@ _BUFFER_BYTES = 32 << 20
 
 @dataclass(slots=True)
 class JoinCounts:
-    """What became of everything read, over all runs of a state."""
+    """What became of all input, over all runs of a state."""
 
     requests: int = 0  # read from logs
-    samples: int = 0  # went out
-    clicked: int = 0  # of them, with label 1
+    samples: int = 0  # written
+    clicked: int = 0  # samples with label 1
     clicks: int = 0  # events read
     impressions: int = 0  # events read
     duplicate_requests: int = 0
-    late_requests: int = 0  # read after their hour had gone out
+    late_requests: int = 0  # read after their hour was written
     other_models: int = 0
     bad_requests: int = 0
     not_shown: int = 0  # candidates without an impression
     duplicate_clicks: int = 0
-    late_clicks: int = 0  # after the window, or after their request went out
-    early_clicks: int = 0  # before their request, by more than the clocks may differ
-    unknown_clicks: int = 0  # no request has their id
-    bad_index: int = 0  # of a candidate that the request did not have
+    late_clicks: int = 0  # after the window, or after their request was written
+    early_clicks: int = 0  # before their request, by more than clocks may differ
+    unknown_clicks: int = 0  # without a request of their id
+    bad_index: int = 0  # index of a candidate that the request lacks
     bad_events: int = 0  # lines that cannot be read
 
 
@@ -53,17 +53,17 @@ class Stored:
     """The content of state.json."""
 
     options: dict[str, Any]
-    generation: int = 0  # runs that were committed
-    closed: float = 0.0  # requests of before this time went out
+    generation: int = 0  # committed runs
+    closed: float = 0.0  # requests before this time were written
     files: dict[str, list[Any]] = field(default_factory=dict)  # input → [offset, CSV header]
     lengths: dict[str, int] = field(default_factory=dict)  # files of the state directory
-    hours: list[str] = field(default_factory=list)  # that have samples and no donefile yet
+    hours: list[str] = field(default_factory=list)  # with samples but no donefile yet
     counts: dict[str, int] = field(default_factory=dict)
     format: int = FORMAT
 
 
 class JoinState:
-    """The state directory, locked. `out` is where outputs of uncommitted runs are taken back from."""
+    """The state directory, locked. Outputs of uncommitted runs are removed from `out`."""
 
     def __init__(self, directory: Path, out: Path, options: dict[str, Any]) -> None:
         self.directory = directory
@@ -76,7 +76,7 @@ class JoinState:
             try:
                 fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError:
-                raise Unavailable(f"{directory}: another join is at work with this state; let it end") from None
+                raise Unavailable(f"{directory}: another join is using this state; wait until it ends") from None
             self.stored = self._load(options)
             self._recover()
         except OSError as e:
@@ -91,12 +91,12 @@ class JoinState:
             if stored.format != FORMAT:
                 raise ValueError(f"format {stored.format}")
         except (ValueError, TypeError) as e:
-            raise Corruption(f"{path}: not the state of a join: {e}; begin again with an empty --state") from None
+            raise Corruption(f"{path}: not the state of a join: {e}; start again with an empty --state") from None
         changed = [name for name, value in options.items() if stored.options.get(name) != value]
         if changed:
             was = ", ".join(f"{name} {stored.options.get(name)!r}" for name in changed)
             raise FailedPrecondition(
-                f"{self.directory}: its runs had {was}; go on with that, or begin anew with another --state and --out"
+                f"{self.directory}: its runs used {was}; keep that, or start again with another --state and --out"
             )
         return stored
 
@@ -111,12 +111,12 @@ class JoinState:
             length = self.stored.lengths.get(path.name)
             if length is not None:
                 if path.stat().st_size < length:
-                    raise Corruption(f"{path}: shorter than when it was written; begin again with an empty --state")
+                    raise Corruption(f"{path}: shorter than when it was written; start again with an empty --state")
                 os.truncate(path, length)
             elif path.name not in (_STATE, _LOCK):
                 path.unlink()
         if missing := [name for name in self.stored.lengths if not (self.directory / name).exists()]:
-            raise Corruption(f"{self.directory}: {missing[0]} is gone; begin again with an empty --state")
+            raise Corruption(f"{self.directory}: {missing[0]} is missing; start again with an empty --state")
 
     def append(self, name: str, line: bytes) -> None:
         """Adds a line to a file of the state. It counts once committed."""
@@ -146,15 +146,15 @@ class JoinState:
                 yield from file
 
     def forget(self, name: str) -> None:
-        """The file is not needed after the next commit."""
+        """Removes the file with the next commit."""
         self.stored.lengths.pop(name, None)
 
     def intend(self, files: list[str]) -> None:
-        """Says which outputs this run is about to make, relative to `out`."""
+        """Records the outputs that this run will make, relative to `out`."""
         self._write(_INTENT, {"generation": self.stored.generation + 1, "files": files})
 
     def commit(self) -> None:
-        """From here on this run has happened."""
+        """Makes this run permanent."""
         self.flush()
         self.stored.generation += 1
         self._write(_STATE, asdict(self.stored))

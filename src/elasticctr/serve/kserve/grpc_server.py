@@ -1,14 +1,14 @@
-"""KServe V2 over gRPC, on a port of its own. grpcio brings HTTP/2; a prediction's bytes go to the native engine as they
-are and its answer's bytes go back, with the GIL free in between. The few other calls are answered here.
+"""KServe V2 over gRPC, on its own port. grpcio handles HTTP/2; a prediction's bytes go unchanged to the native engine
+and the answer's bytes back, with the GIL released in between. The few other calls are answered here.
 
     grpc_server = GrpcServer(GrpcOptions(port=8501), server.native, fleet)
     grpc_server.start()
     ...
     grpc_server.stop(drain_s=5)
 
-Threads: grpcio keeps one of `threads` for each call under way. Calls are taken as streams of one message, so that one
-without the token is refused, and one whose message does not come is cut, before anything was read or waited for. What
-needs no token (health, refusals) has a few threads of its own: whoever holds them up does not hold up predictions.
+Threads: grpcio uses one of `threads` for each call in progress. Calls are handled as streams of one message, so that a
+call without the token is refused before anything is read, and one whose message does not arrive is cut. Calls that
+need no token (health, refusals) have a few threads of their own, so they cannot block predictions.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ _SERVICE = "inference.GRPCInferenceService"
 _HEALTH = "/grpc.health.v1.Health/Check"
 _CUT_EVERY_S = 0.5
 _DOOR_THREADS = 8
-_HEALTH_WAITS = 4  # checks whose message is waited for at the same time, and how long
+_HEALTH_WAITS = 4  # health checks that may wait for their message at the same time, and how long
 _HEALTH_S = 1.0
-_STREAMS = 256  # calls under way on one connection; further ones wait at the client
+_STREAMS = 256  # calls in progress on one connection; further ones wait at the client
 _FOREVER_S = 1e6  # grpcio gives a call without a deadline one in the far future
 _MAX_TIMEOUT_MS = 600_000
-_MAX_DETAILS = 500  # characters of an error: it travels in a header of 8 KiB, up to 12 bytes each
+_MAX_DETAILS = 500  # characters of an error: it is sent in a header of 8 KiB, with up to 12 bytes each
 
 
 class GrpcBackend(Protocol):
-    """What is asked of _native.PredictServer."""
+    """The part of _native.PredictServer that is used here."""
 
     def call(self, codec: str, body: bytes, *, timeout_ms: int = 0, peer: str = "") -> bytes: ...
 
@@ -59,12 +59,12 @@ class GrpcOptions:
     tls_client_ca: Path | None = None
     body_mib: float = 8
     threads: int = 64
-    waiting: int = 500  # calls above this, under way and waiting, are refused at once
-    request_timeout_s: float = 15  # for a call's message to arrive
+    waiting: int = 500  # calls beyond this, running or waiting, are refused at once
+    request_timeout_s: float = 15  # time for a call's message to arrive
 
 
 class GrpcServer:
-    """Raises ConfigError where grpcio is not installed, Unavailable where the address is taken."""
+    """Raises ConfigError if grpcio is not installed, Unavailable if the address is taken."""
 
     def __init__(self, options: GrpcOptions, engine: GrpcBackend, fleet: kserve.ModelDirectory) -> None:
         self._options, self._engine, self._fleet = options, engine, fleet
@@ -75,7 +75,7 @@ class GrpcServer:
         self._health_waits = threading.Semaphore(_HEALTH_WAITS)
         self._methods = self._make_methods()
         self._certificate_lock = threading.Lock()
-        self._new_certificate: Any = None  # that the port has not taken up yet
+        self._new_certificate: Any = None  # not yet in use by the port
         self._refusal = self._at_the_door(self._refuse)
         self._server = self._grpc.server(
             ThreadPoolExecutor(options.threads, thread_name_prefix="grpc"),
@@ -86,7 +86,7 @@ class GrpcServer:
                 ("grpc.max_receive_message_length", int(options.body_mib * (1 << 20))),
                 ("grpc.max_send_message_length", -1),
                 ("grpc.max_concurrent_streams", _STREAMS),
-                ("grpc.keepalive_time_ms", 30_000),  # a peer that is gone is noticed
+                ("grpc.keepalive_time_ms", 30_000),  # notices a peer that is gone
                 ("grpc.keepalive_timeout_ms", 10_000),
             ),
         )
@@ -97,19 +97,19 @@ class GrpcServer:
         self._arriving.start()
 
     def stop(self, drain_s: float) -> None:
-        """Takes no new calls; those under way are answered within drain_s."""
+        """Refuses new calls and answers those in progress within drain_s."""
         self._server.stop(drain_s).wait(drain_s + 1)
         self._arriving.stop()
         self._door.shutdown(wait=False)
 
     def reload_tls(self) -> None:
-        """Certificate, key and clients' authority as they are on disk now, for new connections. Raises ConfigError."""
+        """Reloads certificate, key and clients' authority from disk for new connections. Raises ConfigError."""
         read = self._read_certificate()
         with self._certificate_lock:
             self._new_certificate = read
 
     def service(self, call: Any) -> Any:
-        """Which method answers a call: grpcio asks, before the message is there. None: there is no such method."""
+        """The method for a call; grpcio calls this before the message arrives. None if there is no such method."""
         method = self._methods.get(call.method)
         if method is None or call.method == _HEALTH or self._engine.matches(_token_of(call.invocation_metadata)):
             return method
@@ -137,7 +137,7 @@ class GrpcServer:
         )
 
     def _take_certificate(self) -> Any:
-        """grpcio asks for every new connection; None: nothing has changed."""
+        """grpcio calls this for every new connection; None if nothing has changed."""
         with self._certificate_lock:
             new, self._new_certificate = self._new_certificate, None
         return new
@@ -182,8 +182,8 @@ class GrpcServer:
         )
 
     def _at_the_door(self, behave: Callable[[Iterator[bytes], Any], bytes]) -> Any:
-        """A method that strangers may call. grpcio looks for the pool of a method among the attributes of what answers
-        it; one that did not look there would use the common pool."""
+        """A method that needs no token. grpcio reads its thread pool from this attribute; a release that did not would
+        use the common pool."""
 
         def answer(messages: Iterator[bytes], context: Any) -> bytes:
             return behave(messages, context)
@@ -192,7 +192,7 @@ class GrpcServer:
         return self._grpc.stream_unary_rpc_method_handler(answer)
 
     def _answer_health(self, messages: Iterator[bytes], context: Any) -> bytes:
-        """Never waits where others wait already: they are told of the whole server, whatever they wanted to ask."""
+        """Waits for at most _HEALTH_WAITS messages; further checks get the state of the whole server."""
         body = b""
         if self._health_waits.acquire(blocking=False):
             try:
@@ -281,10 +281,10 @@ def _encode(call: str, answer: Mapping[str, Any]) -> bytes:
 
 
 class _Arriving:
-    """Calls whose message has not come yet; those that take too long are cancelled."""
+    """Calls whose message has not arrived yet; cancels those that take too long."""
 
     def __init__(self) -> None:
-        self._calls: dict[int, tuple[float, Any]] = {}  # by when
+        self._calls: dict[int, tuple[float, Any]] = {}  # deadline, call
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._work, name="grpc-cut", daemon=True)
 
@@ -306,7 +306,7 @@ class _Arriving:
             for context in late:
                 context.cancel()
             if late:
-                log.info("%d gRPC calls were cut: their message did not come in time", len(late))
+                log.info("%d gRPC calls were cancelled: their message did not arrive in time", len(late))
 
 
 class _CallDeadline:

@@ -1,7 +1,7 @@
-"""What KServe V2 (Open Inference) says besides predictions: metadata, readiness, the list of models, statistics.
+"""KServe V2 (Open Inference) apart from predictions: metadata, readiness, the list of models, statistics.
 
-Answers are the protocol's JSON objects; `kserve_pages.py` puts them on HTTP paths, `grpc_server.py` into messages. All
-of it comes from the fleet's status and the schemas of its versions.
+Answers are the protocol's JSON objects; `pages.py` puts them on HTTP paths, `grpc_server.py` into messages. All data
+comes from the fleet's status and the schemas of its versions.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ _CONFIG_TYPES = {"FP32": "TYPE_FP32", "UINT64": "TYPE_UINT64", "BYTES": "TYPE_ST
 
 
 class ModelDirectory(Protocol):
-    """What the fleet tells about its models."""
+    """What the fleet reports about its models."""
 
     def status(self) -> dict[str, Any]: ...
 
     def serving_schema(self, model: str, version: int | None = None) -> tuple[int, ServingSchema]:
-        """A version that is ready to answer, and its schema; None: the live one. Raises NotFound, Unavailable."""
+        """The number and schema of a version that is ready, by default the live one. Raises NotFound, Unavailable."""
         ...
 
 
@@ -59,7 +59,7 @@ def describe_model(fleet: ModelDirectory, model: str, version: str = "") -> dict
 
 
 def configure_model(fleet: ModelDirectory, model: str, version: str = "") -> dict[str, Any]:
-    """Triton's model configuration, as much of it as there is to say."""
+    """Triton's model configuration, as far as it applies."""
     schema = _find_schema(fleet, model, version)
     return {
         "name": model,
@@ -101,7 +101,7 @@ def is_server_ready(fleet: ModelDirectory) -> tuple[bool, str]:
 
 
 def is_model_ready(fleet: ModelDirectory, model: str, version: str = "") -> bool:
-    """False for a version that does not answer. Raises NotFound for a model that is not there at all."""
+    """False for a version that does not answer. Raises NotFound for an unknown model."""
     number, answering = parse_version(version), _answering(_status_of(fleet, model))
     return bool(answering) if number is None else number in answering
 
@@ -120,7 +120,7 @@ def list_models(fleet: ModelDirectory, only_ready: bool = False) -> list[dict[st
 
 
 def collect_statistics(metrics: str, model: str = "", version: str = "") -> list[dict[str, Any]]:
-    """Triton's statistics of a model's versions since the server started, out of the server's Prometheus text."""
+    """Triton's statistics of a model's versions since the server started, from the server's Prometheus text."""
     found: dict[tuple[str, str], dict[str, float]] = {}
     for family in text_string_to_metric_families(metrics):
         for sample in family.samples:
@@ -161,7 +161,7 @@ def parse_version(version: str) -> int | None:
     if not version:
         return None
     if not (version.isascii() and version.isdigit()) or len(version) > 18:
-        raise DataError(f"{version[:80]!r} is not a version; versions are whole numbers")
+        raise DataError(f"{version[:80]!r} is not a version; give a whole number")
     return int(version)
 
 
@@ -173,7 +173,7 @@ def _find_schema(fleet: ModelDirectory, model: str, version: str) -> ServingSche
 
 
 def _answering(status: Mapping[str, Any]) -> list[int]:
-    """The live version and those of variants. Others may be kept ready to go back to; requests cannot name them."""
+    """The live version and those of variants. Versions kept for a rollback cannot be named by requests."""
     versions = {one["version"] for one in status["variants"] if one["serving"]}
     return sorted(versions if status["live"] is None else versions | {status["live"]})
 
@@ -183,4 +183,6 @@ def _status_of(fleet: ModelDirectory, model: str) -> dict[str, Any]:
     for status in models:
         if status["name"] == model:
             return status
-    raise NotFound(f"no model {model[:80]!r}; there is {', '.join(status['name'] for status in models) or 'none'}")
+    raise NotFound(
+        f"no model {model[:80]!r}; this server has {', '.join(status['name'] for status in models) or 'none'}"
+    )

@@ -1,4 +1,4 @@
-"""KServe V2's HTTP paths that are not predictions, as one of Control's pages. Errors are `{"error": "…"}`."""
+"""KServe V2's HTTP paths other than predictions, as one of Control's pages. Errors are `{"error": "…"}`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _ROOT = "/v2"
 
 class KServePages:
     def __init__(self, fleet: kserve.ModelDirectory, metrics: Callable[[], str]) -> None:
-        """`metrics` gives the server's Prometheus text."""
+        """`metrics` returns the server's Prometheus text."""
         self._fleet = fleet
         self._metrics = metrics
 
@@ -33,7 +33,9 @@ class KServePages:
         is_index = parts == ["repository", "index"]
         if method not in (("GET", "HEAD", "POST") if is_index else ("GET", "HEAD")):
             allowed = "GET, HEAD, POST" if is_index else "GET, HEAD"
-            return ControlResponse(405, _error_body(f"this path does not take {method}"), headers=(("Allow", allowed),))
+            return ControlResponse(
+                405, _error_body(f"this path does not support {method}"), headers=(("Allow", allowed),)
+            )
         match parts:
             case [] | [""]:
                 return json_response(kserve.describe_server())

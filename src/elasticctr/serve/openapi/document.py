@@ -1,6 +1,6 @@
-"""The description of the HTTP API: OpenAPI 3.1 for programs, one page without scripts or foreign hosts for people.
+"""The description of the HTTP API: OpenAPI 3.1 for programs, one page without scripts or other hosts for people.
 
-Everything the server answers is here; a test asks every path of it.
+Contains everything the server answers; a test requests every path.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from elasticctr.serve.openapi.schemas import ERRORS, SCHEMAS
 
 _TITLES = {
     "Predictions": "Plain JSON: samples in, scores out. See docs/serve.md.",
-    "Models": "Which versions answer, and how to change that.",
+    "Models": "Which versions answer, and how to change them.",
     "Server": "Health, metrics and this description.",
     "KServe": "KServe V2 / Open Inference. See docs/serve-kserve.md.",
-    "Paddle Serving": "As the servers of Paddle Serving answer. See docs/serve-paddle.md.",
+    "Paddle Serving": "The protocols of Paddle Serving. See docs/serve-paddle.md.",
 }
 
 
@@ -38,9 +38,9 @@ def _parameter(name: str, where: str, schema: dict[str, Any], description: str) 
 _MODEL = _parameter("model", "path", {"type": "string", "pattern": "^[A-Za-z0-9_.-]{1,128}$"}, "a model's name")
 _VERSION = _parameter("version", "path", {"type": "integer", "minimum": 1}, "only this version may answer")
 _HEADERS = [
-    _parameter("X-Request-Id", "header", {"type": "string"}, "its first 256 bytes are the id where the body has none"),
+    _parameter("X-Request-Id", "header", {"type": "string"}, "used as the id, up to 256 bytes, if the body has none"),
     _parameter(
-        "X-Timeout-Ms", "header", {"type": "integer", "minimum": 1, "maximum": 3_600_000}, "how long an answer may take"
+        "X-Timeout-Ms", "header", {"type": "integer", "minimum": 1, "maximum": 3_600_000}, "deadline of the answer"
     ),
 ]
 
@@ -117,7 +117,7 @@ def _models() -> dict[str, Any]:
             )
         },
         "/v1/models/{model}:activate": command("activate", "Serve a version of the repository", "Activate"),
-        "/v1/models/{model}:rollback": command("rollback", "Back to the version before", "Nothing"),
+        "/v1/models/{model}:rollback": command("rollback", "Go back to the previous version", "Nothing"),
         "/v1/models/{model}:pause": command("pause", "Stop following the donefile", "Nothing"),
         "/v1/models/{model}:resume": command("resume", "Follow the donefile again", "Nothing"),
         "/v1/models/{model}:variants": command("variants", "Start or change an experiment", "Variants"),
@@ -131,7 +131,9 @@ def _server() -> dict[str, Any]:
 
     late = (503, 504)
     return {
-        "/healthz": {"get": _operation("Server", "healthz", "Whether the process works", _json("Alive"), is_open=True)},
+        "/healthz": {
+            "get": _operation("Server", "healthz", "Whether the process is alive", _json("Alive"), is_open=True)
+        },
         "/readyz": {
             "get": _operation(
                 "Server", "readyz", "Whether every model has a version", _json("IsReady"), errors=(503,), is_open=True
@@ -158,7 +160,7 @@ def _kserve() -> dict[str, Any]:
             "Inference-Header-Content-Length",
             "header",
             {"type": "integer", "minimum": 0},
-            "bytes of JSON before the binary tensors",
+            "size of the JSON before the binary tensors, in bytes",
         )
         tensors = {"schema": {"type": "string", "format": "binary"}}
         operation = _operation(
@@ -175,7 +177,7 @@ def _kserve() -> dict[str, Any]:
 
     return {
         "/v2": read("kserve_server", "The server's name and extensions", "Description"),
-        "/v2/health/live": read("kserve_live", "Whether the process works", "Description"),
+        "/v2/health/live": read("kserve_live", "Whether the process is alive", "Description"),
         "/v2/health/ready": read("kserve_ready", "Whether every model has a version", "Description"),
         "/v2/repository/index": {
             **read("kserve_index", "All models", "List"),
@@ -190,17 +192,20 @@ def _kserve() -> dict[str, Any]:
                 error_schema="KServeError",
             ),
         },
-        "/v2/models/stats": read("kserve_stats", "What was counted", "Description"),
+        "/v2/models/stats": read("kserve_stats", "Statistics", "Description"),
         **_each("/v2/models/{model}", lambda name, *path: read(name, "Its inputs and outputs", "Description", *path)),
         **_each("/v2/models/{model}/ready", lambda name, *path: read(name, "Whether it answers", "Description", *path)),
-        **_each("/v2/models/{model}/config", lambda name, *path: read(name, "As Triton says", "Description", *path)),
-        **_each("/v2/models/{model}/stats", lambda name, *path: read(name, "What was counted", "Description", *path)),
+        **_each(
+            "/v2/models/{model}/config",
+            lambda name, *path: read(name, "Triton's model configuration", "Description", *path),
+        ),
+        **_each("/v2/models/{model}/stats", lambda name, *path: read(name, "Statistics", "Description", *path)),
         **_each("/v2/models/{model}/infer", infer),
     }
 
 
 def _each(path: str, make: Callable[..., dict[str, Any]]) -> dict[str, Any]:
-    """A path of a model, and the same of one of its versions."""
+    """A path of a model, and the same path of one of its versions."""
     name = "kserve_model_" + path.rpartition("}")[2].removeprefix("/")
     return {
         path: make(name.rstrip("_"), _MODEL),
@@ -225,8 +230,8 @@ def _paddle() -> dict[str, Any]:
     return {
         "/GeneralModelService/inference": call("paddle_inference", "The general model service"),
         "/rec/prediction": call("paddle_prediction", "The web service"),
-        "/{model}/GeneralModelService/inference": call("paddle_inference_model", "The same, of one model", _MODEL),
-        "/{model}/prediction": call("paddle_prediction_model", "The same, of one model", _MODEL),
+        "/{model}/GeneralModelService/inference": call("paddle_inference_model", "The same, for one model", _MODEL),
+        "/{model}/prediction": call("paddle_prediction_model", "The same, for one model", _MODEL),
     }
 
 
@@ -238,14 +243,16 @@ def describe() -> dict[str, Any]:
         "info": {
             "title": "ElasticCTR predictions",
             "version": __version__,
-            "description": "Click-through-rate predictions. Every answer says which version of which model gave it.",
+            "description": "Click-through-rate predictions. Every answer names its model and version.",
         },
         "tags": [{"name": name, "description": text} for name, text in _TITLES.items()],
         "security": [{"token": []}, {}],
         "paths": {**_predictions(), **_models(), **_server(), **_kserve(), **_paddle()},
         "components": {
             "schemas": SCHEMAS,
-            "securitySchemes": {"token": {"type": "http", "scheme": "bearer", "description": "if the server has one"}},
+            "securitySchemes": {
+                "token": {"type": "http", "scheme": "bearer", "description": "if the server requires one"}
+            },
         },
     }
 
@@ -261,10 +268,10 @@ td { padding: .1rem .8rem .1rem 0; vertical-align: top }
 
 @cache
 def render_page() -> str:
-    """The same for people: one HTML page that loads nothing."""
+    """The description for people: one HTML page that loads nothing else."""
     document = describe()
     parts = [f"<h1>{html.escape(document['info']['title'])}</h1><p>{html.escape(document['info']['description'])}"]
-    parts.append('<p>The same for programs: <a href="/openapi.json">/openapi.json</a>')
+    parts.append('<p>For programs: <a href="/openapi.json">/openapi.json</a>')
     for tag in document["tags"]:
         parts.append(f"<h2>{html.escape(tag['name'])}</h2><p>{html.escape(tag['description'])}")
         for path, methods in document["paths"].items():

@@ -1,4 +1,4 @@
-"""Bodies of requests and answers, and what each error status means, for openapi.py."""
+"""Bodies of requests and answers, and the meaning of each error status, for document.py."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ from typing import Any
 
 ERRORS = {
     400: "the request is not as described here",
-    401: "no or a wrong token",
+    401: "missing or wrong token",
     404: "no such model or version",
-    409: "it is there already",
-    412: "not in this state",
+    409: "it already exists",
+    412: "not possible in this state",
     413: "the body, or the number of samples or values, is over its limit",
-    415: "the body is compressed by something else than gzip",
-    429: "too many requests wait; Retry-After says when to try again",
-    500: "a fault of ours, or of the version's files",
-    503: "not ready, or rows could not be had; try again",
+    415: "the body is compressed, but not with gzip",
+    429: "too many requests are waiting; Retry-After says when to try again",
+    500: "a bug, or damaged files of the version",
+    503: "not ready, or rows are not available; try again",
     504: "it took longer than allowed",
 }
 
@@ -49,18 +49,18 @@ _VALUE: dict[str, Any] = {
 _OPTIONS: dict[str, Any] = {
     "id": {"type": ["string", "number"], "maxLength": 256, "description": "echoed"},
     "timeout_ms": {"type": "integer", "minimum": 1, "maximum": 3_600_000},
-    "ignore_unknown": {"type": "boolean", "description": "leave out slots the model does not have"},
+    "ignore_unknown": {"type": "boolean", "description": "ignore slots that the model does not have"},
 }
 _VALUES: dict[str, Any] = {
     "values": {
         "enum": ["log", "feasigns"],
-        "description": "feasigns: sparse values are hashed already, dense ones transformed",
+        "description": "feasigns: sparse values are already hashed, dense ones transformed",
     }
 }
-_FIELDS: dict[str, Any] = {"description": "any other key; variants can be sticky by it"}
-# Slots that are left out may have any value, whatever its type.
+_FIELDS: dict[str, Any] = {"description": "any other key; sticky variants can use it"}
+# Ignored slots may have values of any type.
 _LENIENT: dict[str, Any] = {"ignore_unknown": {"const": True}}
-_LENIENT_SAMPLE: dict[str, Any] = {"type": "object", "description": "a Sample, with slots of others among its own"}
+_LENIENT_SAMPLE: dict[str, Any] = {"type": "object", "description": "a Sample that may have slots of other models"}
 
 
 def _samples_request(sample: dict[str, Any], options: dict[str, Any]) -> dict[str, Any]:
@@ -85,7 +85,7 @@ SCHEMAS: dict[str, Any] = {
     "IsReady": _object({"ready": _TRUTH}),
     "Sample": {
         "type": "object",
-        "description": "values by slot name, as they stand in a log",
+        "description": "values by slot name, as in a log",
         "additionalProperties": {"anyOf": [_VALUE, _list(_VALUE), {"type": "null"}]},
     },
     "PredictRequest": {
@@ -126,7 +126,7 @@ SCHEMAS: dict[str, Any] = {
             "id": _TEXT,
             "scores": {
                 "anyOf": [_list(_NUMBER), _list(_list(_NUMBER))],
-                "description": "one per sample; a list per sample where the model has several labels",
+                "description": "one per sample; a list per sample if the model has several labels",
             },
             "labels": _list(_TEXT),
             "coverage": _ref("Coverage"),

@@ -17,14 +17,14 @@ from elasticctr.storage import Source
 from elasticctr.versions.interchange.rows import Block, Feasigns, RowBytes, RowInfo, interpret
 
 _BATCH_ROWS = 1 << 17
-# What Arrow raises for bytes it cannot make sense of, and where memory is short.
+# What Arrow raises for unreadable bytes and for lack of memory.
 _FOREIGN = (pa.ArrowException, OSError, ValueError, OverflowError, MemoryError)
 _KEYS = ("feasign", "key", "id")
 _ROWS = ("row", "values", "value", "embedding")
 
 
 class ColumnarRows:
-    """Parquet or Arrow files of one layout; told apart by their first bytes."""
+    """Parquet or Arrow files with one layout. Their first bytes tell which."""
 
     def __init__(self, files: Sequence[Source], encoding: str | None = None) -> None:
         self._files = files
@@ -49,7 +49,7 @@ class ColumnarRows:
     def _block(self, batch: pa.RecordBatch, path: str) -> Block:
         info = _info(batch, self._encoding, path)
         if info != self.info:
-            raise DataError(f"rows of {info.row_bytes} bytes where those before have {self.info.row_bytes}", path)
+            raise DataError(f"rows of {info.row_bytes} bytes; those before have {self.info.row_bytes}", path)
         keys = _column(batch, _KEYS, path)
         if keys.null_count:
             raise DataError("a feasign is null", path)
@@ -109,19 +109,19 @@ def _batches(file: Source) -> Iterator[pa.RecordBatch]:
 
 def _explain(error: BaseException, path: str) -> BaseException:
     if isinstance(error, _FOREIGN):
-        return explain_arrow(error, path, "damaged or not what it seems: {}; fetch it again")
+        return explain_arrow(error, path, "damaged or in another format: {}; fetch it again")
     return error
 
 
 def _column(batch: pa.RecordBatch, names: Sequence[str], path: str) -> pa.Array:
     try:
         known = list(batch.schema.names)
-    except _FOREIGN as e:  # names are text, or the file is damaged
+    except _FOREIGN as e:  # names must be UTF-8, or the file is damaged
         raise _explain(e, path) from None
     for name in names:
         if known.count(name) == 1:
             return batch.column(known.index(name))
-    raise NotFound(f"{path}: no column {' or '.join(names)}; there are {', '.join(known)}")
+    raise NotFound(f"{path}: no column {' or '.join(names)}; it has {', '.join(known)}")
 
 
 def _info(batch: pa.RecordBatch, encoding: str | None, path: str) -> RowInfo:
@@ -149,15 +149,15 @@ def _bytes_of(rows: pa.Array, info: RowInfo, path: str) -> npt.NDArray[np.uint8]
         return flat[: len(rows) * info.row_bytes].reshape(-1, info.row_bytes)
     if pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
         if pc.any(pc.not_equal(pc.binary_length(rows), info.row_bytes)).as_py():
-            raise DataError(f"rows of other than {info.row_bytes} bytes among them", path)
+            raise DataError(f"not all rows have {info.row_bytes} bytes", path)
         return _bytes_of(rows.cast(pa.binary(info.row_bytes)), info, path)
     if not pa.types.is_fixed_size_list(kind) and pc.any(pc.not_equal(pc.list_value_length(rows), info.dim)).as_py():
-        raise DataError(f"rows of other than {info.dim} numbers among them", path)
+        raise DataError(f"not all rows have {info.dim} numbers", path)
     values = rows.flatten()
     if values.null_count:
         raise DataError("a number in a row is null", path)
     with np.errstate(over="ignore"):
         floats = np.ascontiguousarray(values.to_numpy(zero_copy_only=False), np.float32)
     if not np.isfinite(floats).all():
-        raise DataError("a number in a row is not a finite one of 32 bits", path)
+        raise DataError("a number in a row is not a finite 32-bit float", path)
     return floats.view(np.uint8).reshape(-1, info.row_bytes)

@@ -1,8 +1,7 @@
-"""Donefiles of older cube tools: `base.txt` and `patch.txt`, append-only, one JSON line `{"id", "key", "input"}` each.
+"""Donefiles of Paddle's cube tools: `base.txt` and `patch.txt`, append-only JSON lines `{"id", "key", "input"}`.
 
-`id` names the build, `key` the base it stands on (a base's own id), `input` the directory of its SequenceFiles. Reading
-takes what is there: lines that are no such object are reported and skipped, a last line without newline is not there
-yet.
+`id` names the build, `key` the base it depends on (a base's own id), `input` the directory of its SequenceFiles.
+Lines that are not such objects are reported and skipped. A last line without a newline does not count yet.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ class DoneLine:
 @dataclass(frozen=True, slots=True)
 class Donefile:
     lines: tuple[DoneLine, ...]
-    problems: tuple[str, ...]  # for people: which line was skipped and why
+    problems: tuple[str, ...]  # messages: which line was skipped and why
     is_unfinished: bool  # the last line has no newline yet
 
 
@@ -60,7 +59,7 @@ def parse_donefile(data: bytes) -> Donefile:
 
 
 def append_donefile(store: Store, name: str, line: DoneLine) -> None:
-    """Adds one line in one write. A line some writer left unfinished is closed first, so that it spoils no other."""
+    """Adds one line in one write. First closes a line that another writer left unfinished."""
     unfinished = False
     if store.exists(name) and store.size(name) > 0:
         with store.open(name) as file:
@@ -70,7 +69,7 @@ def append_donefile(store: Store, name: str, line: DoneLine) -> None:
 
 
 def _parse_line(text: bytes) -> DoneLine | str:
-    """The line, or what is wrong with it. Numbers are taken for id and key: some tools write them without quotes."""
+    """The line, or what is wrong with it. Accepts numbers as id and key: some tools write them without quotes."""
     try:
         value = json.loads(text)
     except (ValueError, RecursionError):

@@ -1,5 +1,5 @@
-"""A published version written out in another format: `<to>/<table>/<version>/part-00000.seq …`, and beside it, if
-asked for, `<to>/<table>/donefile/base.txt` or `patch.txt` with a line that names the directory."""
+"""Writes a published version in another format: `<to>/<table>/<version>/part-00000.seq …` and, on request,
+`<to>/<table>/donefile/base.txt` or `patch.txt` with a line that names the directory."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def export_version(
     quantise: bool = False,
     donefile: bool = False,
 ) -> list[Exported]:
-    """Writes the rows of a version; of a delta its own, or with `whole` all it stands on too. `quantise`: 8-bit rows"""
+    """Writes the rows of a version; of a delta its own, or with `whole` its chain's too. `quantise`: 8-bit rows."""
     if quantise and form not in ("sequence", "hadoop"):
         raise ConfigError(f"8-bit rows are for SequenceFiles; format {form} holds floats")
     chain = repository.chain(model, version)
@@ -58,7 +58,7 @@ def export_version(
         store = open_store(to)
         gone = write_gone(store, f"{table}/{version}/{GONE}", rows.gone())
         name = f"{table}/donefile/{BASE if is_base else PATCH}" if donefile else None
-        # Whoever reads the donefile does so from another directory.
+        # The donefile's readers work in another directory.
         root = store.url if "://" in store.url else str(Path(store.url).absolute())
         directory = f"{root}/{table}/{version}"
         if name is not None:
@@ -69,7 +69,7 @@ def export_version(
 
 
 def _write_parts(rows: VersionRows, to: str, directory: str, form: str, quantise: bool) -> tuple[int, int]:
-    """Files of at most ROWS_PER_FILE rows or a block more; a table without rows has one empty file."""
+    """Files of ROWS_PER_FILE rows plus at most a block; a table without rows gets one empty file."""
     store = open_store(to)
     info = RowInfo("raw", 0, HEAD_BYTES + rows.info.dim) if quantise else rows.info
     blocks = rows.blocks()

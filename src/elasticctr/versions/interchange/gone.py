@@ -1,5 +1,5 @@
-"""`.gone.txt` beside exported rows: the feasigns a delta takes away, one a line. Other tools, which cannot delete, skip
-files whose name starts with a dot."""
+"""`.gone.txt` beside exported rows: the feasigns that a delta drops, one per line. Other tools cannot delete and
+skip files whose names start with a dot."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _READ_BYTES = 8 << 20
 
 
 class WithGone:
-    """Rows, and the feasigns a file beside them names as gone."""
+    """Rows, and the dropped feasigns that a file beside them lists."""
 
     def __init__(self, rows: RowSource, file: Source) -> None:
         self.info = rows.info
@@ -39,18 +39,18 @@ class WithGone:
                 end = len(data) if filled < len(buffer) else data.rfind(b"\n") + 1
                 words, rest = data[:end].split(), data[end:]
                 if any(len(word) > 20 or not word.isdigit() for word in words) or len(rest) > 64:
-                    raise DataError("holds something else than a feasign a line", self._file.path)
+                    raise DataError("must hold one feasign per line", self._file.path)
                 try:
                     if words:
                         yield np.array(words, "S20").astype(np.uint64)
                 except OverflowError:
-                    raise DataError("holds a number over 64 bits", self._file.path) from None
+                    raise DataError("holds a number of more than 64 bits", self._file.path) from None
                 if filled < len(buffer):
                     return
 
 
 def write_gone(store: Store, name: str, gone: Iterable[Feasigns]) -> int:
-    """Returns how many. Nothing gone, no file."""
+    """Returns how many. Writes no file if there are none."""
     blocks = (feasigns for feasigns in gone if len(feasigns))
     first = next(blocks, None)
     if first is None:

@@ -1,7 +1,7 @@
-"""Rows of 8-bit numbers between a row's own smallest and largest, as older cube tools quantise them:
+"""Rows of 8-bit numbers between the row's minimum and maximum, as Paddle's cube tools quantise them:
 f32 min, f32 max, dim × u8. Read as floats, since cube files have no such encoding.
 
-Value i is `min + q[i] * (max - min) / 256`: what every reader of that layout computes. Its writers divided by 255, so
+Value i is `min + q[i] * (max - min) / 256`, as every reader of that layout computes it. Its writers divided by 255, so
 their values come out low by up to 1/256 of the range. `encode` stores the max that makes the readers' formula exact at
 both ends.
 """
@@ -27,7 +27,7 @@ class MinMaxRows:
         dim = quantised.info.row_bytes - HEAD_BYTES
         if dim < 1:
             raise DataError(
-                f"values of {quantised.info.row_bytes} bytes; 8-bit rows have 8 and one per number", location
+                f"values of {quantised.info.row_bytes} bytes; 8-bit rows have 8 bytes and one per number", location
             )
         self.info = RowInfo("fp32", dim, 4 * dim)
         self._quantised = quantised
@@ -43,7 +43,7 @@ class MinMaxRows:
             bad = ~np.isfinite(values).all(axis=1)
             if bad.any():
                 raise DataError(
-                    f"the row of feasign {feasigns[bad.argmax()]} has a range that is no number", self._location
+                    f"the row of feasign {feasigns[bad.argmax()]} has a range that is not a number", self._location
                 )
             yield feasigns, values.view(np.uint8)
 

@@ -1,4 +1,4 @@
-"""Opens rows in any of the formats here, told by their first bytes, and makes writers by name."""
+"""Opens rows in any of these formats, recognised by their first bytes, and makes writers by name."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ MIN_MAX = "min_max"
 def open_rows(location: str, encoding: str | None = None) -> RowSource:
     """The rows of a file, glob or directory, local or remote.
 
-    `encoding` says what the values of SequenceFiles and binary columns are: raw, fp32 (unless said otherwise), fp16,
-    int8, or min_max (8-bit rows of older tools, read as fp32).
+    `encoding` says what the values of SequenceFiles and binary columns are: raw, fp32 (the default), fp16, int8, or
+    min_max (8-bit rows of Paddle's tools, read as fp32).
     """
     files = resolve(location)
     kinds = {_kind(file.path, _head(file)) for file in files}
     if len(kinds) > 1:
-        raise DataError(f"files of several formats: {', '.join(sorted(kinds))}; name one sort", location)
+        raise DataError(f"files of several formats: {', '.join(sorted(kinds))}; name files of one format", location)
     kind = kinds.pop()
     stored = "raw" if encoding == MIN_MAX else encoding
     source: RowSource
@@ -50,8 +50,8 @@ def open_rows(location: str, encoding: str | None = None) -> RowSource:
 
 @contextmanager
 def open_writer(store: Store, name: str, form: str, info: RowInfo) -> Iterator[RowWriter]:
-    """A writer of a file of rows that are `info`; the file is there, complete, once the block has ended well. Sequence
-    and hadoop files take any encoding as it stands; text and Parquet are for floats."""
+    """A writer of a file of rows described by `info`. The complete file exists once the block has succeeded. Sequence
+    and hadoop files take any encoding; text and Parquet hold floats."""
     if form not in FORMATS:
         raise ConfigError(f"format {form!r} is unknown; known: {', '.join(FORMATS)}")
     if info.encoding != "fp32" and form in ("text", "parquet"):
@@ -81,4 +81,4 @@ def _kind(path: str, head: bytes) -> str:
         return "columnar"
     if head.strip()[:1].isdigit() or not head.strip():
         return "text"
-    raise DataError("is no SequenceFile, Parquet or Arrow file, nor text of `feasign:v1,v2,…` lines", path)
+    raise DataError("is not a SequenceFile, Parquet or Arrow file, nor text of `feasign:v1,v2,…` lines", path)

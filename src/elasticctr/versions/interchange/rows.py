@@ -1,6 +1,6 @@
-"""Rows on their way in or out: blocks of (feasigns, row bytes) and what the bytes mean.
+"""Rows being read or written: blocks of (feasigns, row bytes) and what the bytes mean.
 
-Every reader here is a `RowSource`, every writer a `RowWriter`; the cube builder takes any object of RowSource's shape.
+Every reader here is a `RowSource`, every writer a `RowWriter`; the cube builder accepts any RowSource.
 Encodings are those of cube files (docs/formats/cube-file.md).
 """
 
@@ -25,7 +25,7 @@ MAX_ROW_BYTES = 65_536
 
 @dataclass(frozen=True, slots=True)
 class RowInfo:
-    """What a row's bytes are. `dim` is the number of floats in it; 0 if raw."""
+    """What a row's bytes are. `dim` is the number of floats; 0 if raw."""
 
     encoding: str
     dim: int
@@ -44,16 +44,16 @@ class RowSource(Protocol):
 
     @property
     def count(self) -> int | None:
-        """Rows there are, where the source knows it without reading them all."""
+        """The number of rows, if the source knows it without reading them all."""
         ...
 
     def blocks(self) -> Iterator[Block]:
-        """All rows: feasigns uint64[n] and row bytes uint8[n, row_bytes], contiguous, some MiB at a time. Each call
-        reads from the start. A feasign may come twice; the last one counts."""
+        """All rows: feasigns uint64[n] and row bytes uint8[n, row_bytes], contiguous, a few MiB at a time. Each call
+        reads from the start. If a feasign occurs twice, the last row counts."""
         ...
 
     def gone(self) -> Iterator[Feasigns]:
-        """Feasigns a delta takes away; mostly none."""
+        """Feasigns that a delta drops; usually none."""
         ...
 
 
@@ -61,16 +61,16 @@ class RowWriter(Protocol):
     def write(self, feasigns: Feasigns, rows: RowBytes) -> None: ...
 
     def finish(self) -> None:
-        """Writes what must stand at the end; the file itself is closed by whoever opened it."""
+        """Writes the end of the file. The caller closes it."""
         ...
 
 
 def interpret(width: int, encoding: str | None, location: str) -> RowInfo:
-    """What rows of `width` bytes hold if their file does not say: `encoding`, or floats."""
+    """What rows of `width` bytes hold if their file does not say: `encoding`, or else floats."""
     if encoding is None:
         if width % 4:
             raise DataError(
-                f"values of {width} bytes are no floats; say if they are raw, fp16, int8 or min_max", location
+                f"values of {width} bytes cannot be floats; give their encoding: raw, fp16, int8 or min_max", location
             )
         encoding = "fp32"
     sizes = {"raw": (0, 1), "fp32": (0, 4), "fp16": (0, 2), "int8": (4, 1)}

@@ -1,8 +1,8 @@
 """The bytes of a SequenceFile: header, and records of one fixed width (docs/interchange.md).
 
-Two kinds are read and written. The plain one declares BytesWritable and leaves out its inner length, as older cube
-tools do; the Hadoop one is what Hadoop itself writes. Both are records one after the other, broken every few thousand
-bytes by a sync marker, so a run of records is one strided array.
+Two kinds are read and written. The plain one declares BytesWritable but omits its inner length, as Paddle's cube
+tools do; the Hadoop one is what Hadoop itself writes. Both are records in sequence with a sync marker every few
+thousand bytes, so a run of records is one strided array.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ SYNC_EVERY = 2000  # payload bytes between two markers
 BYTES = "org.apache.hadoop.io.BytesWritable"
 LONG = "org.apache.hadoop.io.LongWritable"
 
-_MAX_CLASS_BYTES = 127  # longer names take several bytes of VInt; none that is read here is
+_MAX_CLASS_BYTES = 127  # longer names need a VInt of several bytes; no supported name does
 _MAX_METADATA = 1024
 _MAX_TEXT_BYTES = 1 << 20
 
@@ -44,7 +44,7 @@ class Header:
 
 @dataclass(frozen=True, slots=True)
 class RecordLayout:
-    """Where things stand in every record of a file."""
+    """Offsets and lengths in every record of a file."""
 
     key_type: str  # numpy's name, with byte order
     key_offset: int
@@ -64,7 +64,7 @@ class RecordLayout:
         return np.dtype({"names": names, "formats": formats, "offsets": offsets, "itemsize": self.stride})
 
     def matches(self, records: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
-        """Which records have the lengths they must have."""
+        """Which records have the expected lengths."""
         good = np.ones(records.shape, dtype=bool)
         for i, (_, head) in enumerate(self.heads):
             good &= records[f"head{i}"] == int.from_bytes(head, "little")
@@ -95,12 +95,12 @@ def parse_header(data: bytes, path: str) -> Header:
     version = at.take(1)[0]
     if version != VERSION:
         raise DataError(
-            f"SequenceFile format {version}; only {VERSION} is read. Write it anew with Hadoop 2 or later", path
+            f"SequenceFile format {version}; only {VERSION} is supported. Rewrite it with Hadoop 2 or later", path
         )
     key_class, value_class = at.class_name(), at.class_name()
     compressed, by_block = at.take(1)[0], at.take(1)[0]
     if compressed or by_block:
-        raise DataError("is compressed inside; write it with compression off (mapreduce.output…compress=false)", path)
+        raise DataError("is compressed inside; rewrite it without compression (mapreduce.output…compress=false)", path)
     (count,) = struct.unpack(">i", at.take(4))
     if not 0 <= count <= _MAX_METADATA:
         raise DataError(f"byte {at.position - 4}: {count} metadata entries; at most {_MAX_METADATA}", path)
@@ -109,7 +109,7 @@ def parse_header(data: bytes, path: str) -> Header:
     marker = at.take(MARKER_BYTES)
     if key_class not in (BYTES, LONG) or value_class != BYTES:
         wanted = "BytesWritable or LongWritable keys and BytesWritable values"
-        raise DataError(f"holds {key_class} and {value_class}; what is read is {wanted}", path)
+        raise DataError(f"holds {key_class} and {value_class}; supported are {wanted}", path)
     return Header(key_class, value_class, marker, at.position)
 
 
@@ -154,7 +154,7 @@ class _Cursor:
         return self.take(self.vint(_MAX_CLASS_BYTES)).decode("ascii", "replace")
 
     def vint(self, limit: int) -> int:
-        """Hadoop's VInt: one byte for -112…127, else a byte that says how many follow, big-endian."""
+        """Hadoop's VInt: one byte for -112…127, otherwise a byte that says how many follow, big-endian."""
         (first,) = struct.unpack("b", self.take(1))
         value = first if first >= -112 else int.from_bytes(self.take(-112 - first), "big") if first >= -120 else -1
         if not 0 <= value <= limit:

@@ -1,7 +1,7 @@
-"""Reads SequenceFiles of fixed-width records, streaming, without a step per record.
+"""Reads SequenceFiles of fixed-width records as a stream, without a Python step per record.
 
 A file is runs of records with a sync marker after each. Writers put the same number of records in every run, so once
-one run was seen whole, all that follow are checked and taken as one strided array; what breaks the pattern is walked
+one whole run was seen, all that follow are checked and taken as one strided array. Exceptions to the pattern are read
 run by run.
 """
 
@@ -29,7 +29,7 @@ _HEAD_BYTES = 4 << 20  # no header is longer: names and metadata are limited
 
 
 class SequenceRows:
-    """The records of one or several SequenceFiles, all of one width."""
+    """The records of one or more SequenceFiles, all of one width."""
 
     def __init__(self, files: Sequence[Source], encoding: str | None = None) -> None:
         self._files = files
@@ -49,7 +49,9 @@ class SequenceRows:
             for parser in _parsers(file):
                 width = parser.layout.value_bytes if parser.layout else self.info.row_bytes
                 if width != self.info.row_bytes:
-                    raise DataError(f"values of {width} bytes; files before have {self.info.row_bytes}", file.path)
+                    raise DataError(
+                        f"values of {width} bytes; those in earlier files have {self.info.row_bytes}", file.path
+                    )
                 yield from parser.take()
 
     def gone(self) -> Iterator[Feasigns]:
@@ -57,7 +59,7 @@ class SequenceRows:
 
 
 def _parsers(file: Source) -> Iterator[_RecordParser]:
-    """The same parser again and again, each time after it has parsed another buffer of the file."""
+    """Yields the same parser each time it has parsed another buffer of the file."""
     buffer = bytearray(_BUFFER_BYTES)
     view = memoryview(buffer)
     with file.open() as stream:
@@ -77,14 +79,14 @@ def _parsers(file: Source) -> Iterator[_RecordParser]:
 
 
 class _RecordParser:
-    """Knows where it is among runs and markers; holds the blocks parsed last."""
+    """Keeps its place among runs and markers, and the blocks parsed last."""
 
     def __init__(self, header: Header, path: str) -> None:
         self.header = header
         self.layout: RecordLayout | None = None
         self._path = path
         self._sync = np.frombuffer(ESCAPE + header.marker, np.uint8)
-        self._period = 0  # records per run, once a whole one was seen
+        self._period = 0  # records per run, known once a whole one was seen
         self._run = 0  # records since the last marker
         self._blocks: list[Block] = []
 
@@ -96,8 +98,8 @@ class _RecordParser:
         return iter(blocks)
 
     def parse(self, data: npt.NDArray[np.uint8], used: int, start: int, final: bool) -> int:
-        """Parses `data` from byte `used` on as far as it holds whole records; byte 0 of it is byte `start` of the file.
-        Returns how many bytes are done with."""
+        """Parses whole records of `data` from byte `used` on; its byte 0 is byte `start` of the file.
+        Returns how many bytes were consumed."""
         while used < len(data):
             if len(data) - used < 4:
                 break
@@ -128,7 +130,7 @@ class _RecordParser:
         return used
 
     def _take_periods(self, layout: RecordLayout, data: npt.NDArray[np.uint8], used: int) -> int:
-        """All whole runs, markers and all, that look like the last one."""
+        """Takes all whole runs, with markers, that look like the last one."""
         size = self._period * layout.stride + len(self._sync)
         count = (len(data) - used) // size
         if count == 0:
@@ -144,7 +146,7 @@ class _RecordParser:
         return used + count * size
 
     def _take_run(self, layout: RecordLayout, data: npt.NDArray[np.uint8], used: int) -> int:
-        """Records up to the next marker, or as far as a guess goes."""
+        """Takes records up to the next marker, or as many as guessed."""
         count = min((len(data) - used) // layout.stride, max(64, 2 * self._period))
         records = np.ndarray((count,), layout.dtype, data.data, used)
         good = layout.matches(records)
@@ -174,6 +176,6 @@ class _RecordParser:
         where = f"byte {start + used}: "
         if other != layout:
             raise DataError(
-                f"{where}a value of {other.value_bytes} bytes where those before have {layout.value_bytes}", self._path
+                f"{where}a value of {other.value_bytes} bytes; those before have {layout.value_bytes}", self._path
             )
         raise Corruption(f"{self._path}: {where}lengths inside a record contradict each other")

@@ -1,4 +1,4 @@
-"""Writes SequenceFiles: the plain layout older cube tools read, or the one Hadoop and Spark read."""
+"""Writes SequenceFiles: the plain layout that Paddle's cube tools read, or the one that Hadoop and Spark read."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from elasticctr.versions.interchange.sequence_layout import (
 
 
 class SequenceWriter:
-    """`kind` is "plain", "hadoop" (BytesWritable keys) or "hadoop_long" (LongWritable keys). A marker stands before the
+    """`kind` is "plain", "hadoop" (BytesWritable keys) or "hadoop_long" (LongWritable keys). A marker precedes the
     first record that begins 2000 bytes or more after the last one."""
 
     def __init__(self, file: IO[bytes], row_bytes: int, kind: str = "plain", marker: bytes | None = None) -> None:

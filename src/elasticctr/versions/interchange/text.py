@@ -1,6 +1,6 @@
-"""Text rows: `feasign:v1,v2,…` a line, numbers apart by commas or spaces; also read: `feasign show click v1 v2 …`,
-whose show and click are dropped. Blocks of lines are parsed by Arrow; only those it stumbles over are looked at line by
-line, to accept odd spacing or to name what is wrong.
+"""Text rows: lines of `feasign:v1,v2,…`, with commas or spaces between numbers. Also reads `feasign show click v1 v2 …`
+and drops show and click. Arrow parses blocks of lines; only blocks it refuses are read line by line, to accept odd
+spacing or to say what is wrong.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _TO_COMMAS = bytes.maketrans(b": \t;", b",,,,")
 
 
 class TextRows:
-    """The lines of one or several files, all with as many numbers as the first."""
+    """The lines of one or more files, all with as many numbers as the first."""
 
     def __init__(self, files: Sequence[Source]) -> None:
         self._files = files
@@ -87,18 +87,18 @@ class TextRows:
             if not 0 <= feasign < 1 << 64:
                 raise DataError(f"feasign {feasign} is not an unsigned 64-bit number", path, number)
             if len(row) != self.info.dim:
-                raise DataError(f"{len(row)} numbers where the first line has {self.info.dim}", path, number)
+                raise DataError(f"{len(row)} numbers; the first line has {self.info.dim}", path, number)
             if bad := [
                 field for field, value in zip(fields[self._skip :], row, strict=True) if not abs(value) <= _MOST
             ]:
-                raise DataError(f"{_show(bad[0])} is not a finite number of 32 bits", path, number)
+                raise DataError(f"{_show(bad[0])} is not a finite 32-bit float", path, number)
             feasigns.append(feasign)
             values.append(row)
         return np.array(feasigns, np.uint64), np.array(values, np.float32).reshape(-1, self.info.dim)
 
 
 class TextRowWriter:
-    """`feasign:v1,v2,…`, each number as short as it can be and still be read back as the same float."""
+    """`feasign:v1,v2,…`, each number in the shortest form that reads back as the same float."""
 
     def __init__(self, file: IO[bytes], dim: int) -> None:
         self._dim = dim
@@ -117,7 +117,7 @@ class TextRowWriter:
 
 
 def _pieces(file: Source) -> Iterator[tuple[bytes, int]]:
-    """Whole lines, some MiB at a time, and the number of the first of them."""
+    """Whole lines, a few MiB at a time, and the number of the first one."""
     buffer, rest, number = memoryview(bytearray(_BUFFER_BYTES)), b"", 1
     with file.open() as stream:
         while True:
@@ -125,7 +125,9 @@ def _pieces(file: Source) -> Iterator[tuple[bytes, int]]:
             data = rest + bytes(buffer[:filled])
             end = len(data) if filled < len(buffer) else data.rfind(b"\n") + 1
             if end == 0 and data:
-                raise DataError(f"a line of over {len(data):,} bytes; is this a text file of rows?", file.path, number)
+                raise DataError(
+                    f"a line of more than {len(data):,} bytes; is this a text file of rows?", file.path, number
+                )
             lines, rest = data[:end], data[end:]
             if lines.strip():
                 yield lines, number
@@ -139,7 +141,7 @@ def to_text(numbers: npt.NDArray[Any]) -> pa.Array:
 
 
 def join(texts: Sequence[Any], separator: str) -> pa.Array:
-    """Texts side by side, element by element."""
+    """Concatenates texts element by element."""
     return pc.binary_join_element_wise(*texts, pa.scalar(separator, pa.large_string()))
 
 

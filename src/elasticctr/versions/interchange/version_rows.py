@@ -1,4 +1,4 @@
-"""The rows of one table of a published version, as floats: what the version itself holds, or all it stands on too."""
+"""The rows of one table of a published version, as floats: the version's own, or its whole chain's."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from elasticctr.versions.sparse import read_part
 
 
 class VersionRows:
-    """`chain` is the version and those it stands on, base first; of the version alone, a chain of one."""
+    """`chain` is the version and those it depends on, base first; for the version alone, a chain of one."""
 
     def __init__(self, repository: Repository, chain: list[Manifest], table: str) -> None:
         newest = chain[-1]
         if table not in newest.tables:
             known = ", ".join(newest.tables)
-            raise NotFound(f"{newest.model} version {newest.version}: no table {table!r}; there is {known}")
+            raise NotFound(f"{newest.model} version {newest.version}: no table {table!r}; it has {known}")
         self._repository = repository
         self._chain = chain
         self._table = table
@@ -30,8 +30,8 @@ class VersionRows:
         self.count = newest.tables[table].rows if len(chain) == 1 else None
 
     def blocks(self) -> Iterator[Block]:
-        # Newest first, so that a row is passed over if a later version has it or took it away. What must be remembered
-        # for that is the feasigns of deltas, not those of the base.
+        # Newest first, so that a row is skipped if a later version changed or dropped it. That needs only the feasigns
+        # of deltas in memory, not those of the base.
         later = np.zeros(0, np.uint64)
         for manifest in reversed(self._chain):
             encoding = manifest.tables[self._table].encoding
@@ -46,7 +46,7 @@ class VersionRows:
                 later = np.unique(np.concatenate(seen))
 
     def gone(self) -> Iterator[Feasigns]:
-        """Of a version alone. A base, and a whole chain, take nothing away."""
+        """Feasigns dropped by a version alone. A base or a whole chain drops none."""
         if len(self._chain) == 1:
             yield from self._gone(self._chain[0])
 

@@ -1,4 +1,4 @@
-"""`elasticctr data` as a process: its exit status and what it says on which stream."""
+"""`elasticctr data` as a process: exit status and output streams."""
 
 from __future__ import annotations
 

@@ -55,7 +55,7 @@ def test_status_and_logs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     code, out, _ = run_command("logs", run)
     assert code == 0 and "coordinator-0 | arguments coordinator --config" in out and "pserver-1     | --- " in out
     code, out, _ = run_command("logs", run, "trainer-0", "-n", "1")
-    assert out.count("\n") == 1 and "ended in good order" in out
+    assert out.count("\n") == 1 and "ended normally" in out
     code, out, _ = run_command("logs", run, "trainer-0", "--json")
     assert json.loads(out.splitlines()[0])["role"] == "trainer-0"
     code, _, err = run_command("logs", run, "trainer-7")

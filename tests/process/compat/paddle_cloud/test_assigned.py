@@ -1,4 +1,4 @@
-"""Processes that are told their roles by the older systems' variables, on loopback, with fake roles."""
+"""Processes with roles from Paddle's variables, on loopback, with fake roles."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def start(job: Path, environment: dict[str, str]) -> subprocess.Popen[str]:
 
 @pytest.mark.promise(
     "roles started from PADDLE_* variables on 0.0.0.0 without a token",
-    "the first pserver makes a secret in the run directory and all show it; none there: the role does not start",
+    "the first pserver writes a secret into the run directory and all roles use it; without it a role does not start",
 )
 def test_four_processes_find_their_roles(tmp_path: Path) -> None:
     run = tmp_path / "run"
@@ -111,10 +111,10 @@ def test_a_role_and_an_engine_are_one_too_many(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("cluster", "words"),
     [
-        ({"trainers": 3}, "cluster.trainers of the job is 3, and the environment says 2"),
-        ({"pservers": 1}, "cluster.pservers of the job is 1, and the environment says 2"),
+        ({"trainers": 3}, "cluster.trainers of the job is 3, but the environment says 2"),
+        ({"pservers": 1}, "cluster.pservers of the job is 1, but the environment says 2"),
         ({"strategy": "collective"}, "collective has no pservers"),
-        ({"standby": True}, "no place for standbys"),
+        ({"standby": True}, "cannot describe standbys"),
     ],
 )
 def test_a_job_that_says_otherwise_is_refused(tmp_path: Path, cluster: dict[str, Any], words: str) -> None:

@@ -1,4 +1,4 @@
-"""Builds in processes of their own: killed, side by side, and measured."""
+"""Builds in separate processes: killed, concurrent, and measured."""
 
 from __future__ import annotations
 

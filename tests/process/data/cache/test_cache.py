@@ -1,4 +1,4 @@
-"""Caches built by processes of their own: killed, and on a full disk."""
+"""Caches built by separate processes: killed, and on a full disk."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A served version whose rows are in Cube: as with local files, and with servers that are dead or late."""
+"""A served version with rows on a Cube: as with local files, and with servers that are dead or late."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_a_cube_scores_as_local_files_do(cube: tuple[Made, list[ServerProcess], 
 
 
 def zeros_of_shard(made: Made, batch: Batch, shard: int) -> Made:
-    """What the files would be without a shard's rows."""
+    """The files without a shard's rows."""
     lost = [_native.shard_of(int(feasign), 2) == shard for feasign in made.feasigns]
     changed = Made.__new__(Made)
     changed.__dict__ = {**made.__dict__, "rows": {t: rows.copy() for t, rows in made.rows.items()}}

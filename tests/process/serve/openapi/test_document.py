@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from tests.unit.serve.live import live_server
 
-# Whether a slot or a variant exists no schema can say, so that what fits the schema may still be refused. Headers that
+# A schema cannot say whether a slot or variant exists, so valid requests may still be refused. Unknown headers are
 # a server does not know it does not mind. A millisecond may be too short for an answer.
 CONFIG = """
 [checks.positive_data_acceptance]

@@ -1,4 +1,4 @@
-"""Hadoop SequenceFiles against Spark itself: it reads ours, we read its.
+"""Hadoop SequenceFiles against Spark itself: it reads ours, we read its own.
 
 Needs Java and a Python with pyspark: this one, or the one named by ELASTICCTR_SPARK_PYTHON.
 """

@@ -1,4 +1,4 @@
-"""`elasticctr eval`: what is asked for is in the answer, in metrics.json and in the report."""
+"""`elasticctr eval`: requested figures are in the output, in metrics.json and in the report."""
 
 from __future__ import annotations
 

@@ -29,8 +29,8 @@ def line(number: int, key: int, path: Path) -> str:
 
 
 @pytest.fixture
-def older(tmp_path: Path) -> Path:
-    """A base and two patches, as older tools announce them."""
+def donefiles(tmp_path: Path) -> Path:
+    """A base and two patches, as announced by Paddle's tools."""
     for name, keys, value in (("base", KEYS, 1.0), ("one", KEYS[:10], 2.0), ("two", KEYS[5:15], 3.0)):
         write_text(tmp_path / name, keys, value)
     (tmp_path / "base.txt").write_text(line(100, 100, tmp_path / "base"))
@@ -39,8 +39,8 @@ def older(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_patches_stand_on_each_other_and_the_last_finished_one_is_wanted(older: Path) -> None:
-    feed = PaddleFeed(str(older))
+def test_patches_depend_on_each_other_and_the_last_finished_one_is_wanted(donefiles: Path) -> None:
+    feed = PaddleFeed(str(donefiles))
     wanted = feed.wanted("d")
     assert wanted is not None and wanted.version == 102
     links = feed.chain("d", 102)
@@ -50,20 +50,25 @@ def test_patches_stand_on_each_other_and_the_last_finished_one_is_wanted(older: 
         feed.chain("d", 103)
 
 
-def test_base_only_looks_at_bases(older: Path) -> None:
-    wanted = PaddleFeed(str(older), with_patches=False).wanted("d")
+def test_base_only_looks_at_bases(donefiles: Path) -> None:
+    wanted = PaddleFeed(str(donefiles), with_patches=False).wanted("d")
     assert wanted is not None and wanted.version == 100
 
 
-def test_a_new_base_starts_a_new_chain_and_late_patches_of_the_old_one_do_not_count(older: Path) -> None:
-    feed = PaddleFeed(str(older))
+def test_a_new_base_starts_a_new_chain_and_late_patches_of_the_old_one_do_not_count(donefiles: Path) -> None:
+    feed = PaddleFeed(str(donefiles))
     assert feed.wanted("d") is not None
-    with (older / "base.txt").open("a") as file:
-        file.write(line(200, 200, older / "base"))
+    with (donefiles / "base.txt").open("a") as file:
+        file.write(line(200, 200, donefiles / "base"))
     wanted = feed.wanted("d")
     assert wanted is not None and wanted.version == 200
-    with (older / "patch.txt").open("a") as file:
-        file.write("\n" + line(201, 100, older / "one") + line(150, 200, older / "one") + line(202, 200, older / "two"))
+    with (donefiles / "patch.txt").open("a") as file:
+        file.write(
+            "\n"
+            + line(201, 100, donefiles / "one")
+            + line(150, 200, donefiles / "one")
+            + line(202, 200, donefiles / "two")
+        )
     wanted = feed.wanted("d")
     assert wanted is not None and wanted.version == 202
     assert [link.version for link in feed.chain("d", 202)] == [200, 202]
@@ -74,8 +79,8 @@ def test_nothing_announced_is_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("compact", [False, True])
-def test_rows_are_the_files_rows_by_modulo(older: Path, tmp_path: Path, compact: bool) -> None:
-    feed = PaddleFeed(str(older))
+def test_rows_are_the_files_rows_by_modulo(donefiles: Path, tmp_path: Path, compact: bool) -> None:
+    feed = PaddleFeed(str(donefiles))
     builder = PaddleBuilder(feed, BuildSettings(sharding="modulo"), 2)
     out = tmp_path / "out"
     links = feed.chain("d", 102)
@@ -94,7 +99,7 @@ def test_rows_are_the_files_rows_by_modulo(older: Path, tmp_path: Path, compact:
 
 
 def test_a_directory_over_http_is_read_from_its_page(tmp_path: Path) -> None:
-    """As a static file server shows it, which is how older installations hand over their rows."""
+    """Rows on a static file server, where Paddle's installations put them."""
     write_text(tmp_path / "data/base", KEYS[:60], 1.0)
     (tmp_path / "data/base/part-1").write_text("".join(f"{key}:4 4\n" for key in KEYS[60:]))
     (tmp_path / "donefile").mkdir()

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from elasticctr.compat.paddle_cube.transfer_conf import read_older_conf, transfer_host
+from elasticctr.compat.paddle_cube.transfer_conf import read_transfer_conf, transfer_host
 from elasticctr.config import load_yaml, parse_settings
 from elasticctr.cube.transfer.settings import TransferSettings
 from elasticctr.errors import ConfigError
@@ -45,8 +45,8 @@ def write(tmp_path: Path, text: str) -> Path:
     return path
 
 
-def test_an_older_file_means_the_same_here(tmp_path: Path) -> None:
-    settings, with_patches, ignored = read_older_conf(write(tmp_path, CONF))
+def test_a_file_of_paddles_means_the_same_here(tmp_path: Path) -> None:
+    settings, with_patches, ignored = read_transfer_conf(write(tmp_path, CONF))
     assert with_patches
     assert (settings.models, settings.format, settings.build.sharding) == (("test_dict",), "sequencefile", "modulo")
     assert settings.repository == "http://10.0.0.9:8080/data/donefile/"
@@ -72,13 +72,13 @@ def test_an_older_file_means_the_same_here(tmp_path: Path) -> None:
         ("deploy_path", "deploy_pth", "unknown keys: deploy_pth"),
         ("[cube_agent]", "[agents]", "unknown section"),
         ("agent0_0", "agentX", "expected agent<shard>"),
-        ("dict_name: test_dict", "dict_name: ../x", "not the name of a model"),
+        ("dict_name: test_dict", "dict_name: ../x", "not a model name"),
         ("10.0.0.12:8001", "10.0.0.11:8001", "listed twice"),
     ],
 )
 def test_mistakes_are_named(tmp_path: Path, old: str, new: str, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
-        read_older_conf(write(tmp_path, CONF.replace(old, new, 1)))
+        read_transfer_conf(write(tmp_path, CONF.replace(old, new, 1)))
 
 
 def test_the_sample_file_is_valid_and_says_the_defaults() -> None:

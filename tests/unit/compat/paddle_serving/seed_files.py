@@ -1,4 +1,4 @@
-"""The configuration files of the deployment guide that users of Paddle Serving followed, letter by letter."""
+"""The configuration files of Paddle Serving's deployment guide, verbatim."""
 
 MODEL_TOOLKIT = """\
 engines {

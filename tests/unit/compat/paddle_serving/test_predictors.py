@@ -82,7 +82,7 @@ def test_variants_with_weights_clusters_and_their_own_ways(tmp_path: Path) -> No
     assert settings.balancer == "round_robin"
     assert (settings.timeout_ms, settings.hedge_ms) == (500, 20)
     told = "\n".join(notes)
-    assert "all variants have that of the first" in told
+    assert "all variants use that of the first one" in told
     assert "split_conf is ignored" in told
     assert "compress_type is ignored" in told
     assert "the client speaks JSON over HTTP" in told
@@ -96,7 +96,7 @@ def test_one_of_several_predictors(tmp_path: Path) -> None:
     assert any("BertService is not served here" in note for note in notes)
     with pytest.raises(NotFound, match=r"no predictor 'x'.* has bert, ctr"):
         read_predictors(path, "x")
-    with pytest.raises(ConfigError, match=r"say which predictor, by name: .* has a, b"):
+    with pytest.raises(ConfigError, match=r"give the name of a predictor: .* has a, b"):
         read_predictors(write(tmp_path, predictor("a") + predictor("b")))
 
 
@@ -104,7 +104,7 @@ def test_one_of_several_predictors(tmp_path: Path) -> None:
     ("text", "words"),
     [
         (predictor(weights="50|30"), "2 weights for 1 variants"),
-        (predictor(weights="many"), "weights are whole numbers"),
+        (predictor(weights="many"), "weights must be whole numbers"),
         (predictor(weights="0"), "not all 0"),
         (predictor(variants='variants { tag: "a" }'), "variant 'a' has no cluster"),
         (predictor(variants='variants { tag: "a" naming_conf { cluster: "bns://x" } }'), "list://HOST:PORT"),
@@ -118,7 +118,7 @@ def test_one_of_several_predictors(tmp_path: Path) -> None:
         ),
         (
             predictor(weights="1|1", variants='variants { tag: "a" naming_conf { cluster: "list://h:1" } }' * 2),
-            "two variants are called 'a'",
+            "two variants are named 'a'",
         ),
         ('predictors { name: "a" service_name: "x" endpoint_router: "WeightedRandomRender" }', "by name"),
     ],

@@ -30,7 +30,7 @@ def published(place: Path) -> Path:
     return place
 
 
-def test_the_guides_files_as_they_are(tmp_path: Path) -> None:
+def test_the_guides_files_unchanged(tmp_path: Path) -> None:
     directory = conf(
         tmp_path,
         model_toolkit_prototxt=seed_files.MODEL_TOOLKIT,
@@ -54,10 +54,10 @@ def test_the_guides_files_as_they_are(tmp_path: Path) -> None:
     }
     notes = "\n".join(found.notes)
     assert "engine 'image_classification_resnet'" in notes
-    assert "this engine is left out" in notes
+    assert "this engine is skipped" in notes
     assert f"{directory / 'model_toolkit.prototxt'}:30: enable_batch_align is ignored" in notes
     assert "--host 0.0.0.0" in notes
-    assert f"{stamp} is not there" in notes
+    assert f"{stamp} does not exist" in notes
     assert "enable_cube" not in notes
 
 
@@ -105,7 +105,7 @@ def test_flags_service_and_engine_say_how_it_is_served(tmp_path: Path) -> None:
     notes = "\n".join(found.notes)
     flags = directory / "gflags.conf"
     assert f"{flags}:8: request_cache_size is ignored: answers are not cached" in notes
-    assert f"{flags}:9: minloglevel is ignored: it is not known here" in notes
+    assert f"{flags}:9: minloglevel is ignored: it is unknown here" in notes
     assert "service BertService is ignored" in notes
     assert "gpu_ids is ignored: predictions run on the CPU" in notes
     assert "use_trt is ignored" in notes
@@ -163,7 +163,7 @@ def test_paddles_own_model_files_are_refused_with_what_to_do(tmp_path: Path) -> 
     with pytest.raises(ConfigError) as e:
         read_serving(directory)
     assert f"{directory / 'model_toolkit.prototxt'}:2: engine 'ctr'" in str(e.value)
-    assert "holds a model of Paddle's" in str(e.value)
+    assert "holds a Paddle model" in str(e.value)
     assert "elasticctr publish" in str(e.value)
 
 
@@ -181,14 +181,14 @@ def test_paddles_own_model_files_are_refused_with_what_to_do(tmp_path: Path) -> 
             {"model_toolkit_prototxt": 'engines { name: "a" type: "b" sparse_param_service_type: FAR }'},
             "none of NONE, LOCAL, REMOTE",
         ),
-        ({"model_toolkit_prototxt": 'engines { name: "a" name: "b" type: "c" }'}, "'name' is there twice"),
+        ({"model_toolkit_prototxt": 'engines { name: "a" name: "b" type: "c" }'}, "'name' occurs twice"),
         (
             {"model_toolkit_prototxt": ENGINE.format(place="x", more="") * 2},
-            "two engines are called 'ctr'",
+            "two engines are named 'ctr'",
         ),
         (
             {"model_toolkit_prototxt": ENGINE.format(place="x", more="sparse_param_service_type: REMOTE")},
-            "cube.conf is not there",
+            "cube.conf does not exist",
         ),
         (
             {
@@ -205,11 +205,11 @@ def test_paddles_own_model_files_are_refused_with_what_to_do(tmp_path: Path) -> 
         ),
         (
             {"model_toolkit_prototxt": ENGINE.format(place="x", more=""), "gflags_conf": "\nport=1"},
-            "gflags.conf:2: 'port=1' is no flag",
+            "gflags.conf:2: 'port=1' is not a flag",
         ),
         (
             {"model_toolkit_prototxt": ENGINE.format(place="x", more=""), "gflags_conf": "--flagfile=gflags.conf"},
-            "leads back",
+            "includes it again",
         ),
     ],
 )

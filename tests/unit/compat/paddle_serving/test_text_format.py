@@ -71,8 +71,8 @@ def test_lines_are_kept() -> None:
     [
         ("a: 1\nb: ]", 2, "expected the value of 'b'"),
         ("a {\n b: 1\n", 3, "begins in line 1 has no '}'"),
-        ("a: 1\n}", 2, "closes nothing"),
-        ("a { b: 1 >", 1, "closes nothing"),
+        ("a: 1\n}", 2, "without an opening counterpart"),
+        ("a { b: 1 >", 1, "without an opening counterpart"),
         ('a: "x', 1, "closing quote"),
         ('a: "x\ny"', 1, "closing quote"),
         ("a 1", 1, "expected ':'"),
@@ -80,8 +80,8 @@ def test_lines_are_kept() -> None:
         ("a: [1 2]", 1, "expected ,"),
         ("a: [1,]", 1, "ends with a comma"),
         ("a: 08", 1, "octal"),
-        ("a: -b", 1, "no number"),
-        (r'a: "\q"', 1, "no escape"),
+        ("a: -b", 1, "is not a number"),
+        (r'a: "\q"', 1, "is not an escape"),
         (r'a: "\777"', 1, "more than a byte"),
         (r'a: "\xff"', 1, "not UTF-8"),
         ("1: 2", 1, "expected word"),
@@ -105,7 +105,7 @@ def test_files(tmp_path: Path) -> None:
 
 
 def test_agrees_with_protobufs_own_reader() -> None:
-    """What protobuf's library writes is read the same here, field by field."""
+    """Text written by protobuf's library is read the same here, field by field."""
     file = descriptor_pb2.FileDescriptorProto(name="x\n\"'\\\t.proto", package="a.b", dependency=["é", "\x01"])
     message = file.message_type.add(name="M")
     message.field.add(name="f", number=7, label="LABEL_REPEATED", type="TYPE_INT64", default_value="-1")

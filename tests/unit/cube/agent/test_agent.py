@@ -82,14 +82,14 @@ def test_a_delta_whose_parent_is_only_on_disk_loads_that_first(bench: Bench) -> 
 
 def test_a_delta_with_a_gap_is_refused_and_names_it(bench: Bench) -> None:
     make_build(bench.builds, version=5, parent=4)
-    with pytest.raises(NotFound, match="stands on version 4"):
+    with pytest.raises(NotFound, match="depends on version 4"):
         prepare(bench, bench.request(5))
 
 
 def test_a_swapped_shard_is_refused(bench: Bench) -> None:
     make_build(bench.builds)
     request = bench.request(1) | bench.step(1, shard=1)
-    with pytest.raises(Corruption, match="shard 1 of 2 was sent where 0 of 2 belongs"):
+    with pytest.raises(Corruption, match="received shard 1 of 2 instead of 0 of 2"):
         prepare(bench, request)
     assert bench.server.calls == []
 
@@ -110,7 +110,7 @@ def test_another_version_than_announced_is_refused(bench: Bench) -> None:
 
 def test_a_listing_other_than_announced_is_refused(bench: Bench) -> None:
     make_build(bench.builds)
-    with pytest.raises(Corruption, match="not the one that was announced"):
+    with pytest.raises(Corruption, match="another one than announced"):
         prepare(bench, bench.request(1) | {"sha256": "0" * 64})
 
 
@@ -135,7 +135,7 @@ def test_the_same_contents_built_otherwise_are_the_same_version(bench: Bench) ->
     assert len(bench.host.requests) == before
 
 
-def test_damage_on_the_agents_disk_is_mended_by_another_fetch(bench: Bench) -> None:
+def test_damage_on_the_agents_disk_is_repaired_by_another_fetch(bench: Bench) -> None:
     make_build(bench.builds)
     bench.server.damage_next_load = True
     prepare(bench, bench.request(1))
@@ -149,7 +149,7 @@ def test_a_version_its_server_refuses_stays_refused(bench: Bench) -> None:
         prepare(bench, bench.request(1))
 
 
-def test_a_full_disk_is_told_before_anything_is_fetched(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_is_reported_before_anything_is_fetched(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     make_build(bench.builds)
     prepare(bench, bench.request(1))
     bench.agent.activate("ctr", 1)
@@ -177,7 +177,7 @@ def test_a_server_restarted_empty_gets_back_what_live_says(bench: Bench) -> None
     assert bench.server.models["ctr"][1]["state"] == "ready"
 
 
-def test_retiring_keeps_the_files_a_kept_version_stands_on(bench: Bench) -> None:
+def test_retiring_keeps_the_files_a_kept_version_depends_on(bench: Bench) -> None:
     for version, parent in ((1, 0), (2, 1), (3, 0)):
         make_build(bench.builds, version=version, parent=parent)
         prepare(bench, bench.request(version))
@@ -235,7 +235,7 @@ def test_one_job_per_model_and_the_same_request_joins_it(bench: Bench) -> None:
     bench.server.load_s = 60
     first = bench.agent.prepare(parse_prepare(bench.request(1)))
     assert bench.agent.prepare(parse_prepare(bench.request(1))) is first
-    with pytest.raises(Unavailable, match="one at a time"):
+    with pytest.raises(Unavailable, match="is being prepared; try again"):
         bench.agent.prepare(parse_prepare(bench.request(2)))
     bench.server.load_s = 0
     assert first.finished.wait(60) and first.error is None
@@ -253,7 +253,7 @@ def test_a_job_can_be_cancelled_and_ends_in_time(bench: Bench) -> None:
     assert slow.finished.wait(60) and isinstance(slow.error, DeadlineExceeded)
 
 
-def test_a_killed_download_goes_on_where_it_was(bench: Bench) -> None:
+def test_a_killed_download_resumes_where_it_was(bench: Bench) -> None:
     make_build(bench.builds, bytes_each=300_000)
     part = bench.data / ".incoming/ctr/1/embedding.cube.part"
     part.parent.mkdir(parents=True)

@@ -132,7 +132,7 @@ def command(bench: Bench, **body: Any) -> tuple[int, dict[str, Any]]:
     return answer.status_code, answer.json()
 
 
-def test_an_older_transfer_downloads_reloads_and_enables(bench: Bench) -> None:
+def test_paddles_transfer_downloads_reloads_and_enables(bench: Bench) -> None:
     make_build(bench.builds)
     source = f"{bench.host.url}/ctr/1/shard-0000-of-0002"
     asked = {"dict_name": "ctr", "version": "1", "depend": "1", "mode": "base", "shard_seq": 0, "deploy_path": "/tmp"}
@@ -160,7 +160,7 @@ def test_an_older_transfer_downloads_reloads_and_enables(bench: Bench) -> None:
         {"source": "file:///etc/../etc/passwd"},
     ],
 )
-def test_an_older_request_never_becomes_a_command_or_a_path(bench: Bench, change: dict[str, Any]) -> None:
+def test_a_request_of_paddles_transfer_never_becomes_a_command_or_a_path(bench: Bench, change: dict[str, Any]) -> None:
     make_build(bench.builds)
     asked = {"command": "download", "dict_name": "ctr", "version": "1", "source": f"{bench.host.url}/x", "port": "1;id"}
     status, answer = command(bench, **(asked | change))
@@ -168,7 +168,7 @@ def test_an_older_request_never_becomes_a_command_or_a_path(bench: Bench, change
     assert bench.host.requests == []
 
 
-def test_an_older_failure_is_told_as_one(bench: Bench) -> None:
+def test_paddles_transfer_is_told_of_a_failure(bench: Bench) -> None:
     status, answer = command(bench, command="enable", dict_name="ctr", version=5)
     assert (status, answer["success"]) == (500, "255")
     assert answer["message"].startswith("NotFound")

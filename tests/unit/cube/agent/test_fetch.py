@@ -60,7 +60,7 @@ def test_a_host_without_ranges_costs_time_but_not_correctness(host: FileHost, tm
     fetch(host, tmp_path)
 
 
-def test_a_part_longer_than_the_file_is_started_anew(host: FileHost, tmp_path: Path) -> None:
+def test_a_part_longer_than_the_file_is_fetched_again(host: FileHost, tmp_path: Path) -> None:
     (tmp_path / "t.cube.part").write_bytes(DATA + b"x")
     fetch(host, tmp_path)
 
@@ -70,7 +70,7 @@ def test_a_damaged_part_is_found_and_fetched_again(host: FileHost, tmp_path: Pat
     assert fetch(host, tmp_path).refetched == 1
 
 
-def test_a_bit_flipped_once_is_mended(host: FileHost, tmp_path: Path) -> None:
+def test_a_bit_flipped_once_is_repaired(host: FileHost, tmp_path: Path) -> None:
     flips = iter([True])
 
     def flip(_: str, body: bytes) -> bytes:
@@ -96,12 +96,12 @@ def test_a_truncated_source_is_corruption(host: FileHost, tmp_path: Path) -> Non
 
 def test_a_longer_source_is_corruption_and_never_fills_the_disk(host: FileHost, tmp_path: Path) -> None:
     host.fault = lambda _, body: body * 50
-    with pytest.raises(Corruption, match="longer at its source"):
+    with pytest.raises(Corruption, match="the source has more than"):
         fetch(host, tmp_path)
     assert not list(tmp_path.glob("t.cube*"))
 
 
-def test_a_missing_file_and_a_wrong_token_are_told_apart(host: FileHost, tmp_path: Path) -> None:
+def test_a_missing_file_and_a_wrong_token_are_distinguished(host: FileHost, tmp_path: Path) -> None:
     fetcher = Fetcher(RateLimit(None))
     with pytest.raises(Unauthorized):
         fetcher.fetch_file(source(host, "wrong token"), listed(), tmp_path, Watch(60))

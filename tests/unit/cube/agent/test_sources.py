@@ -76,8 +76,8 @@ def test_an_empty_permission_is_a_mistake() -> None:
 
 
 @pytest.mark.promise(
-    "An agent fetches from an allowed source that is not its transfer",
-    "the fleet's secret is shown to the transfer that holds the lease, and to peers named, alone",
+    "An agent fetches from an allowed source other than its transfer",
+    "the fleet's secret is sent only to the transfer that holds the lease and to named peers",
 )
 def test_the_secret_is_shown_to_those_who_share_it_alone() -> None:
     plain, trusted = make_client(None, timeout_s=1), make_client("secret of the fleet", timeout_s=1)

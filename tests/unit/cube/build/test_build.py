@@ -134,7 +134,7 @@ def test_a_version_is_never_built_over(tmp_path: Path) -> None:
 
 def test_names_and_numbers_that_cannot_be(tmp_path: Path) -> None:
     rows = Rows(EMPTY, np.zeros((0, 4), np.float32))
-    with pytest.raises(DataError, match="name of a model"):
+    with pytest.raises(DataError, match="not a model name"):
         build_tables({"../t": rows}, tmp_path, Target("m", 1))
     with pytest.raises(DataError, match="versions are whole numbers"):
         build_tables({"t": rows}, tmp_path, Target("m", 0))

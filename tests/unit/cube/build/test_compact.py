@@ -49,7 +49,7 @@ def test_what_cannot_be_compacted_is_named(tmp_path: Path) -> None:
     build(tmp_path, 5, np.arange(5, dtype=np.uint64), parent=4)
     with pytest.raises(FailedPrecondition, match="other shards"):
         compact(tmp_path, "m", 2, tmp_path / "out")
-    with pytest.raises(FailedPrecondition, match="stands on 4"):
+    with pytest.raises(FailedPrecondition, match="depends on 4"):
         compact(tmp_path, "m", 5, tmp_path / "out")
     with pytest.raises(NotFound):
         compact(tmp_path, "m", 9, tmp_path / "out")

@@ -21,7 +21,7 @@ from elasticctr.errors import ConfigError, Corruption, NotFound
 def publish(
     repository: Path, version: int, feasigns: NDArray[np.uint64], gone: NDArray[np.uint64], parent: int = 0
 ) -> None:
-    """A version of two part files, written by hand as docs/formats/version.md says."""
+    """A version of two part files, written by hand in the format of docs/formats/version.md."""
     directory = repository / "ctr" / str(version)
     (directory / "sparse/main").mkdir(parents=True)
     rows = pa.schema([("feasign", pa.uint64()), ("row", pa.binary(4 * DIM))])

@@ -15,7 +15,7 @@ from elasticctr.errors import FailedPrecondition
 
 @pytest.mark.promise(
     "lease.json or epoch.json is damaged",
-    "the process starts, sets the file aside, and takes an epoch above every one before",
+    "the process starts, keeps the file under another name, and takes an epoch above all earlier ones",
 )
 @pytest.mark.parametrize("damage", [b"", b"{", b"[1]", b'{"epoch": "x"}', b'{"epoch": -1}', b"\xff\xfe"])
 def test_a_damaged_note_is_set_aside_and_the_epoch_goes_up(tmp_path: Path, damage: bytes) -> None:

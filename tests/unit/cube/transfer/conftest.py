@@ -32,7 +32,7 @@ class FakeFeed:
         self.parents: dict[int, int] = {}
         self.events: list[Announcement] = []
         self.pins: list[list[int]] = []
-        self.used: set[int] = set()  # pinned by servers of predictions
+        self.used: set[int] = set()  # pinned by prediction servers
 
     def publish(self, version: int, parent: int = 0) -> None:
         self.parents[version] = parent
@@ -147,7 +147,7 @@ class Bed:
         return Peer(process.address, TOKEN)
 
     def crash(self, process: TransferProcess) -> None:
-        """What is left of a transfer that was killed: its files, and a lease that runs on."""
+        """Leaves what a killed transfer leaves: its files, and an unexpired lease."""
         process.fleet._stop.set()
         for rollout in process.models.values():
             rollout.stop()

@@ -89,11 +89,11 @@ def test_orders_that_make_no_sense_are_refused(bed: Bed, process: TransferProces
     with pytest.raises(DataError):
         peer.post("/v1/rollout", {"model": "../x", "version": 1})
     process.models["ctr"].journal.previous = 0
-    with pytest.raises(FailedPrecondition, match="nothing was live before"):
+    with pytest.raises(FailedPrecondition, match="no version was live before"):
         peer.post("/v1/rollback", {"model": "ctr"})
 
 
-def test_older_tools_read_what_they_know(bed: Bed, process: TransferProcess) -> None:
+def test_paddles_tools_read_the_status(bed: Bed, process: TransferProcess) -> None:
     peer = bed.peer(process)
     info = peer.get("/dict/info")
     assert info["success"] == "0"

@@ -96,8 +96,8 @@ def test_a_build_process_is_killed_when_its_time_is_over(tmp_path: Path) -> None
 
 
 @pytest.mark.promise(
-    "A build of the same number is on transfer's disk, made of another version",
-    "a build is found by the identity of the version and all it stands on, and else made anew",
+    "Transfer's disk has a build of the same number from another version",
+    "a build is found by the identities of the version and its chain, or made again",
 )
 def test_a_build_of_another_version_of_the_same_number_is_made_again(builds: Builds, builder: Builder) -> None:
     old, new, above = (join_links([Link(2, 0, base, 1), Link(3, 2, top, 1)])[-1] for base, top in IDENTITIES)

@@ -38,11 +38,11 @@ def test_without_a_common_link_one_base_is_sent() -> None:
     assert forms(chain(1, 2, 3), holding(), holding(1, 2)) == [(3, "compacted")]
 
 
-def test_a_chain_that_is_built_already_is_sent_as_it_is() -> None:
+def test_a_chain_that_is_already_built_is_sent_unchanged() -> None:
     assert forms(chain(1, 2), holding(), built={1, 2}) == [(1, "published"), (2, "published")]
 
 
-def test_what_all_hold_takes_nothing() -> None:
+def test_a_version_that_all_hold_needs_no_builds() -> None:
     assert forms(chain(1, 2), holding(1, 2), holding(2)) == []
 
 
@@ -64,13 +64,13 @@ def test_deltas_are_counted_from_the_base_a_replica_really_has() -> None:
     assert forms(chain(1, 2, 3, 4), holding(3), most=2) == [(4, "published")]
 
 
-def test_with_nobody_there_something_complete_is_built() -> None:
+def test_without_replicas_something_complete_is_built() -> None:
     assert forms(chain(1, 2)) == [(2, "compacted")]
     assert forms(chain(1)) == [(1, "published")]
 
 
 def test_a_base_that_failed_under_several_deltas_is_sent_again() -> None:
-    """The middle one is there, but stands on nothing."""
+    """The middle one is held, but without its base."""
     held = {v: ReplicaVersion(v, v - 1, "failed" if v == 1 else "stored", f"id{v}", True, False) for v in (1, 2, 3)}
     assert forms(chain(1, 2, 3), Holding(0, 0, held)) == [(3, "compacted")]
     assert forms(chain(1, 2, 3), Holding(0, 0, {v: held[v] for v in (2, 3)})) == [(3, "compacted")]

@@ -49,11 +49,11 @@ def test_sequences_are_read_side_by_side(kit: Kit) -> None:
     ("sequences", "targets", "message"),
     [
         (["items", "categories"], ["item"], "need as many targets"),
-        (["item"], ["item"], "'item' is no sequence; there are items, categories, words"),
-        (["items"], ["shop"], "'shop' is no pooled slot with an embedding; there are user, item, category"),
-        (["items"], ["wide"], "no pooled slot with an embedding"),
-        (["items"], ["user"], "is 3 wide and its target 'user' 5"),
-        (["items", "words"], ["item", "user"], "need one max_values in the schema; got items: 4, words: 6"),
+        (["item"], ["item"], "'item' is not a sequence; known: items, categories, words"),
+        (["items"], ["shop"], "'shop' is not a pooled slot with an embedding; known: user, item, category"),
+        (["items"], ["wide"], "not a pooled slot with an embedding"),
+        (["items"], ["user"], "is 3 wide but its target 'user' 5"),
+        (["items", "words"], ["item", "user"], "need equal max_values in the schema; got items: 4, words: 6"),
     ],
 )
 def test_what_does_not_fit_is_said(sequences: list[str], targets: list[str], message: str) -> None:

@@ -32,7 +32,7 @@ def test_a_gate_without_context_is_the_same_for_all_and_starts_at_one() -> None:
 
 
 def test_an_unknown_context_slot_is_refused_by_name() -> None:
-    with pytest.raises(ConfigError, match="'item' is no sparse slot with an embedding; there are ad, user, history"):
+    with pytest.raises(ConfigError, match="'item' is not a sparse slot with an embedding; known: ad, user, history"):
         ContextGate(SPEC, ("item",), (), 2, "model")
 
 

@@ -11,7 +11,7 @@ from tests.unit.ps.conftest import find_url, make_job
 
 
 @pytest.mark.promise(
-    "somebody sends the coordinator bodies of many MiB", "413 on every route but those of metrics, before it is parsed"
+    "a client sends the coordinator bodies of many MiB", "413 on every route except those of metrics, before parsing"
 )
 def test_bodies_are_small_but_of_metrics(tmp_path: Path, world: Any) -> None:
     job = make_job(tmp_path)

@@ -90,7 +90,7 @@ def test_a_failure_is_said(tmp_path: Path, publisher: Publisher) -> None:
 
 @pytest.mark.promise(
     "the process that publishes a run's last version is killed, or its repository is busy",
-    "it is started again until the version is out",
+    "it is restarted until the version is published",
 )
 def test_a_publisher_that_was_killed_is_started_again(
     tmp_path: Path, publisher: Publisher, monkeypatch: pytest.MonkeyPatch
@@ -134,7 +134,7 @@ def test_a_version_that_a_coordinator_died_over_is_owed(tmp_path: Path, publishe
 
 @pytest.mark.promise(
     "a coordinator killed while the last version of a run is published",
-    "the run is not over before, so the next coordinator publishes it",
+    "the run has not ended yet, so the next coordinator publishes it",
 )
 def test_a_run_is_over_when_its_last_version_is_out(tmp_path: Path, world: Any, publisher: Publisher) -> None:
     job = make_job(tmp_path, publish={"to": str(tmp_path / "repo")})

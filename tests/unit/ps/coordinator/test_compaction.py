@@ -39,8 +39,8 @@ def told(lines: list[Line]) -> list[str]:
 
 
 @pytest.mark.promise(
-    "a run of many days: millions of leases and members that are gone",
-    "the coordinator's journal and its members stay bounded, and a successor goes on from the shortened journal",
+    "a run of many days: millions of leases and former members",
+    "the coordinator's journal and members stay bounded, and a successor continues from the shortened journal",
 )
 def test_a_shortened_journal_holds_what_a_successor_needs(tmp_path: Path) -> None:
     path = tmp_path / "journal.jsonl"

@@ -165,8 +165,8 @@ def test_only_reports_of_metrics_may_be_long(tmp_path: Path, world: Any) -> None
 
 
 @pytest.mark.promise(
-    "a stranger that joins with a wrong identity to be told the right one",
-    "the refusal says nothing of the job; what differs is in the coordinator's own log",
+    "a stranger joins with a wrong identity to learn the right one",
+    "the refusal says nothing about the job; the difference is only in the coordinator's log",
 )
 def test_those_of_another_job_or_build_and_one_pserver_too_many_are_refused(tmp_path: Path, world: Any) -> None:
     job = make_job(tmp_path)

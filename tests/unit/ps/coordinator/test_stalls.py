@@ -15,7 +15,7 @@ def said(missing: list[int], rounds: int = 7, era: int = 2) -> dict[str, Any]:
 
 @pytest.mark.promise(
     "the members of a group wait for each other on different pservers",
-    "it is told from a group with a slow member, reported, and the run goes back to its checkpoint",
+    "this is distinguished from a slow member and reported, and the run rolls back to its checkpoint",
 )
 def test_members_that_wait_for_each_other_are_told_from_a_slow_one() -> None:
     watch = GroupWatch()

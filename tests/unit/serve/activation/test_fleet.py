@@ -1,4 +1,4 @@
-"""Activation without sockets: what the fleet hands to the native server, in every turn of fortune."""
+"""Activation without sockets: what the fleet passes to the native server in every situation."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ WAIT_S = 60.0
 
 
 class Desk:
-    """A fleet, and what it handed over."""
+    """A fleet, and what it passed on."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -72,7 +72,7 @@ class Desk:
         return next(f"{one['code']}: {one['reason']}" for one in status["refused"] if one["version"] == version)
 
     def shares(self) -> dict[str, tuple[int, float, bool]]:
-        """What is handed over now: variant → version, weight, shadow."""
+        """The last state passed on: variant → version, weight, shadow."""
         return {name: (one.version, weight, shadow) for name, weight, shadow, one in self.handed[-1][0][4]}
 
 
@@ -116,7 +116,7 @@ def test_a_version_is_served_whole_if_its_first_layer_cannot_be_shared(
     assert (ready["split"], ready["why_whole"]) == (False, "samples would differ")
 
 
-def test_bad_versions_are_refused_and_the_live_one_goes_on(desk: Desk) -> None:
+def test_bad_versions_are_refused_and_the_live_one_stays(desk: Desk) -> None:
     scored = desk.scored
     desk.start()
     scored.base()
@@ -144,7 +144,7 @@ def test_bad_versions_are_refused_and_the_live_one_goes_on(desk: Desk) -> None:
     [((1, 11), 11, 1), ((1,), 11, 1), ((1, 11), 1, None), ((1,), 1, None), ((1, 2), None, 1), ((), 3, None)],
     ids=["settled", "just after a switch", "just after a rollback", "first", "not back yet", "just after the first"],
 )
-def test_what_was_served_before_is_told_at_any_moment(
+def test_the_previously_served_version_is_known_at_any_moment(
     history: tuple[int, ...], live: int | None, previous: int | None
 ) -> None:
     assert _find_previous(history, live) == previous
@@ -270,7 +270,7 @@ def test_a_repository_that_is_gone_for_a_while_changes_nothing(desk: Desk) -> No
     assert desk.status()["repository_error"] is None
 
 
-def test_a_repository_made_anew_has_other_versions_under_the_same_numbers(desk: Desk) -> None:
+def test_a_recreated_repository_has_other_versions_under_the_same_numbers(desk: Desk) -> None:
     desk.scored.base()
     desk.start()
     desk.wait_live(1)
@@ -324,12 +324,12 @@ def test_variants_share_are_promoted_and_end(desk: Desk) -> None:
         ["b"],
     ],
 )
-def test_wrong_variants_are_told(desk: Desk, variants: list[Any]) -> None:
+def test_wrong_variants_are_reported(desk: Desk, variants: list[Any]) -> None:
     with pytest.raises(ConfigError):
         desk.start().set_variants("ctr", variants, None)
 
 
-def test_damaged_index_files_are_built_anew(desk: Desk) -> None:
+def test_damaged_index_files_are_rebuilt(desk: Desk) -> None:
     desk.scored.base()
     desk.start()
     desk.wait_live(1)

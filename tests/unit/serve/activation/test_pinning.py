@@ -21,7 +21,7 @@ def test_versions_are_pinned_where_there_is_a_donefile(tmp_path: Path) -> None:
     assert Repository(str(tmp_path)).pinned("ctr") == {2: [pin.name], 3: [pin.name]}
 
 
-def test_a_repository_that_is_away_is_not_made_anew_and_pinned_once_it_is_back(tmp_path: Path) -> None:
+def test_a_missing_repository_is_not_created_and_is_pinned_once_it_is_back(tmp_path: Path) -> None:
     root = tmp_path / "repo"
     pin = make_pin(root)
     pin.renew([2])

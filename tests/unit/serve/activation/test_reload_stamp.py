@@ -25,7 +25,7 @@ def file(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("kind", ["timestamp_ne", "timestamp_gt", "md5sum", "revision", "none"])
-def test_the_first_look_is_no_change(file: Path, kind: ReloadType) -> None:
+def test_the_first_call_reports_no_change(file: Path, kind: ReloadType) -> None:
     stamp = ReloadStamp(file, kind)
     assert not stamp.changed()
     assert not stamp.changed()

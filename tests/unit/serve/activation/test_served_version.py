@@ -1,4 +1,4 @@
-"""A served version scores what publish/scoring.py scores, wherever its rows are, and says what was missing."""
+"""A served version scores the same as versions/scoring.py, wherever its rows are, and reports what was missing."""
 
 from __future__ import annotations
 
@@ -149,7 +149,7 @@ def test_parts_that_do_not_fit_are_refused(made: Made) -> None:
         make(schema=schema.model_copy(update={"tables": tables}))
     with pytest.raises(Corruption, match="wider than"):
         make(schema=schema.model_copy(update={"pooled_width": 12}))
-    with pytest.raises(Corruption, match="not there"):
+    with pytest.raises(Corruption, match="do not exist"):
         make(schema=schema.model_copy(update={"tables": {"main": schema.tables["main"]}}))
 
 

@@ -1,4 +1,4 @@
-"""Who gets which share, whatever of it is ready."""
+"""Shares of variants, with any of them ready."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_a_shadow_takes_nothing_and_one_that_is_not_ready_gives_back() -> None:
     assert none_left == {"live": (0.5, 1)}, "somebody answers"
 
 
-def test_without_a_live_version_nobody_answers() -> None:
+def test_without_a_live_version_there_is_no_answer() -> None:
     assert _shares({"name": "b", "version": 2, "weight": 0.1}, live=None) == {}
 
 
@@ -63,6 +63,6 @@ def test_variants_on_the_command_line(text: str, parsed: dict[str, Any]) -> None
 
 
 @pytest.mark.parametrize("text", ["", "b", "b=", "=8", "b=8:", "b=8:x", "b=8:0.1:light", "live="])
-def test_what_is_no_variant_is_told(text: str) -> None:
+def test_an_invalid_variant_is_reported(text: str) -> None:
     with pytest.raises(ConfigError, match="NAME=VERSION"):
         parse_variant(text)

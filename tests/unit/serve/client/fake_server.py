@@ -1,4 +1,4 @@
-"""An HTTP server that answers as it is told to, for what a real one does not do on demand: hang, cut, refuse."""
+"""A scripted HTTP server, for what a real one does not do on demand: hang, cut, refuse."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Behaviour = str | tuple[str, Any]
 
 
 class FakeServer:
-    """`script` gives what to do with the next requests; after it, and without one: answer.
+    """`script` says what to do with the next requests; afterwards, or without one, it answers.
 
     answer, ("answer", seconds late), ("status", (number, body, headers)), hang, cut, half (of an answer), garbage,
     chunked, close (answer, and end the connection), stale (answer, and end it later without saying so)

@@ -38,7 +38,7 @@ SAMPLE = {"C1": "a"}
 
 
 class InThread:
-    """AsyncClient with the face of Client, on an event loop of its own."""
+    """AsyncPredictClient with the interface of PredictClient, on its own event loop."""
 
     def __init__(self, *arguments: Any, **named: Any) -> None:
         self._loop = asyncio.new_event_loop()
@@ -69,7 +69,7 @@ class InThread:
 
 @pytest.fixture(params=[PredictClient, InThread], ids=["sync", "async"])
 def make(request: pytest.FixtureRequest) -> Any:
-    """Patient unless told otherwise: the machine that tests run on may be busy."""
+    """Patient by default: the test machine may be busy."""
     return lambda *arguments, **named: request.param(*arguments, **{"timeout_s": 60, "connect_s": 60} | named)
 
 
@@ -125,7 +125,7 @@ def test_connection_is_kept(make: Any, server: FakeServer) -> None:
 
 
 @pytest.mark.parametrize("how", ["close", "stale"])
-def test_closed_connection_is_opened_anew_at_no_cost(make: Any, how: str) -> None:
+def test_a_closed_connection_is_reopened_without_an_attempt(make: Any, how: str) -> None:
     with FakeServer(how, how) as server, make(server.url, model="ctr", retries=0) as client:
         attempts = []
         for _ in range(3):
@@ -339,7 +339,7 @@ def test_many_tasks_share_a_client(server: FakeServer) -> None:
     assert asyncio.run(work()) == 50
 
 
-def test_answer_that_is_no_prediction(make: Any) -> None:
+def test_an_answer_that_is_not_a_prediction(make: Any) -> None:
     with (
         FakeServer(("status", (200, {"scores": []}, {}))) as server,
         make(server.url, model="ctr") as client,
@@ -353,10 +353,10 @@ def test_answer_that_is_no_prediction(make: Any) -> None:
     [
         ({}, "one of samples"),
         ({"samples": [], "lines": []}, "one of samples"),
-        ({"user": {}, "samples": []}, "goes with candidates"),
-        ({"samples": [], "fields": {"lines": 1}}, "not a field of yours"),
+        ({"user": {}, "samples": []}, "needs candidates"),
+        ({"samples": [], "fields": {"lines": 1}}, "cannot be one of fields"),
         ({"samples": [], "timeout_s": 0}, "timeout_s"),
-        ({"samples": [], "id": "a b"}, "id is"),
+        ({"samples": [], "id": "a b"}, "id must be"),
     ],
 )
 def test_wrong_calls(make: Any, server: FakeServer, named: dict[str, Any], message: str) -> None:
@@ -367,11 +367,11 @@ def test_wrong_calls(make: Any, server: FakeServer, named: dict[str, Any], messa
 
 def test_wrong_values(make: Any, server: FakeServer) -> None:
     with make(server.url) as client:
-        with pytest.raises(ConfigError, match="which model"):
+        with pytest.raises(ConfigError, match="no model given"):
             client.predict(SAMPLE)
-        with pytest.raises(DataError, match="does not go into JSON"):
+        with pytest.raises(DataError, match="cannot be written as JSON"):
             client.predict([{"I1": float("nan")}], model="ctr")
-        with pytest.raises(DataError, match="does not go into JSON"):
+        with pytest.raises(DataError, match="cannot be written as JSON"):
             client.predict([{"I1": object()}], model="ctr")
 
 

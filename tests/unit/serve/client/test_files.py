@@ -64,7 +64,7 @@ def test_parquet_by_column_name(tmp_path: Path) -> None:
 
 def test_damaged_parquet(tmp_path: Path) -> None:
     (tmp_path / "a.parquet").write_bytes(b"PAR1 nothing")
-    with pytest.raises(Corruption, match="not a whole Parquet file"):
+    with pytest.raises(Corruption, match="not a complete Parquet file"):
         list(read_requests([str(tmp_path / "a.parquet")], 2))
 
 

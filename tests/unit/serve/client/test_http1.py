@@ -1,4 +1,4 @@
-"""Answers taken apart, however their bytes are cut."""
+"""Parsing answers, however their bytes are split."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Choices that depend on time and chance, with both in hand."""
+"""Choices that depend on time and chance, with both under control."""
 
 from __future__ import annotations
 

@@ -41,8 +41,8 @@ def test_bad_url(url: str) -> None:
     ("named", "message"),
     [
         ({"variants": ()}, "needs an endpoint"),
-        ({"variants": ONE + ONE}, "share a name"),
-        ({"balancer": "best"}, "balancer is one of"),
+        ({"variants": ONE + ONE}, "must have different names"),
+        ({"balancer": "best"}, "balancer must be one of"),
         ({"timeout_ms": 0}, "timeout_ms"),
         ({"retries": 64}, "retries"),
         ({"retries": -1}, "retries"),
@@ -58,7 +58,7 @@ def test_bad_settings(named: dict[str, Any], message: str) -> None:
 def test_bad_weights() -> None:
     with pytest.raises(ConfigError, match="weight"):
         EndpointSettings("h:1", -1)
-    with pytest.raises(ConfigError, match="every endpoint has the weight 0"):
+    with pytest.raises(ConfigError, match="every endpoint has weight 0"):
         VariantSettings("a", (EndpointSettings("h:1", 0),))
     with pytest.raises(ConfigError, match="no endpoints"):
         VariantSettings("a", ())

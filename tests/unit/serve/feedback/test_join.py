@@ -1,4 +1,4 @@
-"""Every way a request and its clicks can meet or miss each other, again and again, killed at every step."""
+"""Every way in which a request and its clicks can match or miss, repeatedly, killed at every step."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def test_each_way_a_click_can_go(tmp_path: Path) -> None:
 
 
 def test_negatives_at_once_and_clicks_when_they_come(tmp_path: Path) -> None:
-    """A click is in one log as a negative and in the other as a positive; both together are the whole."""
+    """A click is a negative in one log and a positive in the other; together they are complete."""
     write_requests(tmp_path / "log", [(HOUR + 10, "a", candidates(3)), (HOUR + 20, "b", candidates(1, 200))])
     clicks = events(tmp_path / "clicks.jsonl", ("a", 1, HOUR + 10), ("a", 1, HOUR + 11), ("b", 0, HOUR + 9000))
     given = options(tmp_path, clicks, window_s=86400)
@@ -163,7 +163,7 @@ def test_run_again_and_again_puts_each_request_out_once(tmp_path: Path) -> None:
         f"{minute * 10 + 1}:item" for minute in range(0, 112, 7)
     }
     assert result["waiting_bytes"] == 0
-    # What comes after its hour is out is counted, and changes nothing.
+    # Lines that arrive after their hour was written are counted and change nothing.
     write_requests(tmp_path / "log", [(HOUR, "behind", candidates(1)), (HOUR, "r0", candidates(2, 0))])
     events(clicks, ("r119", 0, HOUR + 60 * 119), ("other", 0, HOUR + 5), mode="a")
     again = join(options(tmp_path, str(clicks), state=tmp_path / "state", window_s=1800, now_s=HOUR + 86401))
@@ -198,7 +198,7 @@ class Killed(BaseException):
 
 
 def test_killed_at_every_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every call that changes the disk is once the last one of a run; the next run ends with the same samples."""
+    """Kills a run after each call that changes the disk; the next run ends with the same samples."""
     requests = [(HOUR + 200 * i, f"r{i}", candidates(2, 10 * i)) for i in range(12)]
     clicks = events(tmp_path / "clicks.jsonl", *[(f"r{i}", i % 2, HOUR + 200 * i + 9) for i in range(0, 12, 2)])
     write_requests(tmp_path / "log", requests)

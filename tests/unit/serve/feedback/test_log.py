@@ -1,4 +1,4 @@
-"""Request logs that are torn, foreign or damaged; a disk that takes no more."""
+"""Request logs that are torn, foreign or damaged; a full disk."""
 
 from __future__ import annotations
 

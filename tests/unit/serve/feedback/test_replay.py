@@ -1,4 +1,4 @@
-"""Logged requests replayed: the same bytes by another way give the same features, and a changed log is found out."""
+"""Logged requests replayed: the same bytes on another path give the same features, and a changed log is noticed."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ LINES = [
 
 
 class Served:
-    """A version made by hand, and a log of what an honest server would have written."""
+    """A version made by hand, and the log that a correct server would have written."""
 
     def __init__(self, place: Path) -> None:
         self.repo = place / "repo"

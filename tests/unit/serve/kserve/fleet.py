@@ -1,5 +1,5 @@
-"""A fleet for tests of KServe's metadata: one model with a live version, a variant and one to go back to, one without
-any."""
+"""A fleet for tests of KServe's metadata: one model with a live version, a variant and a version for rollback, one
+without any."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""KServe V2 as Triton's own clients speak it, over HTTP and gRPC: served scores are those of the reference."""
+"""KServe V2 with Triton's own clients, over HTTP and gRPC: served scores are those of the reference."""
 
 from __future__ import annotations
 

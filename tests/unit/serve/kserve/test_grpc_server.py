@@ -1,4 +1,4 @@
-"""The gRPC server, before an engine that only remembers what it was asked."""
+"""The gRPC server in front of an engine that only records requests."""
 
 from __future__ import annotations
 
@@ -132,9 +132,9 @@ def test_a_message_that_does_not_come_is_not_waited_for(engine: FakeEngine) -> N
 
 @pytest.mark.promise(
     "hundreds of gRPC health checks, without a token, that send no message",
-    "they hold no thread of predictions, are answered or cut within seconds, and health stays answered",
+    "they block no prediction, are answered or cancelled within seconds, and health checks are still answered",
 )
-def test_health_checks_without_a_message_hold_up_nobody(
+def test_health_checks_without_a_message_block_no_call(
     engine: FakeEngine, server: GrpcServer, channel: grpc.Channel
 ) -> None:
     engine.token = "secret"
@@ -177,7 +177,7 @@ def test_a_message_that_grows_when_unpacked_is_refused(channel: grpc.Channel, en
     assert len(engine.asked) == 1
 
 
-def test_what_is_no_http2_leaves_the_server_well(server: GrpcServer, channel: grpc.Channel) -> None:
+def test_bytes_that_are_not_http2_do_not_harm_the_server(server: GrpcServer, channel: grpc.Channel) -> None:
     random = Random(1)
     for start in (b"", b"GET / HTTP/1.1\r\n\r\n", b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", b"PRPC"):
         for _ in range(5):

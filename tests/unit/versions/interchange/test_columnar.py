@@ -70,9 +70,9 @@ def test_layouts_others_write(tmp_path: Path, rows: pa.Array, signed: bool) -> N
         (
             {"feasign": pa.array([1, 2, 3]), "row": pa.array([[1.0], [2.0], []])},
             DataError,
-            "rows of other than 1 numbers",
+            "not all rows have 1 numbers",
         ),
-        ({"feasign": pa.array([1, 2]), "row": pa.array([b"abcd", b"abc"])}, DataError, "rows of other than 4 bytes"),
+        ({"feasign": pa.array([1, 2]), "row": pa.array([b"abcd", b"abc"])}, DataError, "not all rows have 4 bytes"),
         ({"feasign": pa.array([1, 2]), "row": pa.array([1, 2])}, DataError, "lists of floats or binary"),
     ],
 )

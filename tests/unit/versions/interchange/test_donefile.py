@@ -1,4 +1,4 @@
-"""base.txt and patch.txt: what is read from a file in any state, and appends that meet each other."""
+"""base.txt and patch.txt: reading a file in any state, and concurrent appends."""
 
 from __future__ import annotations
 

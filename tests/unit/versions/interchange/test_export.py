@@ -1,4 +1,4 @@
-"""A version written out and read back: values, tombstones, donefiles, the newest of a chain."""
+"""A version exported and read back: values, tombstones, donefiles, the newest of a chain."""
 
 from __future__ import annotations
 

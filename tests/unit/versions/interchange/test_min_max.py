@@ -1,4 +1,4 @@
-"""8-bit rows of older tools: the readers' formula, byte for byte, and an encoder that agrees with it."""
+"""8-bit rows of Paddle's tools: the readers' formula, byte for byte, and an encoder that agrees with it."""
 
 from __future__ import annotations
 
@@ -39,11 +39,11 @@ def test_quantised_sequence_file_is_read_as_floats(tmp_path: Path) -> None:
     ((feasigns, read),) = source.blocks()
     assert feasigns.tolist() == list(range(100))
     assert np.array_equal(read.view(np.float32), decode(rows))
-    with pytest.raises(DataError, match="values of 17 bytes are no floats"):
+    with pytest.raises(DataError, match="values of 17 bytes cannot be floats"):
         open_rows(str(tmp_path / "a.seq"))
 
 
-def test_a_range_that_is_no_number_is_refused(tmp_path: Path) -> None:
+def test_a_range_that_is_not_a_number_is_refused(tmp_path: Path) -> None:
     rows = encode(np.ones((3, 4), np.float32))
     rows[1, :4] = np.array([np.nan], "<f4").view(np.uint8)
     with (tmp_path / "a.seq").open("wb") as file:

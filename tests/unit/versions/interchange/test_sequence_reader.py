@@ -144,20 +144,20 @@ def test_directory_of_parts_with_an_empty_one(tmp_path: Path) -> None:
     assert (source.info.encoding, source.info.dim) == ("fp32", 2)
     assert np.array_equal(read(tmp_path)[0], feasigns)
     write(tmp_path / "part-3", *make_rows(5, 12))
-    with pytest.raises(DataError, match=r"part-3: values of 12 bytes; files before have 8"):
+    with pytest.raises(DataError, match=r"part-3: values of 12 bytes; those in earlier files have 8"):
         read(tmp_path)
 
 
 @pytest.mark.parametrize(
     ("at", "change", "error", "message"),
     [
-        (0, b"SEX", DataError, "is no SequenceFile"),
+        (0, b"SEX", DataError, "is not a SequenceFile"),
         (3, b"\x04", DataError, "format 4"),
         (74, b"\x01", DataError, "compressed"),
         (30, b"Text", DataError, "BytesWritable"),
         (76, b"\x7f", DataError, "metadata"),
         (96 + 4, b"\0\0\0\x07", DataError, "byte 96: a key of 7 bytes"),
-        (96 + 56 * 3 + 3, b"\x2c", DataError, "byte 264: a value of 36 bytes where those before have 40"),
+        (96 + 56 * 3 + 3, b"\x2c", DataError, "byte 264: a value of 36 bytes; those before have 40"),
         (96 + 56 * 36 + 19, b"\x00", Corruption, "byte 2112: a wrong sync marker"),
         (96 + 56 * 36 + 20 + 56 * 5, b"\x80", Corruption, "byte 2412: a record of -"),
     ],

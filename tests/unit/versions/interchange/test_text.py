@@ -1,4 +1,4 @@
-"""Text rows: every way of writing a line that is read, and what is said of those that are not."""
+"""Text rows: every accepted way of writing a line, and the errors for others."""
 
 from __future__ import annotations
 
@@ -48,16 +48,18 @@ def test_round_trip_keeps_every_bit(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     ("line", "message"),
     [
         ("7:1,x", ":3: is not `feasign:v1,v2,…`: '7:1,x'"),
-        ("7:1", ":3: 1 numbers where the first line has 2"),
+        ("7:1", ":3: 1 numbers; the first line has 2"),
         ("18446744073709551616:1,2", ":3: feasign 18446744073709551616 is not"),
         ("-1:1,2", ":3: feasign -1 is not"),
         ("zürich", ":3: is not"),
-        ("7:1,1e39", ":3: '1e39' is not a finite number"),
-        ("7:nan,1", ":3: 'nan' is not a finite number"),
-        ("7:1,-inf", ":3: '-inf' is not a finite number"),
+        ("7:1,1e39", ":3: '1e39' is not a finite 32-bit float"),
+        ("7:nan,1", ":3: 'nan' is not a finite 32-bit float"),
+        ("7:1,-inf", ":3: '-inf' is not a finite 32-bit float"),
     ],
 )
-@pytest.mark.promise("rows with nan, inf or numbers over 32 bits as input of a build", "DataError with path and line")
+@pytest.mark.promise(
+    "input rows of a build with nan, inf or numbers outside 32-bit floats", "DataError with path and line"
+)
 def test_a_bad_line_is_named(tmp_path: Path, line: str, message: str) -> None:
     (tmp_path / "rows.txt").write_text(f"1:1,2\n\n{line}\n")
     with pytest.raises(DataError, match=message):

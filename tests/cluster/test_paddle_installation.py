@@ -1,4 +1,4 @@
-"""An older installation's own files: transfer.conf, donefiles and SequenceFiles on a static file server, and clients
+"""A Paddle installation's files: transfer.conf, donefiles and SequenceFiles on a static file server, and clients
 that ask shard `feasign % shard_num` over HTTP."""
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def announce(root: Path, name: str, number: int, key: int, folder: str) -> None:
 
 
 def seek(cluster: Cluster, keys: list[int]) -> list[float | None]:
-    """As an older client does: each key at its shard."""
+    """As Paddle's client does: each key at its shard."""
     answers: dict[int, float | None] = {}
     for instance in cluster.instances:
         mine = [key for key in keys if key % cluster.shards == instance.shard]
@@ -57,7 +57,7 @@ def seek(cluster: Cluster, keys: list[int]) -> list[float | None]:
 
 
 @pytest.mark.timeout(240)
-def test_an_older_installation_is_served_as_it_is(tmp_path: Path) -> None:
+def test_a_paddle_installation_is_served(tmp_path: Path) -> None:
     host = ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=str(tmp_path / "www")))
     threading.Thread(target=host.serve_forever, daemon=True).start()
     www = tmp_path / "www"
