@@ -37,10 +37,11 @@ def make_serving_schema(learner: Learner, samples: Schema) -> ServingSchema:
     spec = learner.sparse.spec
     pooled: list[PooledSlot] = []
     sequences: list[SequenceSlot] = []
-    for place in learner.sparse.places:
-        starts = _row_starts(place.table)
-        dims = {segment.name: segment.dim for segment in place.table.settings.segments}
-        name, table = place.slot.name, place.table.settings.name
+    for place in learner.plan.slots:
+        rows = learner.sparse.tables[place.table]
+        starts = _row_starts(rows)
+        dims = {segment.name: segment.dim for segment in rows.settings.segments}
+        name, table = place.slot.name, rows.settings.name
         if place.sequence is None:
             pieces = tuple(
                 RowPart(segment=segment, row=starts[segment], dim=dims[segment], column=column)

@@ -54,7 +54,7 @@ def read_samples(job: Job, count: int, batch_size: int, *, valid_only: bool = Fa
 
 def _make_samples(schema: Schema, learner: Learner, count: int) -> Batch:
     random = np.random.default_rng(0)
-    known = {place.slot.name: _some_feasigns(place.table) for place in learner.sparse.places}
+    known = {slot.slot.name: _some_feasigns(learner.sparse.tables[slot.table]) for slot in learner.plan.slots}
     slots = []
     for slot in schema.sparse:
         values: list[list[int]] = [[], random.integers(0, 1 << 64, 2, dtype=np.uint64).tolist()]

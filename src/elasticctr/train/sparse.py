@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from elasticctr.data.batch import Batch
-from elasticctr.data.schema import RowSlot
-from elasticctr.models.inputs import Inputs, SequenceSpec
+from elasticctr.models.inputs import Inputs
 from elasticctr.table import Lookup, Mark, Table
 from elasticctr.train.checkpoint import Checkpoint
 from elasticctr.train.input_plan import InputPlan, require_gradients
@@ -18,17 +16,6 @@ from elasticctr.train.reading import PreparedBatch
 
 _SECONDS_PER_DAY = 86400
 _MARKS = "marks.json"
-
-
-@dataclass(frozen=True, slots=True)
-class SlotPlace:
-    """Where a sparse slot's rows live, and where they go in the model's inputs."""
-
-    slot: RowSlot
-    number: int  # among the slots with rows, Schema.embedded
-    table: Table
-    columns: Mapping[str, int]  # segment -> first column of `Inputs.flat`; empty for a sequence
-    sequence: SequenceSpec | None
 
 
 class SparseInputs:
@@ -41,10 +28,6 @@ class SparseInputs:
         self.spec = plan.spec
         self.marks: dict[str, Mark] = {}  # of each table, when it was last marked, saved or loaded
         self.tables = [Table(table.settings) for table in plan.tables]
-        self.places = [
-            SlotPlace(slot.slot, slot.number, self.tables[slot.table], slot.columns, slot.sequence)
-            for slot in plan.slots
-        ]
 
     def look_up(self, batch: Batch) -> tuple[Lookup, ...]:
         return self.plan.look_up(batch)
