@@ -1,4 +1,4 @@
-"""A coordinator that is killed, stopped or doubled, as a real process: its successor continues from the journal."""
+"""A coordinator that is killed, stopped or doubled, as a real process: the run goes on from the journal."""
 
 from __future__ import annotations
 
