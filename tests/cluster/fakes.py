@@ -195,7 +195,7 @@ class _CutResponse(Response):
 def make_build(
     root: Path, model: str = "ctr", version: int = 1, *, parent: int = 0, shards: int = 2, bytes_each: int = 100_000
 ) -> str:
-    """A builder's output with placeholder index files. Returns the SHA-256 of its build.json."""
+    """A builder's output with made-up index files. Returns the SHA-256 of its build.json."""
     folder = root / model / str(version)
     origin = {"format": 1, "model": model, "version": version, "kind": "delta" if parent else "base"}
     origin |= {"parent": parent, "shards": shards, "sharding": "buckets"}

@@ -1,4 +1,4 @@
-"""A process that publishes synthetic versions until it is killed: `python -m tests.cluster.publishing REPO`.
+"""A process that publishes made-up versions for ever: `python -m tests.cluster.publishing REPO`.
 
 Prints the number of each version once it is announced. Waits its turn when another publishes.
 """

@@ -1,4 +1,4 @@
-"""kill -9 of an agent at every step of a rollout: servers do not notice, and the agent continues where the files say it
+"""kill -9 of an agent at every step of a rollout: servers do not notice, and the agent goes on where the files say it
 was."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A replica's disk is full: the version that does not fit is not half there, the live version is still served, and
+"""A replica's disk is full: the version that does not fit is not half there, what is live goes on being served, and
 once there is room the replica catches up."""
 
 from __future__ import annotations

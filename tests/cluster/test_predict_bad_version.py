@@ -1,4 +1,4 @@
-"""Bad versions are announced under load: each is refused with its reason, and requests are answered as before."""
+"""Bad versions are announced under load: each is refused with its reason, and requests go on as if nothing was."""
 
 from __future__ import annotations
 

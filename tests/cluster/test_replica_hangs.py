@@ -1,5 +1,5 @@
 """SIGSTOP: a replica that neither answers nor closes its connections. Others answer for it, rollouts pass it by, and it
-catches up when it wakes up."""
+catches up when it goes on."""
 
 from __future__ import annotations
 

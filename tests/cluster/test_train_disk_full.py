@@ -1,4 +1,4 @@
-"""The disk is full when a checkpoint is due: training continues with a warning, and a later checkpoint is written."""
+"""The disk is full when a checkpoint is due: training goes on, it is said, and a later checkpoint is written."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""All trainers die at once: the pservers keep what they have, and restarted trainers continue."""
+"""All trainers die at once: the pservers keep what they have, and those that are started again go on."""
 
 from __future__ import annotations
 

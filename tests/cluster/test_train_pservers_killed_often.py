@@ -1,5 +1,5 @@
 """Pservers die again and again under sync: each time all go back to a checkpoint in which chunks may stand at different
-batches on different pservers, and each time the group continues."""
+batches on different pservers, and each time the group goes on."""
 
 from __future__ import annotations
 

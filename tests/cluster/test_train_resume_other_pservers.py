@@ -1,4 +1,4 @@
-"""A stopped run resumes with more pservers, with fewer, and from and to a single process."""
+"""A run that was stopped goes on with more pservers, with fewer, and from and in one process."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ _NOISE = 0.02  # of an AUC on 4,000 samples after so little training, in an orde
 
 @dataclass(frozen=True, slots=True)
 class Log:
-    """A synthetic click log with its schema; `valid` is not part of what is trained on."""
+    """A made-up click log with its schema; `valid` is not part of what is trained on."""
 
     path: Path
     rows: int

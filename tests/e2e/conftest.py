@@ -1,4 +1,4 @@
-"""A small synthetic click log, and the command line run as users run it."""
+"""A small made-up click log, and the command line run as users run it."""
 
 from __future__ import annotations
 

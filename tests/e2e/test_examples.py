@@ -1,4 +1,4 @@
-"""The examples run unchanged on less data."""
+"""The examples run as they stand, on less data."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Client settings: Paddle's cube.conf, cube.yaml, and the errors about mistakes in them."""
+"""Client settings: the older cube.conf as it is, cube.yaml, and what is said about mistakes in them."""
 
 from __future__ import annotations
 

@@ -120,6 +120,13 @@ class World:
         self._spawn(lambda: self._beat(fake))
         return fake
 
+    def add_roles(self) -> None:
+        """Two pservers and two trainers."""
+        for shard in range(2):
+            self.add_pserver(shard)
+        for name in ("a", "b"):
+            self.add_trainer(name)
+
     def kill(self, fake: FakePserver, *, is_noticed: bool = True) -> None:
         """It is gone. `is_noticed`: trainers say that they cannot reach it, so nobody waits for its silence."""
         fake.is_silent = True  # type: ignore[attr-defined]

@@ -1,4 +1,4 @@
-"""Versions without a model: rows are a function of (version, feasign), the other files are placeholders."""
+"""Versions without a model: rows are a function of (version, feasign), the other files are made up."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A coordinator that is killed, stopped or doubled, as a real process: its successor continues from the journal."""
+"""A coordinator that is killed, stopped or doubled, as a real process: the run goes on from the journal."""
 
 from __future__ import annotations
 
@@ -21,18 +21,11 @@ from elasticctr.train.checkpoint import list_checkpoints
 from elasticctr.train.events import read_events
 
 
-def start_roles(w: Any) -> None:
-    for shard in range(2):
-        w.add_pserver(shard)
-    w.add_trainer("a")
-    w.add_trainer("b")
-
-
 def test_killed_and_started_again_it_goes_on(tmp_path: Path, world: Any) -> None:
     w = world(make_job(tmp_path, cluster={"lease_s": 10, "pserver_wait_s": 10}, train={"checkpoint_every": 10}))
     w.allow(12)
     first = w.start_process()
-    start_roles(w)
+    w.add_roles()
     w.wait_for(lambda: w.status()["step"] > 5)
     for allowed in (20, 28):
         before = len(done_chunks(tmp_path / "run"))
@@ -60,7 +53,7 @@ def test_a_second_one_is_refused_while_the_first_works(tmp_path: Path, world: An
     w = world(make_job(tmp_path, cluster={"lease_s": 30}))
     w.allow(8)
     first = w.start_process()
-    start_roles(w)
+    w.add_roles()
     second = w.start_process()
     _, said = second.communicate(timeout=60)
     assert second.returncode == 13
@@ -74,7 +67,7 @@ def test_a_stopped_one_is_taken_over_and_ends_when_it_wakes_up(tmp_path: Path, w
     w = world(make_job(tmp_path, cluster={"lease_s": 30, "pserver_wait_s": 30}))
     w.allow(12)
     first = w.start_process()
-    start_roles(w)
+    w.add_roles()
     w.wait_for(lambda: w.status()["step"] > 2)
     os.kill(first.pid, signal.SIGSTOP)
     second = w.start_process()  # waits until the first is provably silent
@@ -94,7 +87,7 @@ def test_sigterm_writes_a_checkpoint(tmp_path: Path, world: Any) -> None:
     w = world(make_job(tmp_path))
     w.allow(12)
     first = w.start_process()
-    start_roles(w)
+    w.add_roles()
     w.wait_for(lambda: w.status()["step"] > 3)
     first.send_signal(signal.SIGTERM)
     _, said = first.communicate(timeout=60)

@@ -74,10 +74,7 @@ def test_stopping_writes_a_checkpoint_and_resuming_goes_on_from_it(tmp_path: Pat
     w = world(job)
     w.allow(14)
     w.start()
-    for shard in range(2):
-        w.add_pserver(shard)
-    w.add_trainer("a")
-    w.add_trainer("b")
+    w.add_roles()
     w.wait_for(lambda: w.status()["step"] > 6)
     w.stop()
     assert w.result() is False
@@ -105,10 +102,7 @@ def test_stopping_writes_a_checkpoint_and_resuming_goes_on_from_it(tmp_path: Pat
 def test_steps_end_a_run_and_the_journal_says_why(tmp_path: Path, world: Any) -> None:
     w = world(make_job(tmp_path, train={"steps": 12, "epochs": 5}))
     w.start()
-    for shard in range(2):
-        w.add_pserver(shard)
-    w.add_trainer("a")
-    w.add_trainer("b")
+    w.add_roles()
     assert w.result() is True
     end = events(tmp_path / "run", "end")[-1]
     assert end["reason"] == "finished" and 12 <= end["step"] < 100  # of 150 in five epochs; a busy machine is told late
@@ -120,10 +114,7 @@ def test_the_best_state_is_loaded_for_the_test(tmp_path: Path, world: Any) -> No
     job = make_job(tmp_path, train={"epochs": 9, "early_stopping": {"patience": 1}}, data=data)
     w = world(job)
     w.start()
-    for shard in range(2):
-        w.add_pserver(shard)
-    w.add_trainer("a")
-    w.add_trainer("b")
+    w.add_roles()
     assert w.result() is True
     run = tmp_path / "run"
     assert events(run, "end")[-1]["reason"] == "early stopping"
@@ -138,10 +129,7 @@ def test_too_many_bad_lines_end_the_run(tmp_path: Path, world: Any) -> None:
     (tmp_path / "logs" / "part-1").write_text("rubbish\n" * 4000)
     w = world(job)
     w.start()
-    for shard in range(2):
-        w.add_pserver(shard)
-    w.add_trainer("a")
-    w.add_trainer("b")
+    w.add_roles()
     with pytest.raises(DataError, match=r"lines are bad, more than max_bad_fraction.*part-1"):
         w.result()
 
@@ -196,10 +184,7 @@ def test_a_pserver_short_of_memory_ends_the_run_with_a_checkpoint(tmp_path: Path
     w = world(make_job(tmp_path))
     w.allow(8)
     w.start()
-    for shard in range(2):
-        w.add_pserver(shard)
-    w.add_trainer("a")
-    w.add_trainer("b")
+    w.add_roles()
     w.wait_for(lambda: w.status()["step"] > 3)
     member = next(role["id"] for role in w.status()["roles"] if role["name"] == "pserver-0")
     w.client().report(member, "memory", "shard 0 has 7 rows, and 0.95 of 1.00 GiB are in use (ulimit -v)")
