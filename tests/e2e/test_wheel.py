@@ -22,7 +22,7 @@ from tests.e2e.conftest import Run, answer
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(3600)]
 
 ROOT = Path(__file__).parents[2]
-# pyarrow, ONNX Runtime and NumPy alone take 300 of them: docs/install.md.
+# Without bytecode; pyarrow, ONNX Runtime and NumPy alone take 293e6 of them: docs/install.md.
 PLAIN_BYTES = 380e6
 CLEAN = {key: value for key, value in os.environ.items() if not key.startswith(("PYTHON", "ELASTICCTR", "VIRTUAL_ENV"))}
 
