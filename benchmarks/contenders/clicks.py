@@ -1,4 +1,4 @@
-"""The click log everyone trains on: made from a seed, kept as arrays and as slot text, loaded by every worker.
+"""The click log of all contenders: made from a seed, kept as arrays and as slot text, loaded by every worker.
 
 26 sparse slots with Criteo's cardinalities and Zipf(1.05) values hashed into one table of 1,000,001 ids (0 is never
 used), 13 dense floats, and a click drawn from a hidden model of the dense floats, single values and pairs of slots.
@@ -45,7 +45,7 @@ class Rows:
         return Rows(self.dense[part], self.ids[part], self.labels[part])
 
     def batches(self, size: int) -> Iterator[Rows]:
-        """Full batches only, in order: compiled models would compile again for a shorter one."""
+        """Only full batches, in order: compiled models would recompile for a shorter one."""
         return (self[start : start + size] for start in range(0, len(self) - size + 1, size))
 
 

@@ -36,7 +36,7 @@ class DeepCtrWdl(Stack):
         self._order = [columns[name] for name in self._model.feature_index]
 
     def prepare(self, rows: Rows) -> tuple[Tensor, Tensor]:
-        """It takes everything as one float32 matrix; ids up to 2^24 survive that."""
+        """DeepCTR-Torch reads everything as one float32 matrix, which holds ids up to 2^24 exactly."""
         matrix = np.concatenate([rows.dense, rows.ids.astype(np.float32)], axis=1)[:, self._order]
         return torch.from_numpy(np.ascontiguousarray(matrix)), torch.from_numpy(rows.labels)
 

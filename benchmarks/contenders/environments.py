@@ -1,7 +1,7 @@
-"""Virtual environments of the peers, made with plain pip the first time they are asked for.
+"""Virtual environments of the peers, made with plain pip on first use.
 
-Each lives in its own folder and is finished when its stamp, a digest of what was installed, matches. An interrupted or
-outdated one is made anew. Run as a script it makes the named ones: `python environments.py ROOT NAME…`.
+Each has its own folder and is complete when its stamp, a digest of what was installed, matches. An interrupted or
+outdated one is made again. Run as a script, this makes the named ones: `python environments.py ROOT NAME…`.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ import sys
 from pathlib import Path
 
 # One `pip install` argument list after the other. torch is always pinned: an unpinned one brings gigabytes of CUDA.
-# Peers that declare other versions of torch than they work with go in without their dependencies.
+# Peers that declare other versions of torch than they work with are installed without dependencies.
 TORCH = ["torch==2.13.0", "numpy"]
-# What every peer of benchmarks/predict.py scores with.
+# Every peer of benchmarks/predict.py scores with these.
 SCORING = ["onnxruntime==1.31.1", "numpy", "redis[hiredis]==8.1.0", "orjson==3.13.0"]
 INSTALLS: dict[str, list[list[str]]] = {
     "torchrec": [
@@ -44,7 +44,7 @@ INSTALLS: dict[str, list[list[str]]] = {
 
 
 class EnvironmentSetupError(Exception):
-    """pip or venv ended badly; the message is its last line."""
+    """pip or venv failed; the message is its last line."""
 
 
 def prepare(root: Path, name: str) -> Path:

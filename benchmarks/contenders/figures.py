@@ -1,4 +1,4 @@
-"""From windows to claims: medians, ratios to the limit, the table people read and the keys machines read."""
+"""Turns windows into figures: medians, ratios to the limit, the table for people and the keys for machines."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Record:
 
     @property
     def speed(self) -> float | None:
-        """Median samples/s; None for one that died, even late: half a run is no figure."""
+        """Median samples/s; None for one that died, even late: half a run does not count."""
         speeds = [window["samples_per_s"] for window in self.windows]
         return median(speeds) if speeds and self.failure is None else None
 

@@ -33,7 +33,7 @@ def mix(x: NDArray[np.uint64]) -> NDArray[np.uint64]:
 
 
 def make_rows(keys: int, row_bytes: int, small: bool = False) -> Path:
-    """A server's data directory; kept between runs. `small`: feasigns 0, 1, …, which redis-benchmark asks for."""
+    """A server's data directory; kept between runs. `small`: feasigns 0, 1, …, which redis-benchmark requests."""
     data = FOLDER / f"rows-{keys}-{row_bytes}{'-small' if small else ''}"
     folder = data / "bench" / "1"
     if (folder / "shard.json").exists():
@@ -55,7 +55,7 @@ def make_rows(keys: int, row_bytes: int, small: bool = False) -> Path:
 
 
 def find_redis(program: str) -> Path:
-    """Redis from PATH; else Debian's package, installed, or unpacked below .bench where that is not allowed."""
+    """Redis from PATH, or else Debian's package: installed, or unpacked below .bench if installing is not allowed."""
     found = shutil.which(program)
     if found:
         return Path(found)
@@ -143,7 +143,7 @@ class CubeServer(Server):
         return self
 
     def memory_bytes(self) -> float:
-        """What the rows and their index take."""
+        """Memory of the rows and their index."""
         with socket.create_connection(("127.0.0.1", self.port)) as connection:
             connection.sendall(b"GET /v1/status HTTP/1.0\r\n\r\n")
             text = b"".join(iter(lambda: connection.recv(65536), b""))
@@ -207,7 +207,7 @@ class LoadGenerator:
         rate: float,
         seconds: float,
     ) -> Result:
-        """One measurement. `rate` 0: as much as the server answers."""
+        """Makes one measurement. `rate` 0: as fast as the server answers."""
         numbers = (server.port, keys, row_bytes, connections, pipeline, batch)
         arguments = [protocol, "127.0.0.1", *(str(n) for n in numbers), kind, str(rate), "0.2", str(seconds)]
         process = subprocess.Popen(
@@ -221,7 +221,7 @@ class LoadGenerator:
         marks = []
         for mark in ("B\n", "E\n"):
             if process.stdout.readline() != mark:
-                raise SystemExit(f"the load generator ended with status {process.wait()}")
+                raise SystemExit(f"the load generator exited with status {process.wait()}")
             marks.append((time.monotonic(), server.cpu_ns()))
             process.stdin.write("g")
             process.stdin.flush()

@@ -1,4 +1,4 @@
-"""The limit: the dense tower alone on random input, forward, backward (input gradient included) and fused Adam.
+"""The limit: only the dense tower on random input, forward, backward (input gradient included) and fused Adam.
 
 Variants: eager, compiled.
 """

@@ -1,4 +1,4 @@
-"""ElasticCTR: the classes `elasticctr train` is made of, fed like it feeds them.
+"""ElasticCTR: the classes of `elasticctr train`, used in the same way.
 
 parsed   batches in memory
 cache    a cached sample set, memory-mapped
@@ -35,7 +35,7 @@ SCHEMA = Schema(
 class Ours(Stack):
     version = elasticctr.__version__
     # Long enough to use up what was read ahead between two windows: a queue that fills while the clock stands still
-    # would be samples for free.
+    # would give samples for free.
     warm_s = 1.5
 
     def __init__(self, order: Order, seed: int) -> None:
@@ -67,7 +67,7 @@ class Ours(Stack):
 
 
 class Parsed:
-    """What reading ahead wants of a dataset, over batches that are there already."""
+    """The part of a dataset that reading ahead needs, over existing batches."""
 
     def __init__(self, batches: list[Batch]) -> None:
         self._batches = batches

@@ -1,9 +1,9 @@
 """PaddlePaddle's own parameter server: Wide&Deep by Fleet in static graph mode, asynchronous, lazy Adam.
 
-Run as a role, `python paddle_ps.py FOLDER BATCH`, told by the environment as Fleet reads it (TRAINING_ROLE and others).
-A trainer says `ready` after its warm-up, waits for a line with seconds, trains for so long and prints its samples. What
-the release of this environment needs: one thread per process in MKL's and none in OpenMP's hands, an MKL that takes the
-CPU for what it is, no Gloo, and servers that are killed, as they outlive their trainers.
+Run as a role, `python paddle_ps.py FOLDER BATCH`, with Fleet's environment variables (TRAINING_ROLE and others). A
+trainer prints `ready` after its warm-up, waits for a line with seconds, trains for that long and prints its samples.
+This release needs: one MKL thread per process and no OpenMP threads, an MKL that detects the CPU, no Gloo, and servers
+that are killed, since they outlive their trainers.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Wide&Deep in plain PyTorch, the ways its users speed it up.
+"""Wide&Deep in plain PyTorch, with the usual ways to speed it up.
 
 dense     nn.Embedding with dense gradients, fused Adam over everything
 sparse    nn.Embedding(sparse=True) with SparseAdam

@@ -1,8 +1,8 @@
 """The model, rows and requests of benchmarks/predict.py, made once and kept.
 
-The seeds' Wide & Deep on Criteo's slots: 26 sparse ones, 13 dense floats, embeddings of 9 beside a wide weight, a tower
-of 512, 256, 128 and 32; a million rows. Weights are random: only scores depend on them. A request gives the user's 16
-slots and 13 dense floats once and 10 slots for each candidate; values are text, as in a log, drawn evenly.
+PaddleRec's Wide & Deep on Criteo's slots: 26 sparse ones, 13 dense floats, embeddings of 9 beside a wide weight, a
+tower of 512, 256, 128 and 32; a million rows. Weights are random: only scores depend on them. A request gives the
+user's 16 slots and 13 dense floats once and 10 slots for each candidate; values are text, as in a log, drawn evenly.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ SPARSE = [f"C{i}" for i in range(1, 27)]
 DENSE = [f"I{i}" for i in range(1, 14)]
 USER, ITEM = SPARSE[:16], SPARSE[16:]
 VALUES_PER_SLOT = 38_462  # a million in all
-FORMAT = 1  # another one makes everything anew
+FORMAT = 1  # change it to make everything again
 
 
 def value_text(slot: int, i: int) -> str:
@@ -45,7 +45,7 @@ def value_text(slot: int, i: int) -> str:
 
 @dataclass(frozen=True)
 class Rows:
-    """Rows of every value of every slot, in that order."""
+    """Rows of all values of all slots, in that order."""
 
     feasigns: NDArray[np.uint64]
     weights: NDArray[np.float32]
@@ -94,7 +94,7 @@ def make_requests(size: int, count: int, seed: int = 0) -> list[dict[str, Any]]:
 
 
 def prepare() -> None:
-    """Makes the version, the peers' layout and the bodies, unless they are there."""
+    """Makes the version, the peers' layout and the bodies, unless they exist."""
     stamp = FOLDER / "made"
     if stamp.exists() and stamp.read_text() == str(FORMAT):
         return
@@ -172,7 +172,7 @@ def _source(rows: Rows) -> Any:
 
 
 class Reference:
-    """Scores as the version's own files give them, slowly."""
+    """Scores from the version's own files, computed slowly."""
 
     def __init__(self) -> None:
         self.schema = ServingSchema.model_validate_json((FOLDER / SCHEMA).read_bytes())

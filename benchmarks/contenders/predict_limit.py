@@ -1,4 +1,4 @@
-"""ONNX Runtime alone: predictions per second of one thread on ready-made inputs. `GRAPH INPUTS.npz SECONDS`"""
+"""ONNX Runtime alone: predictions per second of one thread on prepared inputs. `GRAPH INPUTS.npz SECONDS`"""
 
 from __future__ import annotations
 

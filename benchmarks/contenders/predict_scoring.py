@@ -1,4 +1,4 @@
-"""What the peers of benchmarks/predict.py score with, as a good engineer would write it: one MGET per request, numpy
+"""Scoring for the peers of benchmarks/predict.py, as a good engineer would write it: one MGET per request, numpy
 for pooling, ONNX Runtime with one thread. Runs in their environments; knows nothing of ElasticCTR.
 
 A request is `{"user": {slot: text, …, dense slot: number, …}, "candidates": [{slot: text, …}, …]}`. Redis has a row of
@@ -58,7 +58,7 @@ class Scorer:
         return self.run(*self.inputs(request, rows))
 
     def score_many(self, requests: list[dict[str, Any]], rows: list[bytes | None]) -> list[Any]:
-        """Of several requests whose keys were asked for together: the graph runs once."""
+        """Scores several requests whose keys were looked up together, in one run of the graph."""
         parts, at = [], 0
         for request in requests:
             count = len(self.user_slots) + len(self.item_slots) * len(request["candidates"])

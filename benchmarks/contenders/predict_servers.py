@@ -37,7 +37,7 @@ def free_port() -> int:
 
 
 class Process:
-    """A program and all it starts, on core 0, in a session of its own."""
+    """A program and everything it starts, on core 0, in its own session."""
 
     def __init__(self, command: list[str], log: str, **environ: str) -> None:
         self.log = FOLDER / "logs" / f"{log}.log"
@@ -63,7 +63,7 @@ class Process:
         self.process.terminate()
         with contextlib.suppress(subprocess.TimeoutExpired):
             self.process.wait(30)
-        # Whatever it started and left behind is in its session still.
+        # Remaining child processes are still in its session.
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait()
@@ -111,7 +111,7 @@ class Redis(Process):
 
 
 class Server(Process):
-    """A prediction server. `path` is where it takes requests; `wraps`: it takes a list of them."""
+    """A prediction server. `path` accepts requests; `wraps`: it accepts a list of them."""
 
     def __init__(self, command: list[str], name: str, port: int, path: str, wraps: bool = False) -> None:
         self.port, self.path, self.wraps = port, path, wraps
@@ -184,7 +184,7 @@ class LoadGenerator:
     def run(
         self, server: Server, size: int, connections: int, rate: float, seconds: float, deadline_ms: float = 0.0
     ) -> Result:
-        """One measurement. `rate` 0: as much as the server answers."""
+        """Makes one measurement. `rate` 0: as fast as the server answers."""
         bodies = FOLDER / f"bodies-{size}{'-wrapped' if server.wraps else ''}.txt"
         if not bodies.exists():
             lines = (FOLDER / f"bodies-{size}.txt").read_text().splitlines()
@@ -196,7 +196,7 @@ class LoadGenerator:
         )
         server.check()
         if done.returncode != 0:
-            raise SystemExit(f"the load generator ended with status {done.returncode}")
+            raise SystemExit(f"the load generator exited with status {done.returncode}")
         got = json.loads(done.stdout.splitlines()[-1])
         failed = sum(got["errors"].values())
         refused = got["in_time_s"], got["refused"], got["refused_p99_us"]

@@ -1,4 +1,4 @@
-"""The orchestrator's side of the line protocol: one worker process, asked for one thing at a time."""
+"""The orchestrator's side of the line protocol: one worker process, with one command at a time."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ WITHOUT_AMX = {"ONEDNN_MAX_CPU_ISA": "AVX512_CORE_BF16"}
 
 
 class WorkerError(Exception):
-    """The process ended or fell silent; the message is its last line on standard error."""
+    """The process ended or does not answer; the message is its last line on standard error."""
 
 
 class Worker:
@@ -37,7 +37,7 @@ class Worker:
         environment = os.environ | contender.settings | settings
         # Compiled kernels are kept for the next run; compiling in the worker itself leaves no pool of idle helpers.
         environment |= {"TORCHINDUCTOR_CACHE_DIR": str(scratch / "inductor"), "TORCHINDUCTOR_COMPILE_THREADS": "1"}
-        if contender.environment:  # nothing of ours may reach into theirs
+        if contender.environment:  # nothing of ours may leak into theirs
             environment["PYTHONPATH"] = ""
         order = [contender.variant, cell.precision, str(cell.batch_size), str(folder)]
         with self._log.open("w") as errors:
@@ -56,7 +56,7 @@ class Worker:
         self.version = json.loads(self._next_line(READY_S).removeprefix("READY"))["version"]
 
     def restart(self, settings: dict[str, str]) -> Worker:
-        """The same worker in a new process with other environment variables; this one has ended."""
+        """Starts the same worker in a new process with other environment variables, after this one has ended."""
         return Worker(*self._origin, settings)
 
     def run(self, seconds: float) -> dict[str, Any]:
@@ -102,7 +102,7 @@ class Worker:
     def _listen(self) -> None:
         assert self._process.stdout is not None
         for line in self._process.stdout:
-            if line.startswith(("READY", "{")):  # peers say other things there too
+            if line.startswith(("READY", "{")):  # peers print other things there too
                 self._lines.put(line)
         self._lines.put("")
 

@@ -1,7 +1,7 @@
 """FuxiCTR for benchmarks/quality_peers.py: models from its layers, read by its loader and trained by its own `fit`,
 which has the whole recipe: early stopping, learning rates down on a plateau, the best state kept.
 
-Its loader runs in the process itself, so that one thread is all a run has.
+Its loader runs in the process itself, so that a run has only one thread.
 """
 
 from __future__ import annotations

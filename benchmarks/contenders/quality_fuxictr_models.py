@@ -27,7 +27,7 @@ Columns = dict[str, Tensor]
 
 
 class ZooModel(BaseModel):
-    """Derived ones say how embeddings become logits."""
+    """Subclasses define how embeddings become logits."""
 
     def __init__(
         self, features: FeatureMap, settings: dict[str, Any], l2: float, patience: int, folder: str, gpu: int
@@ -202,7 +202,7 @@ class MaskNet(ZooModel):
 
     def make(self, settings: dict[str, Any]) -> None:
         if settings["structure"] != "parallel" or settings["embedding_norm"]:
-            raise SystemExit("only masknet with structure: parallel and embedding_norm: false is put together here")
+            raise SystemExit("only masknet with structure: parallel and embedding_norm: false is built here")
         count, out = settings["blocks"], settings["block_dim"]
         reduction, dropout = settings.get("reduction", 2.0), settings.get("dropout", 0.0)
         self.blocks = nn.ModuleList(MaskBlock(self.width, out, reduction, dropout) for _ in range(count))

@@ -1,9 +1,9 @@
-"""What one run of benchmarks/quality_peers.py is told and answers, the same for every stack. Needs numpy and pandas.
+"""The input and output of one run of benchmarks/quality_peers.py, the same for every stack. Needs numpy and pandas.
 
 `python quality_STACK.py ORDER.json RESULT.json` trains one model on one seed with one thread: batches, learning rate,
 plateau, early stopping, sizes and device are those of the job in the order. An epoch is everything between two
 evaluations, the evaluation included: reading, steps, keeping the best state. Its CPU time is that of the whole process.
-On a GPU only AUC is asked for: peers' batches, drawn in their loader's order, are then gathered at once and not sample
+On a GPU only AUC is measured: peers' batches, drawn in their loader's order, are then gathered at once and not sample
 by sample.
 """
 
@@ -29,7 +29,7 @@ Ids = dict[str, NDArray[np.int64]]
 @dataclass(frozen=True)
 class Order:
     job: dict[str, Any]  # as in examples/zoo, the schema within it
-    folder: Path  # of this run alone
+    folder: Path  # of this run only
 
     @property
     def model(self) -> dict[str, Any]:
@@ -60,7 +60,7 @@ class Order:
 
 
 class Laps:
-    """CPU and wall seconds of each epoch, and the CPU seconds of the steps within it where they can be told apart."""
+    """CPU and wall seconds of each epoch, and the CPU seconds of its steps where they can be separated."""
 
     def __init__(self) -> None:
         self._wall: list[float] = []
@@ -95,7 +95,7 @@ class Laps:
 
 @dataclass(frozen=True)
 class Split:
-    """Ids counted from 1 in the order of the training rows' values, 0 for those it does not have."""
+    """Ids counted from 1 in the order of the training rows' values, 0 for unknown ones."""
 
     ids: Ids
     labels: NDArray[np.float32]

@@ -1,4 +1,4 @@
-"""A job of ours for benchmarks/quality_peers.py, as `elasticctr train` runs it: the text is read anew in each epoch."""
+"""A job of ours for benchmarks/quality_peers.py, as run by `elasticctr train`: the text is read again in each epoch."""
 
 from __future__ import annotations
 

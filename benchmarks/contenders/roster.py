@@ -1,4 +1,4 @@
-"""Who takes part: every contender, the environment it runs in, and the cells (precision, batch size) it runs for."""
+"""All contenders: the environment of each, and the cells (precision, batch size) in which it runs."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 THREADS = len(os.sched_getaffinity(0))
-# What a user who has read the manuals sets. Paddle loads two OpenMP runtimes that fight over cores unless one is kept
-# to a single thread, and its MKL takes a slow path on AMD unless told otherwise.
+# Settings of a user who has read the manuals. Paddle loads two OpenMP runtimes that compete for cores unless one is
+# limited to a single thread, and its MKL takes a slow path on AMD by default.
 TORCH_SETTINGS = {"OMP_NUM_THREADS": str(THREADS)}
 PADDLE_SETTINGS = {
     "OMP_NUM_THREADS": "1",
@@ -50,7 +50,7 @@ class Contender:
 
     @property
     def is_peer(self) -> bool:
-        """Trains the complete model, and is not ours."""
+        """Whether it trains the complete model and is not ours."""
         return self.stack not in ("mlp", "ours")
 
 
@@ -76,12 +76,12 @@ ROSTER = (
 
 
 def choose(only: Iterable[str], is_quick: bool) -> list[Contender]:
-    """Those named by stack or by full name; without names, all of them, or the quick ones."""
+    """The contenders named by stack or by full name; without names, all or the quick ones."""
     wanted = set(only)
     unknown = wanted - {c.stack for c in ROSTER} - {c.name for c in ROSTER}
     if unknown:
         stacks = ", ".join(dict.fromkeys(c.stack for c in ROSTER))
-        raise ValueError(f"unknown contender {sorted(unknown)[0]!r}; there are {stacks}, or one variant: 'torch lazy'")
+        raise ValueError(f"unknown contender {sorted(unknown)[0]!r}; known: {stacks}, or one variant: 'torch lazy'")
     if wanted:
         return [c for c in ROSTER if c.stack in wanted or c.name in wanted]
     return [c for c in ROSTER if c.is_quick or not is_quick]

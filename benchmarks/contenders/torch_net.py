@@ -1,4 +1,4 @@
-"""The dense part of the seeds' Wide&Deep in plain PyTorch, shared by the contenders that are built on torch."""
+"""The dense part of PaddleRec's Wide&Deep in plain PyTorch, shared by the contenders built on torch."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def set_up(seed: int) -> None:
 
 
 def make_tower(inputs: int = INPUTS) -> nn.Sequential:
-    """inputs-512-256-128-32-1 with ReLU between, initialised as the seeds do."""
+    """inputs-512-256-128-32-1 with ReLU between, initialised as in PaddleRec."""
     widths = [inputs, *LAYERS, 1]
     layers: list[nn.Module] = []
     for narrow, wide in pairwise(widths):

@@ -1,4 +1,4 @@
-"""The worker's side of the line protocol: a long-lived process that trains when told to.
+"""The worker's side of the line protocol: a long-lived process that trains on command.
 
 `python WORKER.py VARIANT PRECISION BATCH FOLDER` builds its model, takes a few steps and prints `READY {…}`. Then, one
 JSON line per command: `run SECONDS` trains for that long, `auc SEED` trains a fresh model for one epoch and scores the
@@ -31,7 +31,7 @@ THREADS = len(os.sched_getaffinity(0))
 
 @dataclass(frozen=True)
 class Order:
-    """What the command line asks for."""
+    """The command line."""
 
     variant: str
     precision: str
@@ -40,7 +40,7 @@ class Order:
 
 
 class Stack(ABC):
-    """A model in training. `prepare` is outside the clock, so that frameworks are timed and not numpy."""
+    """A model in training. `prepare` is not timed, so that frameworks are measured and not numpy."""
 
     warm_s = 0.5  # untimed, at the start of each window
     version = ""
@@ -128,7 +128,7 @@ def _own_cpu_s() -> float:
 
 
 def _machine_cpu_s() -> float:
-    """CPU time everyone used since boot, what the host took away (steal) included."""
+    """CPU time of all processes since boot, including time taken by the host (steal)."""
     user, nice, system, _idle, _iowait, irq, softirq, steal = map(
         int, Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:9]
     )

@@ -61,7 +61,7 @@ BAD: list[tuple[str, Callable[[Files], None], Callable[[Path], None], str]] = [
     ("a bit of the rows", nothing, flip("sparse/*/part-*.arrow"), "Corruption"),
     ("a bit of the samples", nothing, flip("samples.json"), "Corruption"),
     ("no schema file", nothing, remove_schema, "NotFound"),
-    ("scores of another model", wrong_scores, nothing, "Corruption: .*differ from those in samples.json"),
+    ("scores of another model", wrong_scores, nothing, "Corruption: .*differ from samples.json"),
     ("schema of another model", other_schema, nothing, "Corruption: .*table 'others'"),
     ("schema of another graph", wider_schema, nothing, "Corruption"),
     ("no graph", no_graph, nothing, "Corruption"),

@@ -59,7 +59,7 @@ def test_status_and_logs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     code, out, _ = run_command("logs", run, "trainer-0", "--json")
     assert json.loads(out.splitlines()[0])["role"] == "trainer-0"
     code, _, err = run_command("logs", run, "trainer-7")
-    assert code == 12 and "there are coordinator-0, pserver-0" in err
+    assert code == 12 and "only of coordinator-0, pserver-0" in err
 
 
 def test_status_after_the_end_says_how_processes_ended(tmp_path: Path) -> None:

@@ -73,7 +73,7 @@ def test_sample() -> None:
 
 
 def test_predictors(log: Path, tmp_path: Path) -> None:
-    """The seeds' client configuration: two variants by weight, each its own cluster."""
+    """Paddle Serving's client configuration: two variants by weight, each its own cluster."""
     with FakeServer(version=1) as one, FakeServer(version=2) as two:
         clusters = [server.url.removeprefix("http://") for server in (one, two)]
         variants = "".join(

@@ -120,7 +120,10 @@ def test_one_of_several_predictors(tmp_path: Path) -> None:
             predictor(weights="1|1", variants='variants { tag: "a" naming_conf { cluster: "list://h:1" } }' * 2),
             "two variants are named 'a'",
         ),
-        ('predictors { name: "a" service_name: "x" endpoint_router: "WeightedRandomRender" }', "by name"),
+        (
+            'predictors { name: "a" service_name: "x" endpoint_router: "WeightedRandomRender" }',
+            "give the name of a predictor",
+        ),
     ],
 )
 def test_mistakes(tmp_path: Path, text: str, words: str) -> None:
