@@ -48,6 +48,11 @@ class LimitSettings(Settings):
         15, ge=1, le=3600, description="for a request to arrive whole and for an answer to be read"
     )
 
+    def native(self) -> dict[str, Any]:
+        """The attributes of `_native.PredictServiceOptions`, which have the same names but count bytes."""
+        limits = self.model_dump()
+        return {"body_bytes": int(limits.pop("body_mib") * (1 << 20)), **limits}
+
 
 class VerifySettings(Settings):
     """What a version has to pass before it may answer; checksums are always checked."""
