@@ -1,5 +1,5 @@
-// One bind function per native folder. A binding converts arguments, drops the GIL, calls, converts back;
-// it holds no logic.
+// What module.cc calls: one function per file of this folder. A binding converts arguments, releases the GIL, calls,
+// and converts the result; it holds no logic.
 #pragma once
 
 #include <nanobind/nanobind.h>

@@ -14,7 +14,7 @@ namespace elasticctr {
 
 using Feasigns = nanobind::ndarray<const uint64_t, nanobind::shape<-1>, nanobind::c_contig, nanobind::device::cpu>;
 
-// Uninitialised: whoever asks for it writes all of it.
+// Uninitialised: the caller writes all of it.
 template <typename T>
 nanobind::ndarray<nanobind::numpy, T> NewNumpy(std::initializer_list<size_t> shape) {
   size_t size = 1;

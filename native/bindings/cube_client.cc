@@ -4,9 +4,10 @@
 #include <nanobind/stl/vector.h>
 
 #include "bindings/bindings.h"
+#include "bindings/options.h"
 #include "cube/client/client.h"
 #include "cube/client/load.h"
-#include "util/status.h"
+#include "util/status_table.h"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -33,20 +34,6 @@ nb::object RowsToNumpy(cube::TableRows& table, size_t count) {
   return nb::cast(nb::ndarray<nb::numpy, float>(reinterpret_cast<float*>(bytes), {count, table.shape.dim}, owner));
 }
 
-std::optional<cube::Sharding> ToSharding(const std::string& name) {
-  if (name == "auto") return std::nullopt;
-  if (name == "buckets") return cube::Sharding::kBuckets;
-  if (name == "modulo") return cube::Sharding::kModulo;
-  throw Error(Code::kConfig, "sharding '" + name + "' is none of auto, buckets, modulo");
-}
-
-cube::Balance ToBalance(const std::string& name) {
-  if (name == "round_robin") return cube::Balance::kRoundRobin;
-  if (name == "least_loaded") return cube::Balance::kLeastLoaded;
-  if (name == "random") return cube::Balance::kRandom;
-  throw Error(Code::kConfig, "load_balancer '" + name + "' is none of round_robin, least_loaded, random");
-}
-
 nb::tuple Get(Client& self, const std::vector<std::string>& tables, const std::vector<Feasigns>& feasigns,
               uint64_t version, uint32_t timeout_ms, bool degrade) {
   if (tables.empty() || tables.size() != feasigns.size()) {
@@ -70,12 +57,9 @@ nb::tuple Get(Client& self, const std::vector<std::string>& tables, const std::v
 
 template <typename Counts>
 nb::dict ErrorsByName(const Counts& counts) {
-  static constexpr const char* kNames[] = {"ConfigError",      "DataError",          "NotFound",     "AlreadyExists",
-                                           "Corruption",       "FailedPrecondition", "Unauthorized", "Unavailable",
-                                           "DeadlineExceeded", "InternalError"};
   nb::dict errors;
   for (size_t i = 0; i < counts.size(); ++i) {
-    if (const uint64_t n = counts[i]; n > 0) errors[kNames[i]] = n;
+    if (const uint64_t n = counts[i]; n > 0) errors[kStatusTable[i].name] = n;
   }
   return errors;
 }
@@ -166,39 +150,49 @@ void BindLoad(nb::module_& m) {
       .def("finish", &FinishLoad, nb::sig("def finish(self) -> dict[str, Any]"));
 }
 
+void BindClientSettings(nb::module_& m) {
+  using cube::ClientSettings;
+  using net::TlsClientOptions;
+  auto settings = BindOptions<ClientSettings>(m, "CubeClientSettings");
+  BindMember<&ClientSettings::shards>(settings, "shards");
+  BindMember<&ClientSettings::token>(settings, "token");
+  BindMember<&ClientSettings::timeout_ms>(settings, "timeout_ms");
+  BindMember<&ClientSettings::connect_ms>(settings, "connect_ms");
+  BindMember<&ClientSettings::retries>(settings, "retries");
+  BindMember<&ClientSettings::backup_ms>(settings, "backup_ms");
+  BindMember<&ClientSettings::eject_after>(settings, "eject_after");
+  BindMember<&ClientSettings::eject_ms>(settings, "eject_ms");
+  BindMember<&ClientSettings::eject_max_ms>(settings, "eject_max_ms");
+  BindMember<&ClientSettings::idle_connections>(settings, "idle_connections");
+  BindMember<&ClientSettings::cache_bytes>(settings, "cache_bytes");
+  BindMember<&ClientSettings::refresh_ms>(settings, "refresh_ms");
+  BindMember<&ClientSettings::tls, &TlsClientOptions::ca>(settings, "tls_ca");
+  BindMember<&ClientSettings::tls, &TlsClientOptions::certificate>(settings, "tls_cert");
+  BindMember<&ClientSettings::tls, &TlsClientOptions::key>(settings, "tls_key");
+  BindMember<&ClientSettings::tls, &TlsClientOptions::checks_host>(settings, "tls_check_host");
+  BindChoice<&ClientSettings::sharding>(
+      settings, "sharding",
+      Choices<std::optional<cube::Sharding>>{
+          {"auto", std::nullopt}, {"buckets", cube::Sharding::kBuckets}, {"modulo", cube::Sharding::kModulo}});
+  BindChoice<&ClientSettings::balance>(settings, "load_balancer",
+                                       Choices<cube::Balance>{{"round_robin", cube::Balance::kRoundRobin},
+                                                              {"least_loaded", cube::Balance::kLeastLoaded},
+                                                              {"random", cube::Balance::kRandom}});
+}
+
 }  // namespace
 
 void BindCubeClient(nb::module_& m) {
+  BindClientSettings(m);
   nb::class_<Client>(m, "CubeClient")
       .def(
           "__init__",
-          [](Client* self, std::vector<std::vector<std::string>> shards, const std::string& sharding, std::string token,
-             uint32_t timeout_ms, uint32_t connect_ms, uint32_t retries, uint32_t backup_ms,
-             const std::string& load_balancer, uint32_t eject_after, uint32_t eject_ms, uint32_t eject_max_ms,
-             uint32_t idle_connections, uint64_t cache_bytes, uint32_t refresh_ms, std::string tls_ca,
-             std::string tls_cert, std::string tls_key, bool tls_check_host) {
-            cube::ClientSettings settings{std::move(shards),
-                                          ToSharding(sharding),
-                                          std::move(token),
-                                          timeout_ms,
-                                          connect_ms,
-                                          retries,
-                                          backup_ms,
-                                          ToBalance(load_balancer),
-                                          eject_after,
-                                          eject_ms,
-                                          eject_max_ms,
-                                          idle_connections,
-                                          cache_bytes,
-                                          refresh_ms,
-                                          {tls_ca, tls_cert, tls_key, tls_check_host}};
+          [](Client* self, const nb::kwargs& named) {
+            auto settings = OptionsFrom<cube::ClientSettings>(named);
             nb::gil_scoped_release release;
             new (self) Client(std::move(settings));
           },
-          nb::kw_only(), "shards"_a, "sharding"_a = "auto", "token"_a = "", "timeout_ms"_a = 200, "connect_ms"_a = 100,
-          "retries"_a = 3, "backup_ms"_a = 50, "load_balancer"_a = "round_robin", "eject_after"_a = 3,
-          "eject_ms"_a = 1000, "eject_max_ms"_a = 30000, "idle_connections"_a = 64, "cache_bytes"_a = 0,
-          "refresh_ms"_a = 1000, "tls_ca"_a = "", "tls_cert"_a = "", "tls_key"_a = "", "tls_check_host"_a = true)
+          kByName)
       .def("get", &Get, "tables"_a, "feasigns"_a, "version"_a = 0, "timeout_ms"_a = 0, "degrade"_a = false)
       .def("connect", &Client::Connect, "timeout_ms"_a, nb::call_guard<nb::gil_scoped_release>())
       .def("tables", [](Client& self) { return self.directory().tables(); })

@@ -5,8 +5,8 @@
 #include "bindings/bindings.h"
 #include "ps/shard/cursor_error.h"
 #include "ps/shard/era_error.h"
-#include "util/code_name.h"
 #include "util/status.h"
+#include "util/status_table.h"
 
 namespace nb = nanobind;
 

@@ -5,6 +5,7 @@
 
 #include "bindings/arrays.h"
 #include "bindings/bindings.h"
+#include "bindings/options.h"
 #include "ps/client/client.h"
 #include "ps/client/merger.h"
 #include "util/status.h"
@@ -52,14 +53,6 @@ PushSamples ToSamplesOf(const std::vector<const Lookup*>& lookups, const std::op
   PushSamples samples = ToSamples(clicks, shows, lookups.empty() ? 0 : lookups.front()->samples());
   samples.gradient_scale = gradient_scale;
   return samples;
-}
-
-ps::Encoding ToEncoding(const std::string& name) {
-  if (name == "fp32") return ps::Encoding::kFp32;
-  if (name == "fp16") return ps::Encoding::kFp16;
-  if (name == "int8") return ps::Encoding::kInt8;
-  if (name == "bf16") return ps::Encoding::kBf16;
-  throw Error(Code::kConfig, "'" + name + "' is none of fp32, fp16, int8, bf16");
 }
 
 // With what the rows are pooled by: the lookups must not go first.
@@ -212,50 +205,65 @@ void BindFetch(nb::module_& m) {
       });
 }
 
+void BindClientOptions(nb::module_& m) {
+  using net::TlsClientOptions;
+  using ps::ClientOptions;
+  using TableTuple = std::tuple<std::string, uint32_t, bool>;  // name, dim, whether it counts occurrences
+  auto options = BindOptions<ClientOptions>(m, "PsClientOptions");
+  BindMember<&ClientOptions::addresses>(options, "addresses");
+  BindMember<&ClientOptions::token>(options, "token");
+  BindMember<&ClientOptions::job>(options, "job");
+  BindMember<&ClientOptions::trainer>(options, "trainer");
+  BindMember<&ClientOptions::incarnation>(options, "incarnation");
+  BindMember<&ClientOptions::era>(options, "era");
+  BindMember<&ClientOptions::attach>(options, "attach");
+  BindMember<&ClientOptions::dense_floats>(options, "dense_floats");
+  BindMember<&ClientOptions::dense_on_first>(options, "dense_on_first");
+  BindMember<&ClientOptions::timeout_ms>(options, "timeout_ms");
+  BindMember<&ClientOptions::tls, &TlsClientOptions::ca>(options, "tls_ca");
+  BindMember<&ClientOptions::tls, &TlsClientOptions::certificate>(options, "tls_cert");
+  BindMember<&ClientOptions::tls, &TlsClientOptions::key>(options, "tls_key");
+  BindMember<&ClientOptions::tls, &TlsClientOptions::checks_host>(options, "tls_check_host");
+  const Choices<ps::Encoding> encodings = {{"fp32", ps::Encoding::kFp32},
+                                           {"fp16", ps::Encoding::kFp16},
+                                           {"int8", ps::Encoding::kInt8},
+                                           {"bf16", ps::Encoding::kBf16}};
+  BindChoice<&ClientOptions::row_encoding>(options, "rows_as", encodings);
+  BindChoice<&ClientOptions::gradient_encoding>(options, "gradients_as", encodings);
+  BindChoice<&ClientOptions::dense_gradient_encoding>(options, "dense_gradients_as", encodings);
+  options.def_prop_rw(
+      "tables",
+      [](const ClientOptions& self) {
+        std::vector<TableTuple> tables;
+        for (size_t i = 0; i < self.tables.size(); ++i) {
+          tables.emplace_back(self.table_names[i], self.tables[i].dim, self.tables[i].counts_occurrences);
+        }
+        return tables;
+      },
+      [](ClientOptions& self, const std::vector<TableTuple>& tables) {
+        for (const auto& [name, dim, counts_occurrences] : tables) {
+          self.table_names.push_back(name);
+          self.tables.push_back({dim, counts_occurrences});
+        }
+      });
+}
+
 }  // namespace
 
 void BindPsClient(nb::module_& m) {
+  BindClientOptions(m);
   BindHead(m);
   BindMerger(m);
   BindFetch(m);
   nb::class_<Client>(m, "PsClient")
       .def(
           "__init__",
-          [](Client* self, std::vector<std::string> addresses, std::string token, uint64_t job, uint64_t trainer,
-             uint64_t incarnation, uint64_t era, std::string attach,
-             const std::vector<std::tuple<std::string, uint32_t, bool>>& tables, uint64_t dense_floats,
-             bool dense_on_first, const std::string& rows_as, const std::string& gradients_as,
-             const std::string& dense_gradients_as, uint32_t timeout_ms, std::string tls_ca, std::string tls_cert,
-             std::string tls_key, bool tls_check_host) {
-            ps::ClientOptions options;
-            options.addresses = std::move(addresses);
-            options.token = std::move(token);
-            options.job = job;
-            options.trainer = trainer;
-            options.incarnation = incarnation;
-            options.era = era;
-            options.attach = std::move(attach);
-            for (const auto& [name, dim, counts_occurrences] : tables) {
-              options.table_names.push_back(name);
-              options.tables.push_back({dim, counts_occurrences});
-            }
-            options.dense_floats = dense_floats;
-            options.dense_on_first = dense_on_first;
-            options.row_encoding = ToEncoding(rows_as);
-            options.gradient_encoding = ToEncoding(gradients_as);
-            options.dense_gradient_encoding = ToEncoding(dense_gradients_as);
-            if (options.dense_gradient_encoding == ps::Encoding::kInt8) {
-              throw Error(Code::kConfig, "dense gradients go as fp32, fp16 or bf16, not int8");
-            }
-            options.timeout_ms = timeout_ms;
-            options.tls = {std::move(tls_ca), std::move(tls_cert), std::move(tls_key), tls_check_host};
+          [](Client* self, const nb::kwargs& named) {
+            const auto options = OptionsFrom<ps::ClientOptions>(named);
             nb::gil_scoped_release release;
             new (self) Client(options);
           },
-          nb::kw_only(), "addresses"_a, "token"_a = "", "job"_a, "trainer"_a = 0, "incarnation"_a = 0, "era"_a = 0,
-          "attach"_a, "tables"_a, "dense_floats"_a, "dense_on_first"_a = false, "rows_as"_a = "fp32",
-          "gradients_as"_a = "fp32", "dense_gradients_as"_a = "fp32", "timeout_ms"_a = 30'000, "tls_ca"_a = "",
-          "tls_cert"_a = "", "tls_key"_a = "", "tls_check_host"_a = true)
+          kByName)
       .def_prop_ro("shards", &Client::shards)
       .def("start_pull", &StartPull, "lookups"_a, "insert"_a, "wants_dense"_a, nb::rv_policy::take_ownership)
       .def(

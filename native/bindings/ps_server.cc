@@ -2,6 +2,7 @@
 #include <nanobind/stl/vector.h>
 
 #include "bindings/bindings.h"
+#include "bindings/options.h"
 #include "ps/server/service.h"
 
 namespace nb = nanobind;
@@ -9,8 +10,9 @@ using namespace nb::literals;
 
 namespace elasticctr {
 
-void BindPsServer(nb::module_& m) {
-  using ps::Service;
+namespace {
+
+void BindSettings(nb::module_& m) {
   nb::class_<TableSettings>(m, "TableSettings", "What a table of a pserver is made with.")
       .def(
           "__init__",
@@ -34,60 +36,47 @@ void BindPsServer(nb::module_& m) {
           },
           "kind"_a, "learning_rate"_a, "weight_decay"_a = 0.0f, "clip_norm"_a = 0.0f, "beta1"_a = 0.9f,
           "beta2"_a = 0.999f, "epsilon"_a = 1e-8f);
-  nb::class_<Service>(m, "PServer", "A parameter server in this process: tables and a part of the dense vector.")
-      .def(
-          "__init__",
-          [](Service* self, uint32_t shard, uint32_t shards, std::vector<TableSettings> tables, uint64_t dense_floats,
-             bool dense_on_first, const ps::DenseOptimizerSettings& dense_optimizer, const std::string& host,
-             uint16_t port, const std::string& unix_path, const std::string& token, uint64_t job,
-             const std::string& identity, const std::string& digest, const std::string& build,
-             const std::string& strategy, bool is_standby, size_t threads, uint32_t group_timeout_ms,
-             uint64_t max_buffered_bytes, uint32_t request_timeout_s, const std::string& scratch,
-             uint32_t standby_timeout_ms, uint64_t standby_max_bytes, bool confirms_drops, const std::string& tls_cert,
-             const std::string& tls_key, const std::string& tls_client_ca, const std::string& tls_ca,
-             bool tls_check_host, const std::string& files) {
-            ps::ServiceOptions options;
-            options.net.host = host;
-            options.net.ports = {port};
-            options.net.unix_path = unix_path;
-            options.net.unix_send_room = ps::kUnixSendRoom;
-            options.net.threads = threads;
-            options.net.max_buffered_bytes = max_buffered_bytes;
-            options.net.limits.request_timeout_s = request_timeout_s;
-            if (!tls_cert.empty()) {
-              options.net.tls = std::make_shared<net::TlsContext>(net::TlsOptions{tls_cert, tls_key, tls_client_ca});
-            }
-            if (!tls_ca.empty()) options.tls = {tls_ca, tls_cert, tls_key, tls_check_host};
-            options.shard = {shard,          shards,          std::move(tables), dense_floats,
-                             dense_on_first, dense_optimizer, group_timeout_ms};
-            options.token = token;
-            options.job = job;
-            options.identity = identity;
-            options.digest = digest;
-            options.build = build;
-            options.strategy = strategy;
-            options.is_standby = is_standby;
-            options.scratch = scratch;
-            options.files = files;
-            options.replica.timeout_ms = standby_timeout_ms;
-            options.replica.max_bytes = standby_max_bytes;
-            options.replica.confirms_itself = confirms_drops;
-            new (self) Service(options);
-          },
-          "shard"_a, "shards"_a, "tables"_a, "dense_floats"_a, "dense_on_first"_a, "dense_optimizer"_a, "host"_a,
-          "port"_a, "unix_path"_a, "token"_a, "job"_a, "identity"_a, "digest"_a, "build"_a, "strategy"_a,
-          "is_standby"_a, "threads"_a, "group_timeout_ms"_a, "max_buffered_bytes"_a, "request_timeout_s"_a,
-          "scratch"_a = "", "standby_timeout_ms"_a = 5'000, "standby_max_bytes"_a = uint64_t{512} << 20,
-          "confirms_drops"_a = true, "tls_cert"_a = "", "tls_key"_a = "", "tls_client_ca"_a = "", "tls_ca"_a = "",
-          "tls_check_host"_a = true, "files"_a = "")
-      .def(
-          "set_tls",
-          [](Service& self, const std::string& cert, const std::string& key, const std::string& client_ca) {
-            self.SetTls(std::make_shared<net::TlsContext>(net::TlsOptions{cert, key, client_ca}));
-          },
-          "cert"_a, "key"_a, "client_ca"_a, nb::call_guard<nb::gil_scoped_release>())
-      .def("start", &Service::Start, nb::call_guard<nb::gil_scoped_release>())
-      .def("stop", &Service::Stop, "drain_s"_a, nb::call_guard<nb::gil_scoped_release>())
+}
+
+}  // namespace
+
+void BindPsServer(nb::module_& m) {
+  using ps::ReplicaOptions;
+  using ps::Service;
+  using ps::ServiceOptions;
+  using ps::ShardSettings;
+  BindSettings(m);
+  auto options = BindOptions<ServiceOptions>(m, "PServiceOptions");
+  BindNetOptions<&ServiceOptions::net>(options);
+  options.def_prop_rw(
+      "port", [](const ServiceOptions& self) { return self.net.ports.empty() ? uint16_t{0} : self.net.ports[0]; },
+      [](ServiceOptions& self, uint16_t port) { self.net.ports = {port}; });
+  BindMember<&ServiceOptions::net, &net::ServerOptions::threads>(options, "threads");
+  BindMember<&ServiceOptions::shard, &ShardSettings::shard>(options, "shard");
+  BindMember<&ServiceOptions::shard, &ShardSettings::shards>(options, "shards");
+  BindMember<&ServiceOptions::shard, &ShardSettings::tables>(options, "tables");
+  BindMember<&ServiceOptions::shard, &ShardSettings::dense_floats>(options, "dense_floats");
+  BindMember<&ServiceOptions::shard, &ShardSettings::dense_on_first>(options, "dense_on_first");
+  BindMember<&ServiceOptions::shard, &ShardSettings::dense_optimizer>(options, "dense_optimizer");
+  BindMember<&ServiceOptions::shard, &ShardSettings::group_timeout_ms>(options, "group_timeout_ms");
+  BindMember<&ServiceOptions::token>(options, "token");
+  BindMember<&ServiceOptions::job>(options, "job");
+  BindMember<&ServiceOptions::identity>(options, "identity");
+  BindMember<&ServiceOptions::digest>(options, "digest");
+  BindMember<&ServiceOptions::build>(options, "build");
+  BindMember<&ServiceOptions::strategy>(options, "strategy");
+  BindMember<&ServiceOptions::is_standby>(options, "is_standby");
+  BindMember<&ServiceOptions::scratch>(options, "scratch");
+  BindMember<&ServiceOptions::files>(options, "files");
+  BindMember<&ServiceOptions::replica, &ReplicaOptions::timeout_ms>(options, "standby_timeout_ms");
+  BindMember<&ServiceOptions::replica, &ReplicaOptions::max_bytes>(options, "standby_max_bytes");
+  BindMember<&ServiceOptions::replica, &ReplicaOptions::confirms_itself>(options, "confirms_drops");
+  BindMember<&ServiceOptions::tls_ca>(options, "tls_ca");
+  BindMember<&ServiceOptions::tls_checks_host>(options, "tls_check_host");
+
+  nb::class_<Service> server(m, "PServer",
+                             "A parameter server in this process: tables and a part of the dense vector.");
+  BindServer<ServiceOptions>(server)
       .def("load", &Service::Load, "directory"_a, "era"_a = 0, nb::call_guard<nb::gil_scoped_release>(),
            "Replaces everything by a checkpoint's part, or, given an empty text, by nothing; then it is ready.")
       .def("set_ready", &Service::SetReady)

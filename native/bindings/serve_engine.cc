@@ -203,7 +203,7 @@ void BindVersion(nb::module_& m) {
             const std::string_view bytes(onnx.c_str(), onnx.size());
             auto graph = OpenOnnx(library, bytes, where);
             auto shared = whole_because.empty() ? OpenSharedLayer(library, bytes, plan, *graph, where)
-                                                : SharedLayerOrNot(nullptr, whole_because);
+                                                : SharedLayerResult(nullptr, whole_because);
             new (self) ServedVersion(std::move(model), version, plan, std::move(rows), std::move(graph), policy,
                                      std::move(shared));
           },

@@ -4,6 +4,7 @@
 #include <nanobind/stl/vector.h>
 
 #include "bindings/bindings.h"
+#include "bindings/options.h"
 #include "serve/request_log/request_log.h"
 #include "util/status.h"
 
@@ -15,6 +16,7 @@ namespace {
 
 using serve::LoggedRequest;
 using serve::RequestLog;
+using serve::RequestLogOptions;
 
 using DenseSlots = std::vector<std::pair<std::string, uint32_t>>;
 using Bags = std::vector<std::pair<uint32_t, std::vector<uint64_t>>>;
@@ -31,7 +33,7 @@ LoggedRequest MakeRequest(const std::vector<std::string>& slots, const DenseSlot
   for (const Bags& row : rows) {
     request.row_bags.push_back(static_cast<uint32_t>(row.size()));
     for (const auto& [slot, values] : row) {
-      if (slot >= slots.size()) throw Error(Code::kData, "a row of a request names a slot there is not");
+      if (slot >= slots.size()) throw Error(Code::kData, "a row of a request names an unknown slot");
       request.bags.push_back({slot, static_cast<uint32_t>(values.size())});
       request.values.insert(request.values.end(), values.begin(), values.end());
     }
@@ -52,17 +54,24 @@ LoggedRequest MakeRequest(const std::vector<std::string>& slots, const DenseSlot
 }  // namespace
 
 void BindServeRequestLog(nb::module_& m) {
+  auto options = BindOptions<RequestLogOptions>(m, "RequestLogOptions");
+  BindMember<&RequestLogOptions::directory>(options, "directory");
+  BindMember<&RequestLogOptions::sample>(options, "sample");
+  BindMember<&RequestLogOptions::max_bytes>(options, "max_bytes");
+  BindMember<&RequestLogOptions::file_bytes>(options, "file_bytes");
+  BindMember<&RequestLogOptions::file_s>(options, "file_s");
+  BindMember<&RequestLogOptions::queue_bytes>(options, "queue_bytes");
+  BindMember<&RequestLogOptions::body_bytes>(options, "body_bytes");
   nb::class_<RequestLog>(m, "RequestLog")
       .def(
           "__init__",
-          [](RequestLog* self, std::string directory, double sample, uint64_t max_bytes, uint64_t file_bytes,
-             uint32_t file_s, size_t queue_bytes, size_t body_bytes) {
+          [](RequestLog* self, std::string directory, const nb::kwargs& named) {
+            RequestLogOptions options = OptionsFrom<RequestLogOptions>(named);
+            options.directory = std::move(directory);
             nb::gil_scoped_release release;
-            new (self)
-                RequestLog({std::move(directory), sample, max_bytes, file_bytes, file_s, queue_bytes, body_bytes});
+            new (self) RequestLog(options);
           },
-          "directory"_a, "sample"_a = 1.0, "max_bytes"_a = 10ull << 30, "file_bytes"_a = 64ull << 20, "file_s"_a = 60,
-          "queue_bytes"_a = 64u << 20, "body_bytes"_a = 256u << 10)
+          "directory"_a, "options"_a, nb::sig("def __init__(self, directory: str, **options: Any) -> None"))
       .def(
           "takes", [](const RequestLog& self, const std::string& id) { return self.Takes(id); }, "id"_a)
       .def(

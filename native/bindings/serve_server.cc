@@ -7,12 +7,11 @@
 #include <nanobind/stl/vector.h>
 
 #include "bindings/bindings.h"
+#include "bindings/options.h"
 #include "net/http/site.h"
-#include "serve/http/status.h"
-#include "serve/kserve/grpc_codec.h"
 #include "serve/service.h"
 #include "serve/version/version.h"
-#include "util/status.h"
+#include "util/status_table.h"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -77,66 +76,34 @@ nb::bytes Call(Service& self, const std::string& codec, nb::bytes body, const st
   return nb::bytes(answer.data(), answer.size());
 }
 
-serve::RequestLogOptions RequestLogOptionsOf(const nb::dict& given) {
-  serve::RequestLogOptions options;
-  options.directory = nb::cast<std::string>(given["directory"]);
-  options.sample = nb::cast<double>(given["sample"]);
-  options.max_bytes = nb::cast<uint64_t>(given["max_bytes"]);
-  options.file_bytes = nb::cast<uint64_t>(given["file_bytes"]);
-  options.file_s = nb::cast<uint32_t>(given["file_s"]);
-  options.queue_bytes = nb::cast<size_t>(given["queue_bytes"]);
-  options.body_bytes = nb::cast<size_t>(given["body_bytes"]);
-  return options;
-}
-
-void Make(Service* self, const std::string& host, std::vector<uint16_t> ports, const std::string& unix_path,
-          size_t loops, size_t workers, const std::string& token, const std::string& read_token, size_t batch_samples,
-          uint32_t batch_wait_us, size_t queue_requests, uint32_t queue_ms, uint32_t timeout_ms, size_t body_bytes,
-          size_t samples, size_t values, uint32_t json_depth, size_t max_connections,
-          size_t max_connections_per_address, uint64_t max_buffered_bytes, uint32_t request_timeout_s,
-          uint32_t busy_poll_us, size_t control_requests, double control_timeout_s, const std::string& access_log,
-          uint64_t access_log_max_bytes, uint32_t access_log_keep, const std::string& tls_cert,
-          const std::string& tls_key, const std::string& tls_client_ca,
-          std::optional<nb::typed<nb::dict, nb::str, nb::any>> request_log) {
-  serve::ServiceOptions options;
-  options.net.host = host;
-  options.net.ports = std::move(ports);
-  options.net.unix_path = unix_path;
-  options.net.threads = loops;
-  options.net.max_connections = max_connections;
-  options.net.max_connections_per_address = max_connections_per_address;
-  options.net.max_buffered_bytes = max_buffered_bytes;
-  options.net.limits.request_timeout_s = request_timeout_s;
-  options.net.limits.busy_poll_us = busy_poll_us;
-  options.engine.workers = workers;
-  options.engine.batch_samples = batch_samples;
-  options.engine.batch_wait_us = batch_wait_us;
-  options.engine.queue_requests = queue_requests;
-  options.engine.queue_ms = queue_ms;
-  options.engine.timeout_ms = timeout_ms;
-  options.engine.limits.body_bytes = body_bytes;
-  options.engine.limits.samples = samples;
-  options.engine.limits.values = values;
-  options.engine.limits.json_depth = json_depth;
-  options.token = token;
-  options.read_token = read_token;
-  options.control.requests = control_requests;
-  options.control.timeout_s = control_timeout_s;
-  options.access_log = {access_log, access_log_max_bytes, access_log_keep};
-  if (request_log.has_value()) options.request_log = RequestLogOptionsOf(*request_log);
-  if (!tls_cert.empty())
-    options.net.tls = std::make_shared<net::TlsContext>(net::TlsOptions{tls_cert, tls_key, tls_client_ca});
-  new (self) Service(options);
+void BindServiceOptions(nb::module_& m) {
+  using namespace serve;
+  auto options = BindOptions<ServiceOptions>(m, "PredictServiceOptions");
+  BindNetOptions<&ServiceOptions::net>(options);
+  BindMember<&ServiceOptions::net, &net::ServerOptions::threads>(options, "loops");
+  BindMember<&ServiceOptions::engine, &EngineOptions::workers>(options, "workers");
+  BindMember<&ServiceOptions::engine, &EngineOptions::batch_samples>(options, "batch_samples");
+  BindMember<&ServiceOptions::engine, &EngineOptions::batch_wait_us>(options, "batch_wait_us");
+  BindMember<&ServiceOptions::engine, &EngineOptions::queue_requests>(options, "queue_requests");
+  BindMember<&ServiceOptions::engine, &EngineOptions::queue_ms>(options, "queue_ms");
+  BindMember<&ServiceOptions::engine, &EngineOptions::timeout_ms>(options, "timeout_ms");
+  BindMember<&ServiceOptions::engine, &EngineOptions::limits, &Limits::body_bytes>(options, "body_bytes");
+  BindMember<&ServiceOptions::engine, &EngineOptions::limits, &Limits::samples>(options, "samples");
+  BindMember<&ServiceOptions::engine, &EngineOptions::limits, &Limits::values>(options, "values");
+  BindMember<&ServiceOptions::token>(options, "token");
+  BindMember<&ServiceOptions::read_token>(options, "read_token");
+  BindMember<&ServiceOptions::access_log, &AccessLogOptions::path>(options, "access_log");
+  BindMember<&ServiceOptions::request_log>(options, "request_log");
 }
 
 }  // namespace
 
 void BindServeServer(nb::module_& m) {
   m.def(
-      "grpc_status", [](int code) { return serve::GrpcStatusOf(Error(static_cast<Code>(code), "")); }, "code"_a,
+      "grpc_status", [](int code) { return StatusOf(static_cast<Code>(code)).grpc; }, "code"_a,
       "The number gRPC has for an error.");
   m.def(
-      "http_status", [](int code) { return serve::HttpStatusOf(static_cast<Code>(code)); }, "code"_a,
+      "http_status", [](int code) { return StatusOf(static_cast<Code>(code)).http; }, "code"_a,
       "The HTTP status of an error code (ElasticCTRError.exit_status).");
   m.def(
       "check_site",
@@ -153,22 +120,10 @@ void BindServeServer(nb::module_& m) {
       },
       nb::kw_only(), "method"_a, "host"_a, "origin"_a, "content_type"_a, "own_host"_a,
       "Why a server without a token must not answer this: HTTP status and sentence. None: it may.");
-  nb::class_<Service>(m, "PredictServer")
-      .def("__init__", &Make, nb::kw_only(), "host"_a, "ports"_a, "unix_path"_a, "loops"_a, "workers"_a, "token"_a,
-           "read_token"_a, "batch_samples"_a, "batch_wait_us"_a, "queue_requests"_a, "queue_ms"_a, "timeout_ms"_a,
-           "body_bytes"_a, "samples"_a, "values"_a, "json_depth"_a, "max_connections"_a,
-           "max_connections_per_address"_a, "max_buffered_bytes"_a, "request_timeout_s"_a, "busy_poll_us"_a,
-           "control_requests"_a, "control_timeout_s"_a, "access_log"_a, "access_log_max_bytes"_a, "access_log_keep"_a,
-           "tls_cert"_a, "tls_key"_a, "tls_client_ca"_a, "request_log"_a.none())
-      .def("start", &Service::Start, nb::call_guard<nb::gil_scoped_release>())
-      .def("stop", &Service::Stop, "drain_s"_a, nb::call_guard<nb::gil_scoped_release>())
+  BindServiceOptions(m);
+  nb::class_<Service> server(m, "PredictServer");
+  BindServer<serve::ServiceOptions>(server)
       .def("set_models", &SetModels, "models"_a)
-      .def(
-          "set_tls",
-          [](Service& self, const std::string& cert, const std::string& key, const std::string& client_ca) {
-            self.SetTls(std::make_shared<net::TlsContext>(net::TlsOptions{cert, key, client_ca}));
-          },
-          "cert"_a, "key"_a, "client_ca"_a, nb::call_guard<nb::gil_scoped_release>())
       .def("set_ready", &Service::SetReady, "is_ready"_a, "why"_a)
       .def("next_control", &NextControl, "timeout_s"_a,
            nb::sig("def next_control(self, timeout_s: float) -> tuple[int, bytes, bytes, bytes, bytes, bytes] | None"),

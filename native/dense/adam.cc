@@ -5,8 +5,8 @@
 
 #include "dense/kernels/kernel_sets.h"
 #include "util/cpu.h"
+#include "util/flush_denormals.h"
 #include "util/thread_pool.h"
-#include "util/tiny_is_zero.h"
 
 namespace elasticctr::dense {
 namespace {
@@ -46,7 +46,7 @@ void AdamStep(const AdamSettings& settings, const std::vector<AdamTensor>& tenso
     }
   }
   ThreadPool::Default().Run(spans.size(), [&](size_t i) {
-    [[maybe_unused]] const TinyIsZero scope;
+    [[maybe_unused]] const FlushDenormals scope;
     function(spans[i]);
   });
 }

@@ -1,4 +1,4 @@
-// Binary cross-entropy of logits and its gradient in one pass: what autograd would spread over a dozen small tensors.
+// Binary cross-entropy of logits and its gradient in one pass, where autograd would use a dozen small tensors.
 #pragma once
 
 #include <cstddef>

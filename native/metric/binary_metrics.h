@@ -79,7 +79,7 @@ class BinaryMetrics {
 
   // Bytes for a checkpoint, the same for equal accumulators. docs/metrics.md is their specification.
   std::string State() const;
-  // The same, and begins anew.
+  // The same, and starts over.
   std::string Take();
   // Replaces everything by a saved state. Throws Corruption if the bytes are not one, FailedPrecondition if they are of
   // a later version; nothing is changed then.

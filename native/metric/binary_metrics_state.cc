@@ -6,6 +6,7 @@
 #include "metric/state_coding.h"
 #include "util/crc32c.h"
 #include "util/status.h"
+#include "util/varint.h"
 
 namespace elasticctr::metric {
 namespace {
@@ -14,7 +15,7 @@ constexpr uint32_t kMagic = 0x4d424345;  // "ECBM"
 constexpr uint32_t kFormat = 2;
 constexpr size_t kHead = 8 + 5 * 8 + 2 * 16 + 8;
 constexpr size_t kFirstFormatBucket = 4 + 8 + 8;
-constexpr size_t kMostBucketBytes = 30;  // three varints
+constexpr size_t kMostBucketBytes = 3 * kMaxVarintBytes;
 // Weights are multiples of 2^-20, and nearly always whole: those are written without the 20 bits.
 constexpr uint64_t kWhole = 1 << 20;
 static_assert(kWhole == static_cast<uint64_t>(kWeightOne));
@@ -24,19 +25,12 @@ static_assert(kWhole == static_cast<uint64_t>(kWeightOne));
                                      "); use an older checkpoint or start the metrics anew");
 }
 
-char* PutVarint(char* p, uint64_t value) {
-  for (; value >= 0x80; value >>= 7) *p++ = static_cast<char>(value | 0x80);
-  *p++ = static_cast<char>(value);
-  return p;
-}
-
-uint64_t TakeVarint(const char** p, const char* end) {
+uint64_t TakeNumber(const char** p, const char* end) {
   uint64_t value = 0;
-  for (int shift = 0; shift < 64; shift += 7) {
-    if (*p == end) ThrowCorruption("length");
-    const auto byte = static_cast<uint8_t>(*(*p)++);
-    value |= static_cast<uint64_t>(byte & 0x7F) << shift;
-    if (byte < 0x80) return value;
+  switch (TakeVarint(p, end, &value)) {
+    case VarintEnd::kGood: return value;
+    case VarintEnd::kCut: ThrowCorruption("length");
+    case VarintEnd::kTooLarge: break;
   }
   ThrowCorruption("number");
 }
@@ -46,7 +40,7 @@ char* PutWeight(char* p, uint64_t weight) {
 }
 
 uint64_t TakeWeight(const char** p, const char* end) {
-  const uint64_t coded = TakeVarint(p, end);
+  const uint64_t coded = TakeNumber(p, end);
   return (coded & 1) != 0 ? coded >> 1 : (coded >> 1) * kWhole;
 }
 
@@ -108,7 +102,7 @@ struct BinaryMetrics::Saved {
   void Take(const char* p, const char* end, uint64_t used) {
     uint64_t number = 0;
     for (uint64_t i = 0; i < used; ++i) {
-      number = std::min<uint64_t>(number + std::min<uint64_t>(TakeVarint(&p, end), kScoreBuckets), kScoreBuckets);
+      number = std::min<uint64_t>(number + std::min<uint64_t>(TakeNumber(&p, end), kScoreBuckets), kScoreBuckets);
       const uint64_t negative = TakeWeight(&p, end);
       buckets.push_back({static_cast<uint32_t>(number), {negative, TakeWeight(&p, end)}});
     }

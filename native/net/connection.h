@@ -1,4 +1,4 @@
-// One socket to a server, never blocking, plain or with TLS. Used by one call at a time; closed when it goes.
+// One socket to a server, never blocking, plain or with TLS. Used by one call at a time; the destructor closes it.
 #pragma once
 
 #include <sys/uio.h>

@@ -1,4 +1,4 @@
-// The Redis protocol: commands as they come in pieces, and answers in version 2 or 3 of it.
+// The Redis protocol: commands read piece by piece, and answers in version 2 or 3.
 #pragma once
 
 #include <charconv>

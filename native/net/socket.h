@@ -27,7 +27,7 @@ class Fd {
   int fd_ = -1;
 };
 
-// Listens on host:port (port 0: any free one). Throws ConfigError for a host that is none, Unavailable if the port is
+// Listens on host:port (port 0: any free one). Throws ConfigError for an invalid host, Unavailable if the port is
 // taken.
 Fd ListenTcp(const std::string& host, uint16_t port);
 // Listens on a Unix socket of mode 0660. A socket file that nobody listens on any more is replaced; Unavailable if

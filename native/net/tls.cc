@@ -232,7 +232,7 @@ void TlsStream::Explain() {
                  "; give the authority that signed it (tls ca)";
     }
   } else if (is_caller_ && (reason == SSL_R_WRONG_VERSION_NUMBER || reason == SSL_R_PACKET_LENGTH_TOO_LONG)) {
-    trouble_ = "does not speak TLS on that port; start it with --tls-cert, or leave tls ca out";
+    trouble_ = "does not speak TLS on that port; start it with --cert-file, or leave tls ca out";
   } else {
     trouble_ = std::string("TLS: ") + (said != nullptr ? said : "the connection is broken");
   }

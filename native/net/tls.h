@@ -1,4 +1,4 @@
-// TLS 1.2 and later by OpenSSL, for both ends of a connection. Without its headers at build time all else is built, and
+// TLS 1.2 and later by OpenSSL, for both ends of a connection. Without its headers at build time the rest is built, and
 // asking for TLS is a ConfigError.
 #pragma once
 
@@ -25,6 +25,8 @@ struct TlsOptions {
   std::string certificate;  // PEM, with the chain up to the authority
   std::string key;          // PEM, not encrypted
   std::string client_ca;    // PEM; clients must show a certificate of it. Empty: they need none
+
+  bool is_set() const { return !certificate.empty(); }
 };
 
 // For those who call.

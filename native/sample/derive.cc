@@ -35,7 +35,16 @@ std::vector<float> TransformEdges(const BucketSpec& bucket, const DenseSpec& den
   return edges;
 }
 
+[[noreturn]] void RefuseBatch() {
+  throw Error(Code::kFailedPrecondition, "a batch is not of the schema its derived slots were made for");
+}
+
+[[noreturn]] void RefuseSize() {
+  throw Error(Code::kFailedPrecondition, "a batch holds over 2^31 values; make smaller batches");
+}
+
 void CheckOffsets(const BagsView& bags) {
+  if (bags.offsets[0] < 0) RefuseBatch();
   int32_t last = 0;
   for (const int32_t offset : bags.offsets) {
     if (offset < last) throw Error(Code::kCorruption, "offsets of a batch go backwards");
@@ -113,13 +122,9 @@ Deriver::Deriver(const ParserSpec& samples, std::vector<DerivedSpec> specs)
 
 Bags Deriver::Derive(const BagsView& bags, std::span<const float> dense) const {
   const size_t n = bags.n, total = sparse_ + slots_.size();
-  if (bags.offsets.size() != sparse_ * n + 1 || dense.size() != n * dense_dim_ || bags.offsets[0] < 0) {
-    throw Error(Code::kFailedPrecondition, "a batch is not of the schema its derived slots were made for");
-  }
+  if (bags.offsets.size() != sparse_ * n + 1 || dense.size() != n * dense_dim_) RefuseBatch();
   CheckOffsets(bags);
-  if (total * n >= INT32_MAX) {
-    throw Error(Code::kFailedPrecondition, "a batch holds over 2^31 values; make smaller batches");
-  }
+  if (total * n >= INT32_MAX) RefuseSize();
   Bags out;
   out.offset_count = total * n + 1;
   out.offsets.reset(new int32_t[out.offset_count]);
@@ -157,7 +162,7 @@ Bags Deriver::Derive(const BagsView& bags, std::span<const float> dense) const {
       count += slot.CountCross(used);
     }
     if (given + at + count > INT32_MAX) {
-      throw Error(Code::kFailedPrecondition, "a batch holds over 2^31 values; make smaller batches");
+      RefuseSize();
     }
     derived.resize(at + count);
     for (size_t i = 0; i < n; ++i) {

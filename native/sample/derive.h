@@ -1,4 +1,4 @@
-// Slots that no log holds: made from the slots a log does hold, for lookups only. The trainer makes those of a whole
+// Derived slots: computed from the slots of a log, for lookups only. The trainer makes those of a whole
 // batch (Deriver::Derive), the server those of a request (serve/codec/samples.cc); both call the two functions of a
 // slot below, so that a sample gets the same feasigns in both. docs/formats/feature-hash.md defines them.
 //

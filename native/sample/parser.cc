@@ -63,7 +63,7 @@ void CheckSpec(const ParserSpec& spec) {
 
 Parser::Parser(ParserSpec spec, Split split, size_t threads) : spec_(std::move(spec)), split_(split) {
   if (threads > 0) own_pool_ = std::make_unique<ThreadPool>(threads);
-  idle_.push_back(MakePieceParser(spec_, split_));  // so that a schema that does not fit the format is told of now
+  idle_.push_back(MakePieceParser(spec_, split_));  // so that a schema that does not fit the format is reported now
 }
 
 Parser::~Parser() = default;
@@ -113,6 +113,25 @@ std::unique_ptr<Block> Parser::Parse(std::string_view text, uint64_t first_line)
   return block;
 }
 
+namespace {
+
+// One piece of memory for all arrays, whose sizes are known.
+void Allocate(Block* block) {
+  const size_t n = block->n;
+  const size_t floats = n * (block->label_count + block->dense_dim + 2);
+  const size_t bytes =
+      block->value_count * sizeof(uint64_t) + floats * sizeof(float) + block->offset_count * sizeof(int32_t);
+  block->memory.reset(new std::byte[bytes]);
+  block->values = reinterpret_cast<uint64_t*>(block->memory.get());
+  block->offsets = reinterpret_cast<int32_t*>(block->values + block->value_count);
+  block->labels = reinterpret_cast<float*>(block->offsets + block->offset_count);
+  block->dense = block->labels + n * block->label_count;
+  block->weights = block->dense + n * block->dense_dim;
+  block->shows = block->weights + n;
+}
+
+}  // namespace
+
 std::unique_ptr<Block> Parser::Join(const Pieces& pieces, uint64_t first_line, ThreadPool* pool) const {
   auto block = std::make_unique<Block>();
   block->label_count = spec_.labels.size();
@@ -137,17 +156,7 @@ std::unique_ptr<Block> Parser::Join(const Pieces& pieces, uint64_t first_line, T
   if (block->value_count > INT32_MAX || block->offset_count > INT32_MAX) {
     throw Error(Code::kFailedPrecondition, "a block holds over 2^31 values; read smaller blocks");
   }
-
-  const size_t floats = n * (block->label_count + block->dense_dim + 2);
-  const size_t bytes =
-      block->value_count * sizeof(uint64_t) + floats * sizeof(float) + block->offset_count * sizeof(int32_t);
-  block->memory.reset(new std::byte[bytes]);
-  block->values = reinterpret_cast<uint64_t*>(block->memory.get());
-  block->offsets = reinterpret_cast<int32_t*>(block->values + block->value_count);
-  block->labels = reinterpret_cast<float*>(block->offsets + block->offset_count);
-  block->dense = block->labels + n * block->label_count;
-  block->weights = block->dense + n * block->dense_dim;
-  block->shows = block->weights + n;
+  Allocate(block.get());
 
   // One task per slot, one for the rest.
   pool->Run(slots + 1, [&](size_t s) {

@@ -1,4 +1,4 @@
-// What a text parser needs to know of a schema. Made by data/parser.py, checked by Parser's constructor.
+// What a text parser needs to know of a schema. Made by data/formats/parser.py, checked by Parser's constructor.
 #pragma once
 
 #include <cstdint>

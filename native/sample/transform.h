@@ -1,4 +1,4 @@
-// What becomes of a dense number before it reaches a model. The one place: parsers, servers and edges of buckets agree.
+// The transform of a dense number before it reaches a model. Parsers, servers and bucket edges all use this one.
 #pragma once
 
 #include <cmath>

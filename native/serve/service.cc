@@ -108,13 +108,6 @@ void Service::SetReady(bool is_ready, std::string why) {
   not_ready_ = is_ready ? "" : why.empty() ? "not ready" : std::move(why);
 }
 
-void Service::SetTls(std::shared_ptr<const net::TlsContext> tls) {
-  if (options_.net.tls == nullptr) {
-    throw Error(Code::kFailedPrecondition, "this server was started without TLS; start it with a certificate");
-  }
-  server_->SetTls(std::move(tls));
-}
-
 uint32_t Service::pause_us(size_t loop) {
   const uint64_t refused = engine_.stats().refused_full.load(std::memory_order_relaxed);
   return std::exchange(refusals_seen_[loop], refused) == refused ? 0 : kOverloadPauseUs;

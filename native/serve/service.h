@@ -1,8 +1,8 @@
 // The prediction server: sockets, the engine, and a queue for what only Python can answer. One object owns them and
 // outlives every request.
 //
-// Threads: event loops take requests apart, the engine's workers answer predictions, Python's control threads take the
-// rest from control(). All functions may be called from any thread; Start and Stop once each.
+// Threads: event loops read requests, the engine's workers answer predictions, Python's control threads take the rest
+// from control(). All functions may be called from any thread; Start and Stop once each.
 #pragma once
 
 #include <atomic>
@@ -54,7 +54,7 @@ class Service : public net::Application {
   std::string Call(std::unique_ptr<Request> request, uint32_t timeout_ms);
 
   // Certificate and key for connections made from now on. Throws FailedPrecondition if the server speaks no TLS.
-  void SetTls(std::shared_ptr<const net::TlsContext> tls);
+  void SetTls(const net::TlsOptions& tls) { server_->SetTls(tls); }
 
   bool Matches(std::string_view token) const { return secret_.Matches(token); }
   bool has_token() const { return secret_.is_set(); }

@@ -23,7 +23,7 @@ class RowArena {
   RowArena(const RowArena&) = delete;
   RowArena& operator=(const RowArena&) = delete;
 
-  // Row 0 is all zeros and belongs to nobody: what feasigns without a row read.
+  // Row 0 is all zeros and belongs to no feasign: feasigns without a row read it.
   std::byte* base() const { return base_; }
 
   // The number of the first row of an extent for the caller alone; contents are undefined. Throws Error(kInternal)

@@ -2,7 +2,7 @@
 // 24 bits of row number), 16 to a cache line; the feasign itself is compared in the row. A search reads one line
 // here and one row. Grows by a fifth when 85 % full, so it takes 4.7 to 5.7 bytes per row.
 //
-// Nothing is ever removed one by one: whoever drops rows rebuilds the index, which costs about as much.
+// Nothing is ever removed one by one: dropping rows rebuilds the index, which costs about as much.
 #pragma once
 
 #include <cstddef>

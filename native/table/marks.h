@@ -1,6 +1,6 @@
 // Which rows changed since a mark: what a delta is made from. A table's time is cut into epochs by marks; every row
 // has the epoch it last changed in as one byte, the stamp, so changes since each of the last 255 marks are told
-// apart. Pushes do not write stamps, which would cost them a cache miss per row: they set the row's touched bit
+// apart. Pushes do not write stamps, which would cost a cache miss per row: they set the row's touched bit
 // (row.h), and the next mark turns bits into stamps. A table that was never marked (epoch 0) keeps nothing.
 //
 // Epoch numbers start again where a checkpoint is resumed from, so a mark also has a random id: a mark of another

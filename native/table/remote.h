@@ -1,4 +1,4 @@
-// What a trainer does with rows that live elsewhere: pools fetched rows into a model's inputs and sums its gradients
+// What a trainer does with rows of other processes: pools fetched rows into a model's inputs and sums its gradients
 // per feasign, by the kernels of Table::Pull and Table::Push, so that a remote step is a local one.
 #pragma once
 

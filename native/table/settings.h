@@ -1,4 +1,4 @@
-// What a table is told at its making. The Python settings (src/elasticctr/table/settings.py) are checked there
+// What a table is made with. The Python settings (src/elasticctr/table/settings.py) are checked there
 // and arrive here as plain values; Check says what native callers got wrong.
 #pragma once
 
@@ -23,7 +23,7 @@ struct OptimizerSettings {
   float l2 = 0.0f;                   // FTRL: in its formula; others: added to the gradient of touched rows
   float gradient_clip = 0.0f;        // 0: none; else every summed gradient is cut to [-clip, clip]
   float weight_bound = 0.0f;         // 0: none; else weights are kept in [-bound, bound]
-  uint32_t catch_up = 0;             // Adam: steps that a row no batch touched makes up for; 0: it stays as it is
+  uint32_t catch_up = 0;             // Adam: steps that a row no batch touched makes up for; 0: it stays unchanged
 };
 
 enum class InitializerKind : uint8_t { kZeros = 0, kConstant = 1, kUniform = 2, kNormal = 3 };

@@ -4,8 +4,8 @@
 
 #include "table/step_block.h"
 #include "table/table.h"
+#include "util/flush_denormals.h"
 #include "util/status.h"
-#include "util/tiny_is_zero.h"
 
 namespace elasticctr {
 namespace {
@@ -65,14 +65,14 @@ void Table::CatchUp(size_t s, std::byte* row, uint64_t step) const {
 }
 
 void Table::CatchUp(std::byte* row) const {
-  const TinyIsZero tiny_is_zero;
+  const FlushDenormals flush_denormals;
   for (size_t s = 0; s < optimizers_.size(); ++s) {
     if (optimizers_[s]->CatchesUp()) CatchUp(s, row, steps_);
   }
 }
 
 void Table::CopyCaughtUp(const std::byte* row, float* to) const {
-  const TinyIsZero tiny_is_zero;
+  const FlushDenormals flush_denormals;
   for (size_t s = 0; s < optimizers_.size(); ++s) {
     if (!optimizers_[s]->CatchesUp()) continue;
     const SegmentLayout& segment = layout_.segments()[s];
@@ -83,7 +83,7 @@ void Table::CopyCaughtUp(const std::byte* row, float* to) const {
 
 // REQUIRES: at most kMaxStepRows rows.
 void Table::StepRows(const RowsStep& rows) {
-  const TinyIsZero tiny_is_zero;
+  const FlushDenormals flush_denormals;
   std::byte* places[kMaxStepRows];
   const float* gradients[kMaxStepRows];
   for (size_t s = 0; s < optimizers_.size(); ++s) {

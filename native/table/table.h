@@ -124,7 +124,7 @@ class Table {
   void Get(std::span<const uint64_t> feasigns, float* weights, bool* found, Counters* counters) const;
 
   // Rows whose bucket (util/hash.h) is in [first, last), at most `limit` of them, from `cursor` on (0 at first).
-  // Returns the cursor to go on from, 0 at the end. Arrays are appended to. REQUIRES: the table unchanged between
+  // Returns the cursor to continue from, 0 at the end. Arrays are appended to. REQUIRES: the table unchanged between
   // calls. With `since`, only rows made or pushed to after that mark; kFailedPrecondition if it is not known.
   uint64_t Export(uint32_t first, uint32_t last, size_t limit, uint64_t cursor, std::vector<uint64_t>* feasigns,
                   std::vector<float>* weights, std::vector<Counters>* counters, const Mark* since = nullptr) const;
@@ -155,8 +155,8 @@ class Table {
   // Replaces the table's content by a file's. On any error the table is empty or unchanged.
   void Load(const std::string& path);
   // Adds a file's rows and pending feasigns of buckets [first, last); the counts of steps and finds become the larger
-  // ones. Marks are dropped: changes are counted anew. Throws kCorruption if a feasign is here already, too. On any
-  // error the table is empty or unchanged.
+  // ones. Marks are dropped: changes are counted from here. Throws kCorruption if a feasign is here already, too. On
+  // any error the table is empty or unchanged.
   void LoadPart(const std::string& path, uint32_t first_bucket, uint32_t last_bucket);
   void Reset();  // empty, step 0
 

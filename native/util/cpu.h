@@ -1,4 +1,4 @@
-// What this CPU can really do, found out once. Advertised is not always usable: a virtual machine may hide the
+// What this CPU can really do, determined once. Advertised is not always usable: a virtual machine may hide the
 // tile palette (CPUID leaf 0x1D) from libraries that ask for it, and the kernel hands out tiles on request only.
 #pragma once
 

@@ -1,5 +1,5 @@
 // Gzip (RFC 1952) in memory, for request bodies: one or more complete members, with sizes and checksums verified. The
-// input is untrusted: no field is believed, no more output is produced than allowed, and the work is bounded by the
+// input is untrusted: no field is trusted, no more output is produced than allowed, and the work is bounded by the
 // size of the input. Deflate itself is Boost.Beast's port of zlib, a header we depend on anyway.
 #pragma once
 

@@ -37,6 +37,16 @@ void AppendEscape(std::string* out, unsigned char c) {
   out->push_back(kDigits[c & 15]);
 }
 
+template <typename T>
+void AppendShortest(std::string* out, T value) {
+  if (!std::isfinite(value)) {
+    out->append("null");
+    return;
+  }
+  char text[32];
+  out->append(text, static_cast<size_t>(std::to_chars(text, text + sizeof text, value).ptr - text));
+}
+
 }  // namespace
 
 void AppendJsonString(std::string* out, std::string_view text) {
@@ -71,13 +81,8 @@ void AppendNumber(std::string* out, uint64_t value) {
   out->append(text, static_cast<size_t>(std::to_chars(text, text + sizeof text, value).ptr - text));
 }
 
-void AppendFloat(std::string* out, float value) {
-  if (!std::isfinite(value)) {
-    out->append("null");
-    return;
-  }
-  char text[32];
-  out->append(text, static_cast<size_t>(std::to_chars(text, text + sizeof text, value).ptr - text));
-}
+void AppendFloat(std::string* out, float value) { AppendShortest(out, value); }
+
+void AppendDouble(std::string* out, double value) { AppendShortest(out, value); }
 
 }  // namespace elasticctr

@@ -55,16 +55,10 @@ void Reader::FailType(WireType type) const {
 
 uint64_t Reader::ReadVarint(const char** at, const char* end) const {
   uint64_t value = 0;
-  const char* p = *at;
-  for (int shift = 0; shift < 64; shift += 7) {
-    if (p == end) Fail("the bytes end inside a number");
-    auto byte = static_cast<uint8_t>(*p++);
-    if (shift == 63 && byte > 1) Fail("a number has more than 64 bits");
-    value |= uint64_t{byte & 0x7Fu} << shift;
-    if (byte < 0x80) {
-      *at = p;
-      return value;
-    }
+  switch (TakeVarint(at, end, &value)) {
+    case VarintEnd::kGood: return value;
+    case VarintEnd::kCut: Fail("the bytes end inside a number");
+    case VarintEnd::kTooLarge: break;
   }
   Fail("a number has more than 64 bits");
 }

@@ -23,6 +23,7 @@
 #include <vector>
 
 #include "util/coding.h"
+#include "util/varint.h"
 
 namespace elasticctr::protobuf {
 
@@ -125,8 +126,8 @@ class Writer {
  private:
   void Tag(uint32_t field, WireType type) { Varint(uint64_t{field} << 3 | static_cast<uint8_t>(type)); }
   void Varint(uint64_t v) {
-    for (; v >= 0x80; v >>= 7) out_->push_back(static_cast<char>(v | 0x80));
-    out_->push_back(static_cast<char>(v));
+    char bytes[kMaxVarintBytes];
+    out_->append(bytes, static_cast<size_t>(PutVarint(bytes, v) - bytes));
   }
   void Raw(const void* data, size_t size) { out_->append(static_cast<const char*>(data), size); }
 

@@ -20,7 +20,7 @@ PAGE = Path(__file__).resolve().parents[2] / "docs" / "serve.md"
 
 
 def test_metrics_are_those_documented(tmp_path: Path) -> None:
-    request_log = RequestLogSettings(directory=str(tmp_path / "requests")).native()
+    request_log = RequestLogSettings(directory=str(tmp_path / "requests"))
     with live_server(tmp_path, access_log=tmp_path / "access.log", request_log=request_log) as live:
         assert live.post({"samples": [{}]}).status_code == 200
         assert live.post({"samples": [{"nobody": 1}]}).status_code == 400

@@ -31,7 +31,7 @@ struct Scratch {
   std::vector<Entry> entries;
 };
 
-// Stable. Bins hold a few entries unless somebody chose the feasigns to hurt.
+// Stable. Bins hold a few entries unless an attacker chose the feasigns.
 void SortBin(Entry* first, Entry* last) {
   constexpr ptrdiff_t kFew = 24;
   if (last - first > kFew) return std::stable_sort(first, last);

@@ -1,10 +1,10 @@
-// Rows in any order → one cube file per shard, within a given memory.
+// Rows in any order → one cube file per shard, within a memory budget.
 //
-// Rows are dealt out to partitions by (shard, range of place). While they fit they stay in memory; when they do not,
+// Rows are distributed to partitions by (shard, range of place). While they fit they stay in memory; when they do not,
 // all partitions are appended to a run file. At the end each partition is read back, sorted and streamed into its
 // shard's writer, partitions sorted by several threads ahead of the one that writes.
 //
-// A feasign that is given several times keeps what came last. Add and AddGone are called from one thread.
+// A feasign given several times keeps the last row. Add and AddGone are called from one thread.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// Records of one size dealt out to partitions, in memory while they fit and in run files beyond (builder.h).
+// Records of one size in partitions, in memory while they fit and in run files beyond that (builder.h).
 #pragma once
 
 #include <cstdint>

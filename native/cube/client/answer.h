@@ -1,5 +1,6 @@
-// The bytes of one answer (docs/formats/wire.md), checked as they come, whoever sent them. Knows nothing of sockets: it
-// says where the next bytes belong and is told how many arrived, so rows land where they are wanted without a copy.
+// The bytes of one answer (docs/formats/wire.md), checked as they come, because any server may have sent them. Knows
+// nothing of sockets: it says where the next bytes belong and is told how many arrived, so rows land where they are
+// wanted without a copy.
 #pragma once
 
 #include <sys/uio.h>
@@ -53,7 +54,7 @@ class AnswerReader {
   bool header_checked_ = false;
   net::wire::Header header_;
   std::vector<uint8_t> head_;      // header and, of a lookup, all before the rows
-  std::vector<uint8_t> own_rows_;  // when nobody said where rows go
+  std::vector<uint8_t> own_rows_;  // when the caller gave no place for rows
   std::vector<uint8_t> text_;      // body of anything else
   uint8_t* rows_ = nullptr;
   size_t rows_bytes_ = 0;

@@ -113,7 +113,7 @@ Answer Client::Get(std::span<const TableQuery> queries, const Options& options) 
   try {
     return GetOnce(*call, queries, options, Clock::now() + milliseconds(timeout_ms));
   } catch (const Error& e) {
-    counters.errors[static_cast<size_t>(e.code()) - static_cast<size_t>(Code::kConfig)].fetch_add(1);
+    counters.errors[PlaceOf(e.code())].fetch_add(1);
     throw;
   }
 }
@@ -200,7 +200,7 @@ uint64_t Client::Prepare(Call& call, std::span<const TableQuery> queries, uint64
 
 bool Client::NeedsRefresh(const ModelState& model) const {
   const bool is_doubtful = model.is_doubtful.load(std::memory_order_relaxed);
-  // A call that the cache answers hears nothing of new versions; one that asks the servers does.
+  // A call answered from the cache does not learn of new versions; one that asks the servers does.
   if (!is_doubtful && cache_ == nullptr) return false;
   const auto now = Clock::now().time_since_epoch();
   const auto limit = milliseconds(cluster_.settings().refresh_ms);
@@ -316,7 +316,7 @@ void Client::AskAll(Exchange& exchange, Clock::time_point deadline, bool settle)
       legs.push_back(leg);
     }
   }
-  // Everybody is asked, but nobody who hangs is waited for as long as others answer for his shard.
+  // Every replica is asked, but a hanging one is not waited for while others answer for its shard.
   const ClientSettings& settings = cluster_.settings();
   const auto patience = std::max<milliseconds>(
       milliseconds(settings.backup_ms > 0 ? settings.backup_ms : settings.timeout_ms / 4), kLeastRefresh);

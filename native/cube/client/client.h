@@ -36,7 +36,7 @@ struct Answer {
 
 class Client {
  public:
-  // Connects to nobody yet. Throws ConfigError.
+  // Does not connect yet. Throws ConfigError.
   explicit Client(ClientSettings settings);
   ~Client();
 

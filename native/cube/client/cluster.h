@@ -1,4 +1,4 @@
-// The servers a client talks to, its counters, and the thread that looks whether ejected replicas came back.
+// The servers a client talks to, its counters, and the thread that checks whether ejected replicas are back.
 #pragma once
 
 #include <array>
@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "cube/client/replica.h"
+#include "util/status_table.h"
 
 namespace elasticctr::cube {
 
@@ -19,7 +20,7 @@ struct ClientCounters {
   std::atomic<uint64_t> retries{0}, backups{0}, backups_won{0}, ejections{0}, returns{0};
   std::atomic<uint64_t> version_changes{0}, versions_gone{0}, describes{0};
   std::atomic<uint64_t> degraded_calls{0}, degraded_keys{0};
-  std::array<std::atomic<uint64_t>, 10> errors{};  // by Code - Code::kConfig
+  std::array<std::atomic<uint64_t>, kCodes> errors{};  // by PlaceOf
 };
 
 class Cluster {

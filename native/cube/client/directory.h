@@ -1,10 +1,10 @@
 // What the servers of a cluster said they hold: tables, their rows' shape in each version, and which version of each
 // model a call should name.
 //
-// The version to name. A replica's word for "active" is news only when it differs from what the same replica said
-// before: during an activation the first one to switch is followed, those that have not switched yet do not pull the
-// client back. A replica whose word merely differs raises a doubt; doubts are settled by asking everybody (Update with
-// settle), where the version that all shards hold and most replicas call active wins.
+// The version to name. What a replica calls active is news only when it differs from what the same replica said before:
+// during an activation the first one to switch is followed, and those that have not switched yet do not pull the client
+// back. A replica that merely differs from the others raises a doubt; doubts are settled by asking all of them (Update
+// with settle), where the version that all shards hold and most replicas call active wins.
 //
 // Threads: any.
 #pragma once

@@ -96,7 +96,7 @@ void Exchange::Start(size_t leg, bool as_backup) {
   const int replica = is_pinned ? legs_[leg].replica : set.Pick(state.tried, !as_backup);
   if (replica >= 0) return StartOn(leg, replica, false, as_backup);
   if (as_backup) {
-    state.last_start = now_;  // nobody else to ask: look again in a while
+    state.last_start = now_;  // no other replica to ask: look again later
     return;
   }
   // All were tried: once more from the start, after a pause.
@@ -180,9 +180,7 @@ Exchange::Failure Exchange::ToFailure(const AnswerReader& answer) const {
                   static_cast<wire::Detail>(header.detail),
                   0,
                   "says: " + Trimmed(answer.text())};
-  if (header.status >= static_cast<uint8_t>(Code::kConfig) && header.status <= static_cast<uint8_t>(Code::kInternal)) {
-    failure.code = static_cast<Code>(header.status);
-  }
+  if (IsCode(header.status)) failure.code = static_cast<Code>(header.status);
   switch (failure.code) {
     case Code::kConfig:
     case Code::kData:

@@ -1,9 +1,9 @@
 // Frames to several shards at once, and their answers, within one deadline: attempts on replicas, retries on others,
-// backup requests. One Exchange is one thread's: it waits in poll, no other thread works for it.
+// backup requests. An Exchange is used by one thread, which waits in poll.
 //
 // An attempt ends in one of three ways, and what follows is a type: an answer; a failure another replica may not have
-// (kOtherReplica: refused, cut, garbage, overloaded, its own trouble); a failure they all share (kStop: wrong token,
-// wrong shard, malformed).
+// (kOtherReplica: refused, cut off, garbage, overloaded, an internal error); a failure they all share (kStop: wrong
+// token, wrong shard, malformed).
 #pragma once
 
 #include <poll.h>

@@ -1,5 +1,5 @@
 // Rows asked for often, kept in the client: bounded bytes, found by (table, version, feasign). Rows of a version never
-// change, so an entry is right for ever; those of versions no longer asked for are the first to go.
+// change, so an entry never becomes stale; those of versions no longer asked for are dropped first.
 //
 // Each part keeps two generations of entries. New entries, and old ones that are asked for again, go to the young one;
 // when that is full it becomes the old one and what was old is forgotten, in one step and without a search.

@@ -112,7 +112,7 @@ void Load::Run(uint32_t thread) {
       const bool* found = answer.tables[0].found.get();
       result.missing += static_cast<uint64_t>(std::count(found, found + keys.size(), false));
     } catch (const Error& e) {
-      ++result.errors[static_cast<size_t>(e.code()) - static_cast<size_t>(Code::kConfig)];
+      ++result.errors[PlaceOf(e.code())];
       if (result.first_error.empty()) result.first_error = e.what();
     }
     const auto took = static_cast<uint64_t>(duration_cast<nanoseconds>(Clock::now() - begun).count());

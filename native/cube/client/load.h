@@ -1,5 +1,5 @@
-// Lookups for the sake of measuring: threads that ask as fast as answers come, or at a given rate, and what they saw.
-// In native code so that Python's lock is not part of what is measured.
+// A load generator: threads that ask as fast as answers come, or at a given rate, and their measurements. Native, so
+// that Python's lock is not measured.
 #pragma once
 
 #include <array>
@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "cube/client/client.h"
+#include "util/status_table.h"
 
 namespace elasticctr::cube {
 
@@ -43,8 +44,8 @@ struct LoadResult {
   double seconds = 0;
   uint64_t calls = 0, keys = 0, missing = 0, degraded = 0;  // answered
   uint64_t max_ns = 0;
-  TimeHistogram times;                // of all, failed ones too; with a rate, from when a lookup was due
-  std::array<uint64_t, 10> errors{};  // by Code - Code::kConfig
+  TimeHistogram times;                    // of all, failed ones too; with a rate, from when a lookup was due
+  std::array<uint64_t, kCodes> errors{};  // by PlaceOf
   std::string first_error;
   std::map<uint64_t, uint64_t> versions;  // calls answered from each
 

@@ -50,7 +50,7 @@ class Replica {
   // When to look whether it came back. REQUIRES: is_ejected().
   Clock::time_point probe_at() const;
   void ProbeFailed();
-  // Asks the resolver anew; throws nothing.
+  // Resolves the name again; throws nothing.
   void ResolveAgain();
 
   // Remembers which version of a model it says is active; returns what it said before (0: nothing).

@@ -1,64 +1,48 @@
 #include "cube/client/report.h"
 
-#include <boost/json.hpp>
-
 #include "cube/index/format.h"
+#include "util/json_object.h"
 #include "util/status.h"
 
 namespace elasticctr::cube {
 
-namespace json = boost::json;
-
 namespace {
 
 [[noreturn]] void Corrupt(const std::string& what) {
-  throw Error(Code::kCorruption, "describes itself in a way that makes no sense: " + what);
+  throw Error(Code::kCorruption, "sent an invalid description of itself: " + what);
 }
 
-json::object ParseObject(std::string_view text) {
-  boost::system::error_code failed;
-  json::value value = json::parse({text.data(), text.size()}, failed);
-  if (failed || !value.is_object()) Corrupt("not a JSON object");
-  return std::move(value.as_object());
+JsonObject ParseObject(std::string_view text) {
+  std::optional<JsonObject> object = JsonObject::Parse(text);
+  if (!object) Corrupt("not a JSON object");
+  return std::move(*object);
 }
 
-const json::value& Member(const json::object& object, const char* key) {
-  const json::value* found = object.if_contains(key);
-  if (found == nullptr) Corrupt(std::string("no '") + key + "'");
-  return *found;
+void RequireMember(const JsonObject& object, const char* key) {
+  if (!object.Has(key)) Corrupt(std::string("no '") + key + "'");
 }
 
-uint64_t Number(const json::object& object, const char* key, uint64_t most) {
-  const json::value& value = Member(object, key);
-  uint64_t number = 0;
-  if (value.is_uint64()) {
-    number = value.get_uint64();
-  } else if (value.is_int64() && value.get_int64() >= 0) {
-    number = static_cast<uint64_t>(value.get_int64());
-  } else if (value.is_null()) {
-    number = 0;
-  } else {
-    Corrupt(std::string("'") + key + "' is not a whole number");
-  }
-  if (number > most) Corrupt(std::string("'") + key + "' is " + std::to_string(number));
-  return number;
+// null counts as 0.
+uint64_t Number(const JsonObject& object, const char* key, uint64_t most) {
+  RequireMember(object, key);
+  const std::optional<uint64_t> number = object.IsNull(key) ? 0 : object.Uint64(key);
+  if (!number) Corrupt(std::string("'") + key + "' is not a whole number");
+  if (*number > most) Corrupt(std::string("'") + key + "' is " + std::to_string(*number));
+  return *number;
 }
 
-std::string Text(const json::object& object, const char* key) {
-  const json::value& value = Member(object, key);
-  if (!value.is_string()) Corrupt(std::string("'") + key + "' is not text");
-  return std::string(value.get_string().c_str(), value.get_string().size());
+std::string Text(const JsonObject& object, const char* key) {
+  RequireMember(object, key);
+  std::optional<std::string> text = object.Text(key);
+  if (!text) Corrupt(std::string("'") + key + "' is not text");
+  return std::move(*text);
 }
 
-const json::array& Array(const json::object& object, const char* key) {
-  const json::value& value = Member(object, key);
-  if (!value.is_array()) Corrupt(std::string("'") + key + "' is not a list");
-  return value.get_array();
-}
-
-const json::object& Object(const json::value& value) {
-  if (!value.is_object()) Corrupt("a list holds something that is not an object");
-  return value.get_object();
+std::vector<JsonObject> Objects(const JsonObject& object, const char* key) {
+  RequireMember(object, key);
+  std::optional<std::vector<JsonObject>> objects = object.Objects(key);
+  if (!objects) Corrupt(std::string("'") + key + "' is not a list of objects");
+  return std::move(*objects);
 }
 
 Encoding ToEncoding(const std::string& name) {
@@ -69,7 +53,7 @@ Encoding ToEncoding(const std::string& name) {
   }
 }
 
-TableReport ParseTable(const json::object& object, const std::string& model) {
+TableReport ParseTable(const JsonObject& object, const std::string& model) {
   TableReport table;
   table.name = Text(object, "name");
   // A server may name a table in full.
@@ -93,24 +77,21 @@ TableReport ParseTable(const json::object& object, const std::string& model) {
 }  // namespace
 
 Hello ParseHello(std::string_view text) {
-  const json::object object = ParseObject(text);
+  const JsonObject object = ParseObject(text);
   return {Number(object, "protocol", UINT64_MAX), Number(object, "max_body", UINT64_MAX),
           Number(object, "max_keys", UINT64_MAX)};
 }
 
 std::vector<ModelReport> ParseReport(std::string_view text) {
-  const json::object report = ParseObject(text);
   std::vector<ModelReport> models;
-  for (const json::value& entry : Array(report, "models")) {
-    const json::object& object = Object(entry);
+  for (const JsonObject& object : Objects(ParseObject(text), "models")) {
     ModelReport model{Text(object, "name"), Number(object, "active", UINT64_MAX), {}};
-    for (const json::value& listed : Array(object, "versions")) {
-      const json::object& described = Object(listed);
+    for (const JsonObject& described : Objects(object, "versions")) {
       VersionReport version{Number(described, "version", UINT64_MAX), Text(described, "state") == "ready", {}, {}};
       if (version.is_ready) {
-        if (described.contains("identity")) version.identity = Text(described, "identity");
-        for (const json::value& table : Array(described, "tables")) {
-          version.tables.push_back(ParseTable(Object(table), model.name));
+        if (described.Has("identity")) version.identity = Text(described, "identity");
+        for (const JsonObject& table : Objects(described, "tables")) {
+          version.tables.push_back(ParseTable(table, model.name));
         }
       }
       model.versions.push_back(std::move(version));

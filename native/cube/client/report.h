@@ -1,5 +1,5 @@
-// What servers say about themselves, as JSON: the answers to hello and describe. Sent by anyone, so nothing in it is
-// believed before it is checked; all parsers throw Corruption.
+// What servers say about themselves, as JSON: the answers to hello and describe. Any server may have sent them, so
+// everything is checked; all parsers throw Corruption.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// What a client of one group of cube servers is told; src/elasticctr/cube/settings.py documents these keys for users.
+// Settings of a client of one group of cube servers; src/elasticctr/cube/settings.py documents these keys for users.
 #pragma once
 
 #include <cstdint>

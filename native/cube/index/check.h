@@ -1,4 +1,4 @@
-// Whether the bytes of a cube file are what its header promises.
+// Checks the bytes of a cube file against its header.
 #pragma once
 
 #include <string>

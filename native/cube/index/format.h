@@ -80,7 +80,7 @@ inline uint64_t BlocksOf(uint64_t bytes) { return (bytes + kBlockBytes - 1) / kB
 // Bytes of a row of `dim` floats. REQUIRES: encoding is not kRaw.
 uint32_t RowBytes(Encoding encoding, uint32_t dim);
 const char* EncodingName(Encoding encoding);
-// Throws ConfigError for a name that is none of raw, fp32, fp16, int8.
+// Throws ConfigError for a name other than raw, fp32, fp16 and int8.
 Encoding EncodingOf(const std::string& name);
 // Throws ConfigError naming what cannot be (a name too long, a shard that is not one of `shards`, …).
 void CheckInfo(const IndexInfo& info);

@@ -31,7 +31,7 @@ void PassOn(int signal, siginfo_t* info, void* context) {
   if ((before.sa_flags & SA_SIGINFO) != 0 && before.sa_sigaction != nullptr)
     return before.sa_sigaction(signal, info, context);
   if (before.sa_handler != SIG_DFL && before.sa_handler != SIG_IGN) return before.sa_handler(signal);
-  // The instruction comes again, and this time with nobody to catch it.
+  // The instruction runs again, this time without a handler.
   struct sigaction by_default = {};
   by_default.sa_handler = SIG_DFL;
   sigaction(SIGBUS, &by_default, nullptr);

@@ -1,8 +1,8 @@
 // Watches over a file that is mapped and that another process may cut short. Reading past the new end would end this
 // process with SIGBUS; instead the missing pages read as zeros and the file is known to be damaged from then on, so
-// that whoever read them finds out before the bytes go anywhere.
+// that the reader finds out before the bytes are used.
 //
-// The first guard installs a handler for SIGBUS, which leaves every other SIGBUS to whoever handled it before. Threads
+// The first guard installs a handler for SIGBUS, which passes every other SIGBUS on to the handler before it. Threads
 // that read mapped files must not block it (util/signals.h does not).
 #pragma once
 

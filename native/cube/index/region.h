@@ -1,4 +1,4 @@
-// A stretch of memory straight from the system: it goes back there when the region ends, whatever the allocator keeps.
+// Memory taken directly from the system and given back to it by the destructor, whatever the allocator keeps.
 #pragma once
 
 #include <cstddef>

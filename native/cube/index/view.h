@@ -1,4 +1,4 @@
-// One table in one version as layers over each other, and how a delta is put on top.
+// One table in one version as a stack of layers, and how a delta is put on top.
 #pragma once
 
 #include <memory>

@@ -97,7 +97,7 @@ void Control::LoadAtStart() {
     try {
       LoadModelAtStart(model);
     } catch (const std::exception& e) {
-      // Another version is never served in its place: whoever repairs the files activates it again.
+      // Another version is never served in its place: after repairing the files, the operator activates it again.
       Log("model " + model + " is not served: " + e.what());
       std::lock_guard lock(mutex_);
       state_.broken[model] = e.what();

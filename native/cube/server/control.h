@@ -2,7 +2,7 @@
 // them survive a restart.
 //
 // Threads: one loads, one runs short jobs (activate, retire, the checks before a load); neither ever holds up an event
-// loop. All public functions may be called from any thread; Activate, Retire and LoadNow block and belong into a job.
+// loop. All public functions may be called from any thread; Activate, Retire and LoadNow block: call them in a job.
 #pragma once
 
 #include <condition_variable>
@@ -99,7 +99,7 @@ class Control {
   std::deque<std::function<void()>> loads_, jobs_;
   ControlState state_;
 
-  std::mutex load_mutex_;      // one load at a time, whoever asks
+  std::mutex load_mutex_;      // one load at a time
   std::mutex activate_mutex_;  // LIVE and the store move together
   std::thread loader_, worker_;
 };

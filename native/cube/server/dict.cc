@@ -1,14 +1,11 @@
-// The two HTTP services older cube clients and agents know: DictService/seek and ControlService/cmd.
-#include <boost/json.hpp>
-#include <charconv>
-
+// The two HTTP services that clients and agents of Paddle's Cube use: DictService/seek and ControlService/cmd.
 #include "cube/server/http.h"
 #include "util/hash.h"
+#include "util/json_object.h"
 #include "util/json_reader.h"
+#include "util/number.h"
 
 namespace elasticctr::cube {
-
-namespace json = boost::json;
 
 namespace {
 
@@ -32,7 +29,7 @@ char* WriteBase64(const uint8_t* bytes, size_t n, char* to) {
   return to;
 }
 
-// A server of the ancestor had one table. Ours may have several: then `?table=model/table` says which.
+// A server of Paddle's Cube has one table. Ours may have several: then `?table=model/table` names one.
 size_t FindTable(const Worker& worker, const std::string& query) {
   const std::vector<std::string>& tables = worker.tables();
   std::string wanted;
@@ -61,13 +58,9 @@ struct SeekRequest {
 uint64_t ReadKey(JsonReader* reader) {
   if (reader->Peek() != JsonReader::Kind::kString) return reader->Uint64();
   // Programs whose numbers end at 2^53 write big ones as text.
-  const std::string_view text = reader->String();
-  uint64_t key = 0;
-  auto [end, bad] = std::from_chars(text.data(), text.data() + text.size(), key);
-  if (bad != std::errc() || end != text.data() + text.size()) {
-    throw Error(Code::kData, "a key is not a whole number of 0 to 2^64 - 1");
-  }
-  return key;
+  const auto key = ParseNumber<uint64_t>(reader->String());
+  if (!key) throw Error(Code::kData, "a key is not a whole number of 0 to 2^64 - 1");
+  return *key;
 }
 
 // Without a tree: that would take eight times the memory of the body.
@@ -94,13 +87,6 @@ SeekRequest ReadSeek(const std::string& body, size_t max_keys) {
   reader.End();
   if (!request.has_keys) throw Error(Code::kData, "the body must be {\"keys\": [feasign, …]}");
   return request;
-}
-
-json::object ParseBody(const std::string& body) {
-  boost::system::error_code error;
-  json::value parsed = json::parse(body, error);
-  if (error || !parsed.is_object()) throw Error(Code::kData, "the body is not a JSON object");
-  return std::move(parsed.as_object());
 }
 
 HttpReply Seek(Worker* worker, const net::Account& account, const std::string& query, const std::string& body) {
@@ -155,7 +141,7 @@ const ModelEntry* OnlyModel(const Catalog& catalog) {
   return catalog.models().size() == 1 ? &catalog.models()[0] : nullptr;
 }
 
-// The version loaded but not active, newest first: the ancestor's "background" one.
+// The version loaded but not active, newest first: the "background" one of Paddle's Cube.
 uint64_t BackgroundVersion(const ModelEntry& model) {
   for (auto it = model.versions.rbegin(); it != model.versions.rend(); ++it) {
     if ((*it)->version != model.active) return (*it)->version;
@@ -163,26 +149,21 @@ uint64_t BackgroundVersion(const ModelEntry& model) {
   return 0;
 }
 
-std::string TextOf(const json::object& object, const char* key) {
-  const json::value* value = object.if_contains(key);
-  return value != nullptr && value->is_string() ? std::string(value->as_string()) : "";
-}
+std::string TextOf(const JsonObject& object, const char* key) { return object.Text(key).value_or(""); }
 
 // "7", "/7" or "/5_7": the last number is the version.
-uint64_t VersionOf(const json::object& object) {
-  const json::value* number = object.if_contains("version");
-  boost::system::error_code error;
-  if (number != nullptr && number->is_number()) return number->to_number<uint64_t>(error);
+uint64_t VersionOf(const JsonObject& object) {
+  if (object.IsNumber("version")) return object.Uint64("version").value_or(0);
   std::string text = TextOf(object, "version");
   if (text.empty()) text = TextOf(object, "version_path");
   size_t digit = text.find_last_not_of("0123456789");
-  text = text.substr(digit == std::string::npos ? 0 : digit + 1);
-  uint64_t version = 0;
-  std::from_chars(text.data(), text.data() + text.size(), version);
-  return version;
+  return ParseNumber<uint64_t>(text.substr(digit == std::string::npos ? 0 : digit + 1)).value_or(0);
 }
 
-HttpReply Command(Control* control, const json::object& request) {
+HttpReply Command(Control* control, const std::string& body) {
+  const std::optional<JsonObject> parsed = JsonObject::Parse(body);
+  if (!parsed) throw Error(Code::kData, "the body is not a JSON object");
+  const JsonObject& request = *parsed;
   std::string command = TextOf(request, "cmd"), model = TextOf(request, "model");
   if (model.empty()) model = TextOf(request, "dict_name");
   std::shared_ptr<const Catalog> catalog = control->store().current();
@@ -198,9 +179,10 @@ HttpReply Command(Control* control, const json::object& request) {
     bool is_loading = false;
     for (const auto& [version, record] : state.records[model]) is_loading |= record.state == LoadState::kLoading;
     auto text = [](uint64_t version) { return version == 0 ? std::string() : std::to_string(version); };
-    return {200, json::serialize(json::object{{"cur_version", text(entry != nullptr ? entry->active : 0)},
-                                              {"bg_version", text(entry != nullptr ? BackgroundVersion(*entry) : 0)},
-                                              {"status", is_loading ? 1 : 0}})};
+    std::string answer("{\"cur_version\":\"");
+    answer.append(text(entry != nullptr ? entry->active : 0)).append("\",\"bg_version\":\"");
+    answer.append(text(entry != nullptr ? BackgroundVersion(*entry) : 0));
+    return {200, answer.append(is_loading ? "\",\"status\":1}" : "\",\"status\":0}")};
   }
   uint64_t version = VersionOf(request);
   bool is_reload = command == "reload_base" || command == "reload_patch";
@@ -239,10 +221,10 @@ HttpReply ServeSeek(Worker* worker, const net::Account& account, const std::stri
 HttpReply ServeCommand(HttpContext* context, const std::string& body) {
   HttpReply reply;
   try {
-    reply = Command(context->control, ParseBody(body));
+    reply = Command(context->control, body);
   } catch (const Error& e) {
     reply = ErrorReply(e.code(), e.what());
-    // The ancestor's callers know 400 and 500.
+    // Callers of Paddle's Cube know 400 and 500.
     reply.status = e.code() == Code::kConfig || e.code() == Code::kData ? 400 : 500;
   } catch (const std::exception& e) {
     reply = ErrorReply(Code::kInternal, e.what());

@@ -4,21 +4,20 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <boost/json.hpp>
 #include <cctype>
 #include <cerrno>
-#include <charconv>
 #include <cstdio>
 #include <cstring>
 #include <fstream>
 
 #include "net/socket.h"
+#include "util/json_object.h"
+#include "util/number.h"
 #include "util/status.h"
 
 namespace elasticctr::cube {
 
 namespace fs = std::filesystem;
-namespace json = boost::json;
 
 namespace {
 
@@ -37,43 +36,37 @@ std::string ReadSmallFile(const fs::path& path) {
   return text;
 }
 
-json::object ParseObject(const fs::path& path) {
-  std::string text = ReadSmallFile(path);
-  boost::system::error_code error;
-  json::value value = json::parse(text, error);
-  if (error || !value.is_object())
-    throw Error(Code::kCorruption, path.string() + " is not a JSON object; fetch it again");
-  return std::move(value.as_object());
+// REQUIRES: `text` outlives what is returned.
+JsonObject ParseObject(const std::string& text, const fs::path& path) {
+  std::optional<JsonObject> object = JsonObject::Parse(text);
+  if (!object) throw Error(Code::kCorruption, path.string() + " is not a JSON object; fetch it again");
+  return std::move(*object);
 }
 
-uint64_t Number(const json::object& object, const char* key, const fs::path& path) {
-  const json::value* value = object.if_contains(key);
-  boost::system::error_code error;
-  uint64_t number = value == nullptr ? 0 : value->to_number<uint64_t>(error);
-  if (value == nullptr || error)
-    throw Error(Code::kCorruption, path.string() + ": '" + key + "' is not a whole number");
-  return number;
+uint64_t Number(const JsonObject& object, const char* key, const fs::path& path) {
+  const std::optional<uint64_t> number = object.Uint64(key);
+  if (!number) throw Error(Code::kCorruption, path.string() + ": '" + key + "' is not a whole number");
+  return *number;
 }
 
-std::string Text(const json::object& object, const char* key, const fs::path& path) {
-  const json::value* value = object.if_contains(key);
-  if (value == nullptr || !value->is_string())
-    throw Error(Code::kCorruption, path.string() + ": '" + key + "' is not a text");
-  return std::string(value->as_string());
+std::string Text(const JsonObject& object, const char* key, const fs::path& path) {
+  std::optional<std::string> text = object.Text(key);
+  if (!text) throw Error(Code::kCorruption, path.string() + ": '" + key + "' is not text");
+  return std::move(*text);
 }
 
 void Require(bool holds, const fs::path& path, const std::string& what) {
   if (!holds) throw Error(Code::kCorruption, path.string() + ": " + what);
 }
 
-// What the agent noted of a version it fetched. A directory that nobody fetched has no such file.
+// What the agent noted about a version it fetched. A directory built in place has no such file.
 void ReadOrigin(const fs::path& path, VersionFiles* files) {
   std::error_code error;
   if (!fs::exists(path, error)) return;
-  json::object origin = ParseObject(path);
+  const std::string text = ReadSmallFile(path);
+  const JsonObject origin = ParseObject(text, path);
   const auto read = [&](const char* key) {
-    const json::value* value = origin.if_contains(key);
-    return value == nullptr || value->is_null() ? std::string() : Text(origin, key, path);
+    return !origin.Has(key) || origin.IsNull(key) ? std::string() : Text(origin, key, path);
   };
   files->identity = read("identity");
   files->parent_identity = read("parent_identity");
@@ -142,9 +135,8 @@ std::vector<uint64_t> Directory::Versions(const std::string& model) const {
   if (!IsName(model)) return versions;
   for (fs::directory_iterator it(root_ / model, error), end; !error && it != end; it.increment(error)) {
     std::string name = it->path().filename().string();
-    uint64_t version = 0;
-    auto [stop, bad] = std::from_chars(name.data(), name.data() + name.size(), version);
-    if (bad != std::errc() || stop != name.data() + name.size() || version == 0) continue;
+    const uint64_t version = ParseNumber<uint64_t>(name).value_or(0);
+    if (version == 0) continue;
     std::error_code ignored;
     if (fs::is_regular_file(VersionPath(model, version) / "shard.json", ignored)) versions.push_back(version);
   }
@@ -191,7 +183,8 @@ VersionFiles Directory::Read(const std::string& model, uint64_t version) const {
     throw Error(Code::kNotFound, "version " + std::to_string(version) + " of " + model +
                                      " is not here: " + path.string() + " is missing");
   RequireInside(path);
-  json::object shard = ParseObject(path);
+  const std::string text = ReadSmallFile(path);
+  const JsonObject shard = ParseObject(text, path);
   Require(Number(shard, "format", path) == 1, path, "its format is not 1; this server is too old for it");
   Require(Text(shard, "model", path) == model, path, "it is of another model");
   Require(Number(shard, "version", path) == version, path, "it is of another version");
@@ -209,11 +202,9 @@ VersionFiles Directory::Read(const std::string& model, uint64_t version) const {
                 ", which this server was started for");
   }
   ReadOrigin(folder / "origin.json", &result);
-  const json::value* files = shard.if_contains("files");
-  Require(files != nullptr && files->is_array() && !files->as_array().empty(), path, "it names no files");
-  for (const json::value& value : files->as_array()) {
-    Require(value.is_object(), path, "'files' is not a list of objects");
-    const json::object& file = value.as_object();
+  const std::optional<std::vector<JsonObject>> files = shard.Objects("files");
+  Require(files && !files->empty(), path, "'files' is not a list of objects, or is empty");
+  for (const JsonObject& file : *files) {
     std::string table = Text(file, "table", path), name = Text(file, "name", path);
     Require(IsName(table) && name == table + ".cube", path, "a table's or file's name is not valid");
     fs::path where = folder / name;
@@ -231,7 +222,8 @@ std::optional<Live> Directory::ReadLive(const std::string& model) const {
   fs::path path = LivePath(model);
   std::error_code error;
   if (!fs::exists(path, error)) return std::nullopt;
-  json::object live = ParseObject(path);
+  const std::string text = ReadSmallFile(path);
+  const JsonObject live = ParseObject(text, path);
   Live result{Number(live, "version", path), Number(live, "previous", path)};
   Require(result.version != 0, path, "it names no version");
   return result;

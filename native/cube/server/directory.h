@@ -23,7 +23,7 @@ struct Live {
 
 class Directory {
  public:
-  // shards 0: the shard is not named in the paths. Throws NotFound if `data` is no directory.
+  // shards 0: the shard is not named in the paths. Throws NotFound if `data` is not a directory.
   Directory(const std::string& data, uint32_t shard, uint32_t shards);
 
   // Throws ConfigError if this is a built directory of several shards and the shard was not, or wrongly, named.

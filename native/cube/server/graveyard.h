@@ -1,5 +1,5 @@
-// Frees what readers may still hold, in a thread of its own: unmapping gigabytes takes milliseconds, and the last
-// reader to let go of them is an event loop that has none to spare.
+// Frees what readers may still hold, in a thread of its own: unmapping gigabytes takes milliseconds, which the last
+// reader, an event loop, cannot spare.
 #pragma once
 
 #include <condition_variable>
@@ -13,7 +13,7 @@ namespace elasticctr::cube {
 class Graveyard {
  public:
   Graveyard() = default;
-  ~Graveyard();  // frees all that nobody else holds
+  ~Graveyard();  // frees everything that has no other owner
   Graveyard(const Graveyard&) = delete;
   Graveyard& operator=(const Graveyard&) = delete;
 

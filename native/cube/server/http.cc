@@ -1,21 +1,21 @@
 #include "cube/server/http.h"
 
 #include <algorithm>
-#include <boost/json.hpp>
 #include <memory>
 
 #include "net/http/site.h"
+#include "util/json_object.h"
+#include "util/json_text.h"
+#include "util/status_table.h"
 
 namespace elasticctr::cube {
-
-namespace json = boost::json;
 
 namespace {
 
 constexpr std::string_view kBearer = "Bearer ";
 constexpr char kNoMemory[] = "too many bytes of requests and answers wait; try again";
 constexpr size_t kLargeBodyBytes = 16u << 10;
-constexpr size_t kControlBodyBytes = 1u << 20;  // of requests that are no lookups
+constexpr size_t kControlBodyBytes = 1u << 20;  // of requests other than lookups
 
 std::string Render(const HttpReply& reply, bool keep_alive, bool head_only) {
   std::string_view extra = reply.status == 503   ? "Retry-After: 1\r\n"
@@ -37,7 +37,7 @@ bool IsGet(const std::string& path) {
 
 }  // namespace
 
-HttpReply ErrorReply(Code code, std::string_view message) { return {HttpStatusOf(code), ErrorJson(code, message)}; }
+HttpReply ErrorReply(Code code, std::string_view message) { return {StatusOf(code).http, ErrorJson(code, message)}; }
 
 net::Step HttpSession::Consume(const uint8_t* data, size_t size, uint64_t, net::Buffer* out) {
   net::Step step;
@@ -213,28 +213,27 @@ void HttpSession::Send(const HttpReply& reply, net::Buffer* out) {
 }
 
 HttpReply ServeControl(Control* control, const std::string& path, const std::string& body) {
-  boost::system::error_code error;
-  json::value parsed = json::parse(body, error);
-  const json::object* object = error ? nullptr : parsed.if_object();
-  const json::value* model_value = object != nullptr ? object->if_contains("model") : nullptr;
-  const json::value* version_value = object != nullptr ? object->if_contains("version") : nullptr;
-  boost::system::error_code not_number;
-  uint64_t version = version_value != nullptr ? version_value->to_number<uint64_t>(not_number) : 0;
-  if (model_value == nullptr || !model_value->is_string() || version == 0 || not_number) {
+  const std::optional<JsonObject> object = JsonObject::Parse(body);
+  const std::string model = object ? object->Text("model").value_or("") : "";
+  const uint64_t version = object ? object->Uint64("version").value_or(0) : 0;
+  if (!object || !object->Text("model") || version == 0) {
     throw Error(Code::kConfig, "the body must be {\"model\": \"name\", \"version\": a whole number from 1}");
   }
-  std::string model(model_value->as_string());
   if (!IsName(model)) throw Error(Code::kConfig, "'" + model.substr(0, 80) + "' is not a model's name");
   if (path == "/v1/load") {
     bool is_ready = control->RequestLoad(model, version) == LoadState::kReady;
     return {is_ready ? 200 : 202, is_ready ? "{\"state\": \"ready\"}" : "{\"state\": \"loading\"}"};
   }
+  std::string answer;
   if (path == "/v1/activate") {
     Live live = control->Activate(model, version);
-    return {200, json::serialize(json::object{{"active", live.version}, {"previous", live.previous}})};
+    AppendNumber(&answer.append("{\"active\":"), live.version);
+    AppendNumber(&answer.append(",\"previous\":"), live.previous);
+    return {200, answer.append("}")};
   }
   control->Retire(model, version);
-  return {200, json::serialize(json::object{{"retired", version}})};
+  AppendNumber(&answer.append("{\"retired\":"), version);
+  return {200, answer.append("}")};
 }
 
 }  // namespace elasticctr::cube

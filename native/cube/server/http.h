@@ -1,5 +1,5 @@
 // The HTTP API of the server (docs/cube-server.md) on one connection: health, status, metrics, the control of versions,
-// and the two services of the ancestor.
+// and the two HTTP services of Paddle's Cube.
 #pragma once
 
 #include <atomic>
@@ -42,7 +42,7 @@ class HttpSession : public net::Session {
   // Both false: the connection closes after the answer.
   bool CheckHead(net::Buffer* out);
   bool CheckBody(net::Buffer* out);
-  // Why whoever asks may not; nothing: it may.
+  // Why the client is refused; nothing: it is not.
   std::optional<HttpReply> CheckAccess(const net::HttpRequest& request) const;
   // True: the answer comes later.
   bool Serve(net::Buffer* out);
@@ -61,9 +61,9 @@ class HttpSession : public net::Session {
 
 // The requests that change which versions are served; they block.
 HttpReply ServeControl(Control* control, const std::string& path, const std::string& body);
-// The ancestor's ControlService/cmd. `is_commanded` is set by the caller and cleared here.
+// Paddle Cube's ControlService/cmd. `is_commanded` is set by the caller and cleared here.
 HttpReply ServeCommand(HttpContext* context, const std::string& body);
-// The ancestor's DictService/seek. Its answer must find room in `account`.
+// Paddle Cube's DictService/seek. Its answer must fit into `account`.
 HttpReply ServeSeek(Worker* worker, const net::Account& account, const std::string& query, const std::string& body);
 HttpReply ErrorReply(Code code, std::string_view message);
 

@@ -32,25 +32,18 @@ TableCells* Metrics::Table(const std::string& name, size_t loop) {
   return cells[loop].get();
 }
 
-void Metrics::Write(std::string* out) {
-  struct Sums {
-    uint64_t requests[kSpeaks] = {}, keys[kSpeaks] = {}, hits = 0, misses[kMisses] = {};
-    void Add(const TableCells& cells) {
-      for (size_t p = 0; p < kSpeaks; ++p) requests[p] += cells.requests[p].get(), keys[p] += cells.keys[p].get();
-      for (size_t m = 0; m < kMisses; ++m) misses[m] += cells.misses[m].get();
-      hits += cells.hits.get();
-    }
-  };
-  std::map<std::string, Sums> tables;
-  {
-    std::lock_guard lock(mutex_);
-    for (const auto& [name, loops] : tables_) {
-      for (const auto& cells : loops) {
-        if (cells != nullptr) tables[name].Add(*cells);
-      }
-    }
+namespace {
+
+struct Sums {
+  uint64_t requests[kSpeaks] = {}, keys[kSpeaks] = {}, hits = 0, misses[kMisses] = {};
+  void Add(const TableCells& cells) {
+    for (size_t p = 0; p < kSpeaks; ++p) requests[p] += cells.requests[p].get(), keys[p] += cells.keys[p].get();
+    for (size_t m = 0; m < kMisses; ++m) misses[m] += cells.misses[m].get();
+    hits += cells.hits.get();
   }
-  for (const LoopCells& loop : loops_) tables[""].Add(loop.no_table);
+};
+
+void WriteTables(std::string* out, const std::map<std::string, Sums>& tables) {
   auto labels = [](const std::string& table) { return "{table=\"" + table + "\""; };
 
   WriteFamily(out, "cube_requests_total", "counter", "Lookups answered or refused.");
@@ -74,6 +67,22 @@ void Metrics::Write(std::string* out) {
       WriteSample(out, "cube_misses_total" + labels(name) + ",kind=\"" + kMissNames[m] + "\"}",
                   static_cast<double>(sums.misses[m]));
   }
+}
+
+}  // namespace
+
+void Metrics::Write(std::string* out) {
+  std::map<std::string, Sums> tables;
+  {
+    std::lock_guard lock(mutex_);
+    for (const auto& [name, loops] : tables_) {
+      for (const auto& cells : loops) {
+        if (cells != nullptr) tables[name].Add(*cells);
+      }
+    }
+  }
+  for (const LoopCells& loop : loops_) tables[""].Add(loop.no_table);
+  WriteTables(out, tables);
 
   std::array<uint64_t, kLatencyBounds.size() + 1> latency{};
   std::array<uint64_t, kBatchBounds.size() + 1> batch{};

@@ -1,4 +1,4 @@
-// What the server counts. Every loop writes its own cells, without locks or atomic additions; whoever shows them sums
+// What the server counts. Every loop writes its own cells, without locks or atomic additions; the reader sums
 // them up. Names and meanings are in docs/cube-server.md.
 #pragma once
 

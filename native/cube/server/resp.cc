@@ -4,6 +4,7 @@
 #include <cctype>
 #include <cstring>
 
+#include "cube/server/refusal.h"
 #include "util/status.h"
 
 namespace elasticctr::cube {
@@ -33,7 +34,7 @@ net::Step RespSession::Consume(const uint8_t* data, size_t size, uint64_t, net::
   net::Step step;
   while (true) {
     net::RespLimits limits{worker_->limits().max_text_keys + 1, kArgumentBytes, worker_->limits().max_body_bytes};
-    // As Redis does: whoever has not shown the secret gets room for a secret.
+    // As in Redis: a client that has not authenticated gets room for a secret only.
     if (!is_trusted_) limits = {16, 8 * 1024, 64 * 1024};
     auto result = reader_.Read(data + step.consumed, size - step.consumed, limits);
     if (result == net::RespReader::Result::kMore) break;
@@ -282,21 +283,12 @@ void RespSession::FailKey(std::string_view key, net::Buffer* out) {
   }
   if (is_loading) return Fail(kNoTable, 1, Miss::kNothingActive, out);
   net::RespWriter(out, version_)
-      .Error("ERR '" + net::Printable(key) + "' is no key here: use a feasign in decimal, or table:feasign");
+      .Error("ERR '" + net::Printable(key) + "' is not a key: use a feasign in decimal, or table:feasign");
 }
 
 void RespSession::Fail(size_t table, size_t keys, Miss miss, net::Buffer* out) {
   worker_->CountMiss(CellsOf(table), Speaks::kResp, keys, miss);
-  net::RespWriter writer(out, version_);
-  switch (miss) {
-    case Miss::kNothingActive: writer.Error("LOADING no version is active yet"); break;
-    case Miss::kNoTable: writer.Error("ERR no such table; SELECT another"); break;
-    case Miss::kWrongShard:
-      writer.Error("WRONGSHARD a feasign of another shard; check the order and number of shards");
-      break;
-    case Miss::kOverloaded: writer.Error("OVERLOADED too many answers wait to be read; try again"); break;
-    default: writer.Error("ERR a damaged file; see the server's log"); break;
-  }
+  net::RespWriter(out, version_).Error(RefusalOf(miss).resp);
 }
 
 }  // namespace elasticctr::cube

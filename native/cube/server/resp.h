@@ -36,6 +36,8 @@ class RespSession : public net::Session {
   // False: the connection closes after what was answered.
   bool Serve(net::Buffer* out);
   bool ServeOther(std::string_view name, net::Buffer* out);
+  void ServeTrusted(std::string_view name, net::Buffer* out);
+  int64_t CountSelected();
   // Between MULTI and EXEC. False: the command is not one of those that wait; serve it now.
   bool Queue(std::string_view name, net::Buffer* out);
   void ServeExec(net::Buffer* out);
@@ -91,6 +93,8 @@ class RespSession : public net::Session {
   bool is_trusted_;
 };
 
+// The start of a word, in upper case, to compare with names.
+std::string Upper(std::string_view text);
 // Whether Redis would change something on this command. REQUIRES: upper case.
 bool IsWriteCommand(std::string_view name);
 // `*` and `?` of Redis' patterns, nothing else. Takes no more than pattern times text.

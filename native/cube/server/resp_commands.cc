@@ -1,18 +1,13 @@
 // The commands around GET and MGET: those that clients and tools send when they connect, look around and leave.
 #include <algorithm>
-#include <cctype>
-#include <charconv>
 #include <initializer_list>
 #include <iterator>
 
 #include "cube/server/resp.h"
-#include "net/socket.h"
+#include "util/number.h"
 
 namespace elasticctr::cube {
 namespace {
-
-// The Redis whose dialect this is: what tools ask before they use a feature.
-constexpr std::string_view kRedisVersion = "7.0.0";
 
 constexpr size_t kMaxPatternBytes = 256;
 constexpr uint64_t kMaxScanned = 2048;  // feasigns of one SCAN, about
@@ -27,13 +22,6 @@ constexpr std::string_view kWriteCommands[] = {
     "RENAMENX", "RESTORE",  "RPOP",     "RPOPLPUSH", "RPUSH",     "RPUSHX",  "SADD",        "SET",        "SETBIT",
     "SETEX",    "SETNX",    "SETRANGE", "SMOVE",     "SORT",      "SPOP",    "SREM",        "SWAPDB",     "TOUCH",
     "UNLINK",   "XADD",     "XDEL",     "XTRIM",     "ZADD",      "ZINCRBY", "ZPOPMAX",     "ZPOPMIN",    "ZREM"};
-
-std::string Upper(std::string_view text) {
-  std::string upper(text.substr(0, 32));
-  std::transform(upper.begin(), upper.end(), upper.begin(),
-                 [](unsigned char c) { return static_cast<char>(std::toupper(c)); });
-  return upper;
-}
 
 // Commands that may wait between MULTI and EXEC.
 constexpr std::string_view kReadCommands[] = {"CLIENT", "COMMAND", "CONFIG", "DBSIZE", "ECHO", "EXISTS",
@@ -77,7 +65,6 @@ bool IsWriteCommand(std::string_view name) {
 
 bool RespSession::ServeOther(std::string_view name, net::Buffer* out) {
   net::RespWriter writer(out, version_);
-  size_t count = reader_.count();
   if (name == "QUIT") {
     writer.Simple("OK");
     return false;
@@ -92,6 +79,13 @@ bool RespSession::ServeOther(std::string_view name, net::Buffer* out) {
     writer.Error("NOAUTH Authentication required.");
     return true;
   }
+  ServeTrusted(name, out);
+  return true;
+}
+
+void RespSession::ServeTrusted(std::string_view name, net::Buffer* out) {
+  net::RespWriter writer(out, version_);
+  const size_t count = reader_.count();
   if (IsArityWrong(name, count)) {
     writer.Error("ERR wrong number of arguments for '" + std::string(name) + "' command");
   } else if (name == "PING") {
@@ -119,13 +113,7 @@ bool RespSession::ServeOther(std::string_view name, net::Buffer* out) {
   } else if (name == "SELECT") {
     ServeSelect(&writer);
   } else if (name == "DBSIZE") {
-    Rebind();
-    int64_t rows = 0;
-    if (selected_ < worker_->tables().size()) {
-      const Worker::Target& target = worker_->FindHere(worker_->table_hash(selected_), 0);
-      if (target.found.view != nullptr) rows = static_cast<int64_t>(target.found.view->rows());
-    }
-    writer.Number(rows);
+    writer.Number(CountSelected());
   } else if (name == "INFO") {
     writer.Bulk(Info());
   } else if (name == "COMMAND") {
@@ -141,7 +129,13 @@ bool RespSession::ServeOther(std::string_view name, net::Buffer* out) {
   } else {
     writer.Error("ERR unknown command '" + net::Printable(name) + "'");
   }
-  return true;
+}
+
+int64_t RespSession::CountSelected() {
+  Rebind();
+  if (selected_ >= worker_->tables().size()) return 0;
+  const Worker::Target& target = worker_->FindHere(worker_->table_hash(selected_), 0);
+  return target.found.view == nullptr ? 0 : static_cast<int64_t>(target.found.view->rows());
 }
 
 bool RespSession::Queue(std::string_view name, net::Buffer* out) {
@@ -221,32 +215,46 @@ void RespSession::ServeAbout(std::string_view name, net::Buffer* out) {
   writer.Number(*rows != 0 ? -1 : -2);
 }
 
-// The cursor is a place among the buckets of the selected table's active version: a scan that goes on after another
+namespace {
+
+struct ScanOptions {
+  uint64_t position = 0;
+  uint64_t count = 10;
+  std::string_view pattern = "*";
+  bool is_of_type = true;
+};
+
+// What is wrong with the command; nothing: it was read.
+std::optional<const char*> ReadScan(const net::RespReader& command, ScanOptions* scan) {
+  const auto position = ParseNumber<uint64_t>(command.argument(1));
+  if (!position) return "ERR invalid cursor";
+  scan->position = *position;
+  for (size_t i = 2; i < command.count(); i += 2) {
+    const std::string option = Upper(command.argument(i));
+    if (i + 1 == command.count()) return "ERR syntax error";
+    const std::string_view value = command.argument(i + 1);
+    const uint64_t number = ParseNumber<uint64_t>(value).value_or(0);
+    if (option == "MATCH" && value.size() <= kMaxPatternBytes) {
+      scan->pattern = value;
+    } else if (option == "COUNT" && number != 0) {
+      scan->count = std::min(number, kMaxScanned);
+    } else if (option == "TYPE") {
+      scan->is_of_type = Upper(value) == "STRING";
+    } else {
+      return "ERR syntax error";
+    }
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+// The cursor is a place among the buckets of the selected table's active version: a scan that continues after another
 // version was activated may miss feasigns of both.
 void RespSession::ServeScan(net::Buffer* out) {
   net::RespWriter writer(out, version_);
-  const auto read = [&](std::string_view text, uint64_t* value) {
-    auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), *value);
-    return error == std::errc() && end == text.data() + text.size();
-  };
-  uint64_t position = 0, wanted = 10;
-  if (!read(reader_.argument(1), &position)) return writer.Error("ERR invalid cursor");
-  std::string_view pattern = "*";
-  bool is_of_type = true;
-  for (size_t i = 2; i < reader_.count(); i += 2) {
-    const std::string option = Upper(reader_.argument(i));
-    if (i + 1 == reader_.count()) return writer.Error("ERR syntax error");
-    const std::string_view value = reader_.argument(i + 1);
-    if (option == "MATCH" && value.size() <= kMaxPatternBytes) {
-      pattern = value;
-    } else if (option == "COUNT" && read(value, &wanted) && wanted != 0) {
-      wanted = std::min(wanted, kMaxScanned);
-    } else if (option == "TYPE") {
-      is_of_type = Upper(value) == "STRING";
-    } else {
-      return writer.Error("ERR syntax error");
-    }
-  }
+  ScanOptions scan;
+  if (const auto wrong = ReadScan(reader_, &scan)) return writer.Error(*wrong);
   Rebind();
   if (selected_ >= worker_->tables().size()) {
     return Fail(selected_, 0, worker_->tables().empty() ? Miss::kNothingActive : Miss::kNoTable, out);
@@ -257,7 +265,7 @@ void RespSession::ServeScan(net::Buffer* out) {
   std::vector<std::string> keys;
   bool has_more;
   try {
-    has_more = target.found.view->Scan(&position, wanted / Bucket::kFeasigns + 1, &feasigns);
+    has_more = target.found.view->Scan(&scan.position, scan.count / Bucket::kFeasigns + 1, &feasigns);
   } catch (const Error&) {
     return Fail(selected_, 0, Miss::kDamaged, out);
   }
@@ -274,168 +282,24 @@ void RespSession::ServeScan(net::Buffer* out) {
     for (size_t i = 0; i < n; ++i) {
       std::string key = std::to_string(asked[i]);
       const bool is_there = (found[i / 8] >> (i % 8) & 1) != 0;
-      if (is_there && is_of_type && MatchesPattern(pattern, key)) keys.push_back(std::move(key));
+      if (is_there && scan.is_of_type && MatchesPattern(scan.pattern, key)) keys.push_back(std::move(key));
     }
   }
   writer.Array(2);
-  writer.Bulk(std::to_string(has_more ? position : 0));
+  writer.Bulk(std::to_string(has_more ? scan.position : 0));
   writer.Array(keys.size());
   for (const std::string& key : keys) writer.Bulk(key);
 }
 
 void RespSession::ServeSelect(net::RespWriter* writer) {
   Rebind();
-  std::string_view text = reader_.argument(1);
-  size_t index = 0;
-  auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), index);
-  bool is_number = error == std::errc() && end == text.data() + text.size();
+  const auto index = ParseNumber<size_t>(reader_.argument(1));
   // Database 0 may be chosen before anything is active: clients do so as they connect.
-  if (!is_number || (index != 0 && index >= worker_->tables().size()))
+  if (!index || (*index != 0 && *index >= worker_->tables().size()))
     return writer->Error("ERR DB index is out of range");
-  selected_ = index;
-  selected_hash_ = index < worker_->tables().size() ? worker_->table_hash(index) : 0;
+  selected_ = *index;
+  selected_hash_ = *index < worker_->tables().size() ? worker_->table_hash(*index) : 0;
   writer->Simple("OK");
-}
-
-bool RespSession::ServeAuth(net::RespWriter* writer) {
-  size_t count = reader_.count();
-  if (count != 2 && count != 3) {
-    writer->Error("ERR wrong number of arguments for 'auth' command");
-    return true;
-  }
-  if (!context_->secret->is_set()) {
-    writer->Error("ERR AUTH called without any password configured. Are you sure your configuration is correct?");
-    return true;
-  }
-  if (!context_->secret->Matches(reader_.argument(count - 1))) {
-    worker_->cells().unauthorized.Add(1);
-    writer->Error("WRONGPASS invalid username-password pair or user is disabled.");
-    return false;
-  }
-  is_trusted_ = true;
-  writer->Simple("OK");
-  return true;
-}
-
-void RespSession::ServeHello(net::RespWriter* writer) {
-  int version = version_;
-  std::string name = name_;
-  bool is_trusted = is_trusted_;
-  size_t i = 1;
-  if (i < reader_.count()) {
-    std::string_view text = reader_.argument(i++);
-    if (text != "2" && text != "3") return writer->Error("NOPROTO unsupported protocol version");
-    version = text == "3" ? 3 : 2;
-  }
-  while (i < reader_.count()) {
-    std::string option = Upper(reader_.argument(i));
-    if (option == "AUTH" && i + 2 < reader_.count()) {
-      if (!context_->secret->Matches(reader_.argument(i + 2))) {
-        worker_->cells().unauthorized.Add(1);
-        return writer->Error("WRONGPASS invalid username-password pair or user is disabled.");
-      }
-      is_trusted = true;
-      i += 3;
-    } else if (option == "SETNAME" && i + 1 < reader_.count()) {
-      name = reader_.argument(i + 1).substr(0, 128);
-      i += 2;
-    } else {
-      return writer->Error("ERR Syntax error in HELLO option '" + net::Printable(option) + "'");
-    }
-  }
-  if (!is_trusted) {
-    worker_->cells().unauthorized.Add(1);
-    return writer->Error(
-        "NOAUTH HELLO must be called with the client already authenticated, otherwise the HELLO <proto> AUTH <user> "
-        "<pass> option can be used to authenticate the client and select the RESP protocol version at the same time");
-  }
-  is_trusted_ = is_trusted;
-  name_ = name;
-  version_ = version;
-  // Nothing was appended yet: the answer is in the version just chosen.
-  *writer = net::RespWriter(writer->out(), version_);
-  writer->Map(7);
-  writer->Bulk("server");
-  writer->Bulk("redis");
-  writer->Bulk("version");
-  writer->Bulk(kRedisVersion);
-  writer->Bulk("proto");
-  writer->Number(version_);
-  writer->Bulk("id");
-  writer->Number(static_cast<int64_t>(id_));
-  writer->Bulk("mode");
-  writer->Bulk("standalone");
-  writer->Bulk("role");
-  writer->Bulk("replica");
-  writer->Bulk("modules");
-  writer->Array(0);
-}
-
-void RespSession::ServeClient(net::RespWriter* writer) {
-  std::string command = reader_.count() > 1 ? Upper(reader_.argument(1)) : "";
-  if (command == "SETNAME" && reader_.count() == 3) {
-    name_ = reader_.argument(2).substr(0, 128);
-    writer->Simple("OK");
-  } else if (command == "SETINFO" || command == "NO-EVICT" || command == "NO-TOUCH") {
-    writer->Simple("OK");
-  } else if (command == "GETNAME") {
-    writer->Bulk(name_);
-  } else if (command == "ID") {
-    writer->Number(static_cast<int64_t>(id_));
-  } else if (command == "INFO") {
-    writer->Bulk("id=" + std::to_string(id_) + " name=" + name_ + " db=" + std::to_string(selected_) +
-                 " resp=" + std::to_string(version_) + "\n");
-  } else {
-    writer->Error("ERR unknown subcommand '" + net::Printable(command) + "'");
-  }
-}
-
-void RespSession::ServeConfig(net::RespWriter* writer) {
-  if (reader_.count() < 3 || Upper(reader_.argument(1)) != "GET")
-    return writer->Error("ERR only CONFIG GET is known here");
-  std::vector<std::pair<std::string, std::string>> found;
-  for (size_t i = 2; i < reader_.count(); ++i) {
-    std::string_view name = reader_.argument(i);
-    if (name == "save") found.emplace_back("save", "");
-    if (name == "appendonly") found.emplace_back("appendonly", "no");
-    if (name == "databases")
-      found.emplace_back("databases", std::to_string(std::max<size_t>(1, worker_->tables().size())));
-  }
-  writer->Map(found.size());
-  for (const auto& [name, value] : found) {
-    writer->Bulk(name);
-    writer->Bulk(value);
-  }
-}
-
-void RespSession::ServeCommandList(net::RespWriter* writer) {
-  std::string command = reader_.count() > 1 ? Upper(reader_.argument(1)) : "";
-  if (command == "COUNT")
-    writer->Number(24);
-  else if (command == "DOCS")
-    writer->Map(0);
-  else
-    writer->Array(0);
-}
-
-std::string RespSession::Info() {
-  const Catalog* catalog = worker_->catalog();
-  std::string text =
-      "# Server\r\nredis_version:" + std::string(kRedisVersion) +
-      "\r\nredis_mode:standalone\r\nserver_name:elasticctr-cube\r\ntcp_port:" + std::to_string(context_->port);
-  text += "\r\nuptime_in_seconds:" + std::to_string((net::NowNs() - context_->started_ns) / 1'000'000'000);
-  text += "\r\n\r\n# Replication\r\nrole:slave\r\nmaster_link_status:up\r\nslave_read_only:1";
-  text += "\r\n\r\n# Memory\r\nused_memory:" + std::to_string(catalog != nullptr ? catalog->resident_bytes() : 0);
-  text += "\r\n\r\n# Persistence\r\nloading:" + std::to_string(worker_->tables().empty() ? 1 : 0) +
-          "\r\n\r\n# Keyspace\r\n";
-  for (size_t i = 0; i < worker_->tables().size(); ++i) {
-    const Worker::Target& target = worker_->FindHere(worker_->table_hash(i), 0);
-    if (target.found.view == nullptr) continue;
-    text += "db" + std::to_string(i) + ":keys=" + std::to_string(target.found.view->rows()) +
-            ",expires=0,avg_ttl=0,table=" + worker_->tables()[i] + ",version=" + std::to_string(target.found.version) +
-            "\r\n";
-  }
-  return text;
 }
 
 }  // namespace elasticctr::cube

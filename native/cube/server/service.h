@@ -43,7 +43,7 @@ class Service : public net::Application {
   // Finishes what arrived, within drain_s, and closes every connection.
   void Stop(double drain_s) { server_->Stop(drain_s); }
   // Certificate and key for connections made from now on. Throws FailedPrecondition if the server speaks no TLS.
-  void SetTls(std::shared_ptr<const net::TlsContext> tls) { server_->SetTls(std::move(tls)); }
+  void SetTls(const net::TlsOptions& tls) { server_->SetTls(tls); }
 
   const std::vector<uint16_t>& ports() const { return server_->ports(); }
   bool is_ready() const { return control_.is_ready(); }

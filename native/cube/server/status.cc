@@ -3,16 +3,14 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include <boost/json.hpp>
 #include <cstdio>
 #include <set>
 
 #include "net/socket.h"
-#include "util/code_name.h"
+#include "util/json_text.h"
+#include "util/status_table.h"
 
 namespace elasticctr::cube {
-
-namespace json = boost::json;
 
 namespace {
 
@@ -28,76 +26,96 @@ const char* NameOf(Encoding encoding) {
   return "raw";
 }
 
-json::object DescribeVersion(const ModelVersion& version) {
-  json::array tables;
+void AppendCount(std::string* out, std::string_view label, uint64_t value) { AppendNumber(&out->append(label), value); }
+
+void AppendError(std::string* out, Code code, std::string_view message) {
+  out->append("{\"code\":");
+  AppendJsonString(out, NameOf(code));
+  out->append(",\"message\":");
+  AppendJsonString(out, message);
+  out->append("}");
+}
+
+void AppendTable(std::string* out, const std::string& name, const TableView& view) {
+  const IndexInfo& info = view.info();
+  out->append(out->back() == '[' ? "{\"name\":" : ",{\"name\":");
+  AppendJsonString(out, name);
+  AppendCount(out, ",\"rows\":", view.rows());
+  AppendCount(out, ",\"row_bytes\":", info.row_bytes);
+  out->append(",\"encoding\":\"").append(NameOf(info.encoding));
+  AppendCount(out, "\",\"dim\":", info.dim);
+  AppendCount(out, ",\"shard\":", info.shard);
+  AppendCount(out, ",\"shards\":", info.shards);
+  out->append(info.sharding == Sharding::kBuckets ? ",\"sharding\":\"buckets\"}" : ",\"sharding\":\"modulo\"}");
+}
+
+// `damage`: why it must not be used; empty: nothing was found.
+std::string DescribeVersion(const ModelVersion& version, const std::string& damage = {}) {
   uint64_t rows = 0;
-  for (size_t i = 0; i < version.tables.size(); ++i) {
-    const TableView& view = *version.views[i];
-    const IndexInfo& info = view.info();
-    rows += view.rows();
-    tables.push_back({{"name", version.tables[i]},
-                      {"rows", view.rows()},
-                      {"row_bytes", info.row_bytes},
-                      {"encoding", NameOf(info.encoding)},
-                      {"dim", info.dim},
-                      {"shard", info.shard},
-                      {"shards", info.shards},
-                      {"sharding", info.sharding == Sharding::kBuckets ? "buckets" : "modulo"}});
+  for (const auto& view : version.views) rows += view->rows();
+  std::string out;
+  AppendCount(&out, "{\"version\":", version.version);
+  AppendCount(&out, ",\"parent\":", version.parent);
+  AppendJsonString(&out.append(",\"identity\":"), version.identity);
+  out.append(damage.empty() ? ",\"state\":\"ready\",\"error\":null" : ",\"state\":\"failed\",\"error\":");
+  if (!damage.empty()) AppendJsonString(&out, damage);
+  AppendCount(&out, ",\"rows\":", rows);
+  AppendCount(&out, ",\"bytes\":", version.resident_bytes);
+  out.append(",\"tables\":[");
+  for (size_t i = 0; i < version.tables.size(); ++i) AppendTable(&out, version.tables[i], *version.views[i]);
+  return out.append("]}");
+}
+
+// Of a version that is not resident.
+std::string DescribeRecord(uint64_t version, const LoadRecord& record) {
+  std::string out;
+  AppendCount(&out, "{\"version\":", version);
+  out.append(",\"parent\":null,\"identity\":\"\",\"state\":\"");
+  out.append(record.state == LoadState::kFailed ? "failed" : "loading").append("\",\"error\":");
+  if (record.state == LoadState::kFailed) {
+    AppendError(&out, record.code, record.error);
+  } else {
+    out.append("null");
   }
-  return {{"version", version.version},
-          {"parent", version.parent},
-          {"identity", version.identity},
-          {"state", "ready"},
-          {"error", nullptr},
-          {"rows", rows},
-          {"bytes", version.resident_bytes},
-          {"tables", std::move(tables)}};
+  return out.append(",\"rows\":0,\"bytes\":0,\"tables\":[]}");
 }
 
-json::object DescribeRecord(uint64_t version, const LoadRecord& record) {
-  json::value error;
-  if (record.state == LoadState::kFailed) error = {{"code", NameOf(record.code)}, {"message", record.error}};
-  return {{"version", version}, {"parent", nullptr},
-          {"identity", ""},     {"state", record.state == LoadState::kFailed ? "failed" : "loading"},
-          {"error", error},     {"rows", 0},
-          {"bytes", 0},         {"tables", json::array()}};
+std::string DescribeNext(const ModelEntry& entry, const std::map<uint64_t, LoadRecord>* records) {
+  if (entry.next != nullptr) return DescribeVersion(*entry.next);
+  if (records == nullptr) return "null";
+  const auto record = records->find(entry.active);
+  return record == records->end() ? "null" : DescribeRecord(record->first, record->second);
 }
 
-json::object DescribeModel(const std::string& name, const ModelEntry* entry, const ControlState& state) {
-  std::map<uint64_t, json::object> versions;
+std::string DescribeModel(const std::string& name, const ModelEntry* entry, const ControlState& state) {
+  const auto found = state.records.find(name);
+  const auto* records = found == state.records.end() ? nullptr : &found->second;
+  std::map<uint64_t, std::string> versions;
   if (entry != nullptr) {
-    for (const auto& version : entry->versions) {
-      json::object& described = versions[version->version] = DescribeVersion(*version);
-      if (const std::string damage = version->Damage(); !damage.empty()) {
-        described["state"] = "failed";
-        described["error"] = damage;
-      }
-    }
+    for (const auto& version : entry->versions)
+      versions[version->version] = DescribeVersion(*version, version->Damage());
   }
-  if (auto records = state.records.find(name); records != state.records.end()) {
-    for (const auto& [version, record] : records->second) {
+  if (records != nullptr) {
+    for (const auto& [version, record] : *records) {
       // What is to take the active one's place does not hide it.
       if (entry == nullptr || version != entry->active) versions[version] = DescribeRecord(version, record);
     }
   }
-  json::value next;
-  if (entry != nullptr && entry->next != nullptr) {
-    next = DescribeVersion(*entry->next);
-  } else if (auto records = state.records.find(name); entry != nullptr && records != state.records.end()) {
-    if (auto record = records->second.find(entry->active); record != records->second.end()) {
-      next = DescribeRecord(entry->active, record->second);
-    }
+  std::string out = "{\"name\":";
+  AppendJsonString(&out, name);
+  AppendCount(&out, ",\"active\":", entry != nullptr ? entry->active : 0);
+  AppendCount(&out, ",\"previous\":", entry != nullptr ? entry->previous : 0);
+  out.append(",\"versions\":[");
+  const char* comma = "";
+  for (const auto& [number, version] : versions) {
+    out.append(comma).append(version);
+    comma = ",";
   }
-  json::array list;
-  for (auto& [number, version] : versions) list.push_back(std::move(version));
-  json::object model{{"name", name},
-                     {"active", entry != nullptr ? entry->active : 0},
-                     {"previous", entry != nullptr ? entry->previous : 0},
-                     {"versions", std::move(list)},
-                     {"next", std::move(next)}};
-  auto broken = state.broken.find(name);
-  if (broken != state.broken.end()) model["error"] = broken->second;
-  return model;
+  out.append("],\"next\":").append(entry != nullptr ? DescribeNext(*entry, records) : "null");
+  if (const auto broken = state.broken.find(name); broken != state.broken.end()) {
+    AppendJsonString(&out.append(",\"error\":"), broken->second);
+  }
+  return out.append("}");
 }
 
 uint64_t ResidentBytes() {
@@ -183,14 +201,17 @@ std::string StatusJson(const ServiceFacts& facts) {
   }
   for (const auto& [name, reason] : state.broken) models[name] = nullptr;
   for (const ModelEntry& model : catalog->models()) models[model.name] = &model;
-  json::array list;
-  for (const auto& [name, entry] : models) list.push_back(DescribeModel(name, entry, state));
-  return json::serialize(json::object{{"ready", facts.control->is_ready()},
-                                      {"models", std::move(list)},
-                                      {"memory_bytes", catalog->resident_bytes()},
-                                      {"connections", facts.server->connections()},
-                                      {"uptime_s", Since(facts.started_ns)},
-                                      {"pid", ::getpid()}});
+  std::string out = facts.control->is_ready() ? "{\"ready\":true,\"models\":[" : "{\"ready\":false,\"models\":[";
+  const char* comma = "";
+  for (const auto& [name, entry] : models) {
+    out.append(comma).append(DescribeModel(name, entry, state));
+    comma = ",";
+  }
+  AppendCount(&out, "],\"memory_bytes\":", catalog->resident_bytes());
+  AppendCount(&out, ",\"connections\":", facts.server->connections());
+  AppendDouble(&out.append(",\"uptime_s\":"), Since(facts.started_ns));
+  AppendCount(&out, ",\"pid\":", static_cast<uint64_t>(::getpid()));
+  return out.append("}");
 }
 
 std::string MetricsText(const ServiceFacts& facts) {
@@ -227,23 +248,9 @@ std::string MetricsText(const ServiceFacts& facts) {
 }
 
 std::string ErrorJson(Code code, std::string_view message) {
-  return json::serialize(json::object{{"error", {{"code", NameOf(code)}, {"message", message}}}});
-}
-
-int HttpStatusOf(Code code) {
-  switch (code) {
-    case Code::kConfig:
-    case Code::kData: return 400;
-    case Code::kNotFound: return 404;
-    case Code::kAlreadyExists: return 409;
-    case Code::kFailedPrecondition: return 412;
-    case Code::kUnauthorized: return 401;
-    case Code::kUnavailable: return 503;
-    case Code::kDeadlineExceeded: return 504;
-    case Code::kCorruption:
-    case Code::kInternal: return 500;
-  }
-  return 500;
+  std::string out = "{\"error\":";
+  AppendError(&out, code, message);
+  return out.append("}");
 }
 
 }  // namespace elasticctr::cube

@@ -22,6 +22,5 @@ std::string StatusJson(const ServiceFacts& facts);
 std::string MetricsText(const ServiceFacts& facts);
 // {"error": {"code": …, "message": …}}
 std::string ErrorJson(Code code, std::string_view message);
-int HttpStatusOf(Code code);
 
 }  // namespace elasticctr::cube

@@ -3,10 +3,10 @@
 //
 // Threads: Load, Activate and Retire may be called from any thread and run beside lookups; loads wait for each other,
 // Activate and Retire wait for nothing but a change of the catalog. A reader takes a Catalog, which never
-// changes; versions it names stay readable until the last holder lets go, and their memory is freed then. Event loops
-// keep a Catalog and look at generation() between two requests; only when it moved do they call current() again, so a
-// reader never waits for a load and activation is one pointer. What nobody reads any more is freed by a thread of the
-// store, never by a reader.
+// changes; its versions stay readable until the last holder releases it, and their memory is freed then. Event loops
+// keep a Catalog and check generation() between two requests; only when it moved do they call current() again, so a
+// reader never waits for a load and activation is one pointer. Unused versions are freed by a thread of the store,
+// never by a reader.
 #pragma once
 
 #include <atomic>
@@ -115,7 +115,7 @@ class Store {
   // Makes a version resident beside the others. Its parent must be resident (FailedPrecondition names the gap); loading
   // a version that is there already does nothing. One that is there with another identity is replaced: at once if it is
   // not active, else by the next Activate. One of which a mapped file was cut short is replaced at once; those that
-  // stand on it are loaded anew when they are asked for. Throws Corruption for a file that is not what `files` says it
+  // stand on it are loaded again when they are asked for. Throws Corruption for a file that is not what `files` says it
   // is (model, table, version, parent, shard), AlreadyExists if the version is there with other contents and identities
   // are not known.
   virtual void Load(const VersionFiles& files) = 0;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "cube/server/refusal.h"
 #include "net/socket.h"
 
 namespace elasticctr::cube {
@@ -15,32 +16,27 @@ namespace {
 constexpr uint32_t kRetryAfterMs = 50;
 constexpr uint32_t kSmallRowBytes = 1024;  // longer rows are not worth a second copy
 
-struct Refusal {
-  Code code;
-  Detail detail;
-  const char* message;
-};
+// All of a lookup's answer that comes before the found bits.
+void EncodeAnswerHead(uint8_t* answer, const Frame& request, const Catalog::Found& found, size_t keys,
+                      uint32_t row_bytes) {
+  Frame header = request;
+  header.body_bytes = static_cast<uint32_t>(net::wire::LookupBodyBytes(keys, row_bytes));
+  header.version = found.version;
+  header.time_ms = found.tag;
+  header.status = 0;
+  header.detail = 0;
+  net::wire::EncodeHeader(answer, header);
+  uint8_t* head = answer + kHeaderBytes;
+  EncodeFixed32(head, static_cast<uint32_t>(keys));
+  EncodeFixed32(head + 4, row_bytes);
+  EncodeFixed64(head + 8, found.active);
+}
 
-Refusal RefusalOf(Miss miss) {
-  switch (miss) {
-    case Miss::kNoTable:
-      return {Code::kNotFound, Detail::kNoTable, "no such table here; ask describe for the tables this server has"};
-    case Miss::kNoVersion:
-      return {Code::kNotFound, Detail::kNoVersion, "that version is gone or was never loaded; ask for the active one"};
-    case Miss::kWrongShard:
-      return {Code::kFailedPrecondition, Detail::kWrongShard,
-              "a feasign of another shard; check the order and number of shards in the client's configuration"};
-    case Miss::kOverloaded:
-      return {Code::kUnavailable, Detail::kOverloaded, "too many answers wait to be read; try again"};
-    case Miss::kNothingActive:
-      return {Code::kUnavailable, Detail::kNothingActive, "no version of this model is active yet"};
-    case Miss::kDeadline:
-      return {Code::kDeadlineExceeded, Detail::kDeadline, "the deadline passed before the answer was made"};
-    case Miss::kMissing:
-    case Miss::kDamaged:
-    case Miss::kMalformed: break;
-  }
-  return {Code::kData, Detail::kMalformed, "malformed body"};
+const uint64_t* Aligned(const uint8_t* body, size_t bytes, Worker* worker) {
+  if (reinterpret_cast<uintptr_t>(body) % alignof(uint64_t) == 0) return reinterpret_cast<const uint64_t*>(body);
+  uint8_t* aligned = worker->Scratch(bytes);
+  std::memcpy(aligned, body, bytes);
+  return reinterpret_cast<const uint64_t*>(aligned);
 }
 
 }  // namespace
@@ -49,13 +45,7 @@ net::Step WireSession::Consume(const uint8_t* data, size_t size, uint64_t receiv
   net::Step step;
   worker_->small().Clear();  // a turn that ended by an exception may have left some
   while (true) {
-    if (skip_ != 0) {
-      auto n = static_cast<uint32_t>(std::min<size_t>(skip_, size - step.consumed));
-      step.consumed += n;
-      skip_ -= n;
-      step.in_request = skip_ != 0;
-      if (skip_ != 0) return step;
-    }
+    if (skip_ != 0 && !Skip(size, &step)) return step;
     size_t left = size - step.consumed;
     const uint8_t* frame = data + step.consumed;
     if (left < kHeaderBytes) {
@@ -109,6 +99,15 @@ net::Step WireSession::Consume(const uint8_t* data, size_t size, uint64_t receiv
   Refuse(nobody, Code::kData, Detail::kMalformed, "not a frame of this protocol", out);
   step.next = net::Next::kClose;
   return step;
+}
+
+// What is left of a refused body. False: more of it is to come.
+bool WireSession::Skip(size_t size, net::Step* step) {
+  const auto n = static_cast<uint32_t>(std::min<size_t>(skip_, size - step->consumed));
+  step->consumed += n;
+  skip_ -= n;
+  step->in_request = skip_ != 0;
+  return skip_ == 0;
 }
 
 bool WireSession::Answer(const Frame& request, const uint8_t* body, uint64_t received_ns, net::Buffer* out) {
@@ -175,12 +174,7 @@ bool WireSession::Lookup(const Frame& request, const uint8_t* body, uint64_t rec
     FailMiss(request, target.cells, keys, Miss::kOverloaded, out);
     return true;
   }
-  const auto* feasigns = reinterpret_cast<const uint64_t*>(body);
-  if (reinterpret_cast<uintptr_t>(body) % alignof(uint64_t) != 0) {
-    uint8_t* aligned = worker_->Scratch(request.body_bytes);
-    std::memcpy(aligned, body, request.body_bytes);
-    feasigns = reinterpret_cast<const uint64_t*>(aligned);
-  }
+  const uint64_t* const feasigns = Aligned(body, request.body_bytes, worker_);
   uint8_t* answer = out->Reserve(kHeaderBytes + body_bytes);
   uint8_t* head = answer + kHeaderBytes;
   uint8_t* found = head + net::wire::kLookupHeadBytes;
@@ -197,16 +191,7 @@ bool WireSession::Lookup(const Frame& request, const uint8_t* body, uint64_t rec
     Fail(request, e.code(), Detail::kNone, e.what(), out, target.found.version);
     return true;
   }
-  Frame header = request;
-  header.body_bytes = static_cast<uint32_t>(body_bytes);
-  header.version = target.found.version;
-  header.time_ms = target.found.tag;
-  header.status = 0;
-  header.detail = 0;
-  net::wire::EncodeHeader(answer, header);
-  EncodeFixed32(head, static_cast<uint32_t>(keys));
-  EncodeFixed32(head + 4, row_bytes);
-  EncodeFixed64(head + 8, target.found.active);
+  EncodeAnswerHead(answer, request, target.found, keys, row_bytes);
   out->Commit(kHeaderBytes + body_bytes);
   worker_->CountRequests(target.cells, Speaks::kWire, 1, keys);
   worker_->CountKeys(target.cells, Speaks::kWire, keys, hits);
@@ -250,23 +235,14 @@ bool WireSession::AnswerTogether(uint64_t received_ns, net::Buffer* out) {
   uint8_t* to = out->Reserve(most);
   size_t first = 0, written = 0;
   for (size_t i = 0; i < count; ++i) {
-    Frame header = small.request(i);
-    const size_t its_keys = header.body_bytes / 8, found_bytes = its_keys == 0 ? 0 : 8;
-    header.body_bytes = static_cast<uint32_t>(net::wire::LookupBodyBytes(its_keys, row_bytes));
-    header.version = target.found.version;
-    header.time_ms = target.found.tag;
-    header.status = 0;
-    header.detail = 0;
-    uint8_t* answer = to + written;
-    net::wire::EncodeHeader(answer, header);
-    uint8_t* head = answer + kHeaderBytes;
-    EncodeFixed32(head, static_cast<uint32_t>(its_keys));
-    EncodeFixed32(head + 4, row_bytes);
-    EncodeFixed64(head + 8, target.found.active);
+    const Frame& request = small.request(i);
+    const size_t its_keys = request.body_bytes / 8, found_bytes = its_keys == 0 ? 0 : 8;
+    uint8_t* head = to + written + kHeaderBytes;
+    EncodeAnswerHead(to + written, request, target.found, its_keys, row_bytes);
     if (found_bytes != 0) EncodeFixed64(head + net::wire::kLookupHeadBytes, TakeBits(found, first, its_keys));
     std::memcpy(head + net::wire::kLookupHeadBytes + found_bytes, rows + first * row_bytes, its_keys * row_bytes);
     first += its_keys;
-    written += kHeaderBytes + header.body_bytes;
+    written += kHeaderBytes + net::wire::LookupBodyBytes(its_keys, row_bytes);
     worker_->CountRequests(target.cells, Speaks::kWire, 1, its_keys);
   }
   out->Commit(written);
@@ -307,7 +283,7 @@ bool WireSession::Refuse(const Frame& request, Code code, Detail detail, std::st
 
 void WireSession::FailMiss(const Frame& request, TableCells* cells, size_t keys, Miss miss, net::Buffer* out) {
   worker_->CountMiss(cells, Speaks::kWire, keys, miss);
-  Refusal refusal = RefusalOf(miss);
+  const Refusal& refusal = RefusalOf(miss);
   Fail(request, refusal.code, refusal.detail, refusal.message, out);
 }
 

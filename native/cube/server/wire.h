@@ -31,6 +31,7 @@ class WireSession : public net::Session {
 
  private:
   // Both false: the connection is to be closed after what was answered.
+  bool Skip(size_t size, net::Step* step);
   bool Answer(const Frame& request, const uint8_t* body, uint64_t received_ns, net::Buffer* out);
   bool Lookup(const Frame& request, const uint8_t* body, uint64_t received_ns, net::Buffer* out);
   // Answers the small lookups that wait.

@@ -18,7 +18,7 @@ struct FieldAttention {
   size_t width() const { return heads * head_dim; }
 
   void Forward(const float* projected, size_t batch, float* result) const;
-  // From the gradient of the result to that of the projections. Attention is worked out anew: that costs less than
+  // From the gradient of the result to that of the projections. Attention is computed again: that costs less than
   // reading it from memory.
   void Backward(const float* projected, const float* result, const float* gradient, size_t batch,
                 float* to_projected) const;

@@ -116,7 +116,7 @@ DENSE_TARGET void PackBackwardFloat32(const float* weights, size_t out, size_t i
   }
 }
 
-// Element by element; kernels_avx512.cc has a faster one.
+// Element by element; avx512.cc has a faster one.
 [[maybe_unused]] DENSE_TARGET void PackForwardFloat32(const float* weights, size_t out, size_t in, size_t first,
                                                       size_t last, char* packed) {
   auto* to = reinterpret_cast<float*>(packed) + first * in * kPanel;

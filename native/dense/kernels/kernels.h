@@ -33,7 +33,7 @@ enum class Precision : uint8_t { kFloat32, kBfloat16 };
 struct Block {
   char* rows = nullptr;
   size_t rows_stride = 0;
-  char* pairs = nullptr;  // null where nobody will ask for a weight gradient
+  char* pairs = nullptr;  // null where no weight gradient will be asked for
   size_t pairs_stride = 0;
   size_t count = 0;  // rows
 };

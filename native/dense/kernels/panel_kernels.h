@@ -59,7 +59,7 @@ DENSE_TARGET void Tile(const char* a_bytes, size_t a_stride, const typename V::W
 template <typename V>
 using TileFunction = void (*)(const char*, size_t, const typename V::Word*, size_t, float*);
 
-// Tiles of every height, so that no product computes rows nobody wants.
+// Tiles of every height, so that no product computes unneeded rows.
 template <typename V, int kColumnVectors>
 struct MultiplyTiles {
   TileFunction<V> of[V::kRows + 1] = {};

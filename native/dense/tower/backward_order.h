@@ -24,7 +24,7 @@ class BackwardOrder {
 
   size_t tasks() const { return steps_ * (blocks_ + pieces_); }
 
-  // One task. If it ends without Finish, all later ones are told to give up.
+  // One task. If it ends without Finish, all later ones give up.
   class Turn {
    public:
     Turn(BackwardOrder& order, size_t task) : order_(order) {

@@ -7,7 +7,7 @@
 
 #include "dense/buffer.h"
 #include "dense/kernels/kernels.h"
-#include "util/tiny_is_zero.h"
+#include "util/flush_denormals.h"
 
 namespace elasticctr::dense {
 
@@ -39,7 +39,7 @@ class KernelScope {
 
  private:
   const Kernels& kernels_;
-  const TinyIsZero tiny_is_zero_;
+  const FlushDenormals flush_denormals_;
 };
 
 // Two blocks of a thread's own, which a row block passes through on its way from layer to layer.

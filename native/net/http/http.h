@@ -1,4 +1,4 @@
-// HTTP/1.1 requests as they come in pieces: head, then a body of known length or in chunks. Refuses what is ambiguous
+// HTTP/1.1 requests, read piece by piece: head, then a body of known length or in chunks. Refuses what is ambiguous
 // (two lengths, a length and chunks, folded headers) rather than guess.
 #pragma once
 

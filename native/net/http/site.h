@@ -1,5 +1,5 @@
-// Requests that a web page makes a browser send. A server without a token would take them for its user's own: any page
-// that is open on this machine could then command it.
+// Requests that a web page makes a browser send. A server without a token would take them for its user's own, so any
+// page open on this machine could command it.
 #pragma once
 
 #include <optional>

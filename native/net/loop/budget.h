@@ -1,4 +1,4 @@
-// Bytes that wait in memory for clients: half requests, requests that are queued, answers nobody has read yet. Every
+// Bytes that wait in memory for clients: partial requests, queued requests, unread answers. Every
 // one of them is charged to the server's budget and to the share that the client's address has of it, so that one
 // client's unread answers leave room for the others. All of it may be used from any thread.
 #pragma once

@@ -1,5 +1,5 @@
-// One connection of a loop, and the numbers both halves of the loop (loop.cc: threads and time, loop_io.cc: bytes) go
-// by.
+// One connection of a loop, and the constants that both halves of the loop (loop.cc: threads and time, io.cc: bytes)
+// use.
 #pragma once
 
 #include <memory>

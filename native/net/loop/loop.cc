@@ -239,7 +239,7 @@ void Loop::Handle(Connection& c, uint32_t events) {
     // More came while an answer is made, or waits to be: it is for later.
     SetInterest(c, 0);
   } catch (const std::exception&) {
-    // Out of memory for this connection's answer; the others go on.
+    // Out of memory for this connection's answer; the others continue.
     out_.Release();
     Close(c);
   }

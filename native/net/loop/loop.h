@@ -1,9 +1,9 @@
 // One thread's share of the connections: an epoll set, a buffer to read into and one to answer from.
 //
-// A readable connection is read once, every whole request in what came is answered into one buffer, and that goes out
-// with one write. A connection whose answers do not fit its socket keeps them, and is not read from until they are
-// gone. Idle connections hold no buffers. Large requests wait in line behind small ones: between two of them every
-// small request that has arrived is answered. Adopt, Complete, Wake, Drain and Stop may be called from any thread.
+// A readable connection is read once, every whole request in the bytes is answered into one buffer, and the buffer is
+// written once. A connection whose answers do not fit its socket keeps them, and is not read from until they are sent.
+// Idle connections hold no buffers. Large requests wait behind small ones: between two of them, every small request
+// that has arrived is answered. Adopt, Complete, Wake, Drain and Stop may be called from any thread.
 #pragma once
 
 #include <sys/epoll.h>
@@ -30,7 +30,7 @@ struct LoopLimits {
   uint32_t crowded_idle_s = 30;     // a connection idle for so long gives way when the server has no place left
 };
 
-// Counted by the loops, read by whoever wants to show them.
+// Counted by the loops, read for metrics.
 struct LoopStats {
   std::atomic<uint64_t> accepted{0};
   std::atomic<uint64_t> refused{0};    // over a limit of connections

@@ -2,6 +2,7 @@
 
 #include <string_view>
 
+#include "net/frame.h"
 #include "net/loop/sniff.h"
 #include "net/wire.h"
 #include "util/status.h"
@@ -9,7 +10,7 @@
 namespace elasticctr::net {
 namespace {
 
-constexpr std::string_view kWhy = "this port speaks TLS: give the client the server's authority (--tls-ca, tls ca)";
+constexpr std::string_view kWhy = "this port speaks TLS: give the client the server's authority (--ca-file, tls ca)";
 
 std::string RefuseWire(const uint8_t* data, size_t size) {
   wire::Header header;
@@ -20,10 +21,7 @@ std::string RefuseWire(const uint8_t* data, size_t size) {
     header.opcode = asked.opcode;
   }
   header.status = static_cast<uint8_t>(Code::kFailedPrecondition);
-  header.body_bytes = static_cast<uint32_t>(kWhy.size());
-  std::string frame(wire::kHeaderBytes, '\0');
-  wire::EncodeHeader(reinterpret_cast<uint8_t*>(frame.data()), header);
-  return frame.append(kWhy);
+  return wire::MakeFrame(header, kWhy);
 }
 
 std::string RefuseHttp() {

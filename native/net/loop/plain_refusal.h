@@ -1,4 +1,4 @@
-// What a port that speaks TLS says to a client that does not, in that client's own protocol.
+// What a TLS port answers to a client without TLS, in that client's own protocol.
 #pragma once
 
 #include <cstddef>

@@ -36,7 +36,7 @@ Server::Server(const ServerOptions& options, Application* application)
       budget_(options.max_buffered_bytes),
       spare_(::open("/dev/null", O_RDONLY | O_CLOEXEC)),
       wake_(MakeEventFd()),
-      tls_(options.tls) {
+      tls_(options.tls.is_set() ? std::make_shared<const TlsContext>(options.tls) : nullptr) {
   RaiseFileLimit();
   for (uint16_t port : options_.ports) {
     listeners_.push_back(ListenTcp(options_.host, port));
@@ -83,12 +83,13 @@ void Server::Complete(ConnectionId id, std::string answer, bool close) {
   loops_[id.loop]->Complete(id, std::move(answer), close);
 }
 
-void Server::SetTls(std::shared_ptr<const TlsContext> tls) {
-  if (options_.tls == nullptr) {
+void Server::SetTls(const TlsOptions& tls) {
+  if (!options_.tls.is_set()) {
     throw Error(Code::kFailedPrecondition, "the server was started without TLS; its ports cannot change to it");
   }
+  auto context = std::make_shared<const TlsContext>(tls);
   std::lock_guard lock(tls_mutex_);
-  tls_ = std::move(tls);
+  tls_ = std::move(context);
 }
 
 size_t Server::connections() const {
@@ -105,7 +106,7 @@ void Server::Accept() {
     if (::poll(waiting.data(), waiting.size(), -1) < 0) continue;
     AcceptFromAll(&waiting);
   }
-  // Whoever is connected already gets answers, though nobody has looked yet.
+  // Clients that are already connected get answers, although their connections were not accepted yet.
   AcceptFromAll(nullptr);
 }
 
@@ -168,7 +169,7 @@ std::shared_ptr<Share> Server::FindShare(const sockaddr_storage& address) {
     const auto& four = reinterpret_cast<const sockaddr_in&>(address);
     key.assign(reinterpret_cast<const char*>(&four.sin_addr), sizeof(four.sin_addr));
   } else if (address.ss_family == AF_INET6) {
-    // Whoever has one IPv6 address has a network of them; what is IPv4 inside IPv6 is told apart by its last bytes.
+    // Whoever has one IPv6 address has a whole network of them. IPv4 inside IPv6 is told apart by its last bytes.
     const auto& six = reinterpret_cast<const sockaddr_in6&>(address);
     const bool is_mapped = IN6_IS_ADDR_V4MAPPED(&six.sin6_addr);
     key.assign(reinterpret_cast<const char*>(&six.sin6_addr) + (is_mapped ? 12 : 0), is_mapped ? 4 : 8);

@@ -1,5 +1,5 @@
 // Listeners, one thread that accepts, and the loops that serve what it accepted. Each new connection goes to the loop
-// that has the fewest.
+// with the fewest.
 #pragma once
 
 #include <poll.h>
@@ -31,7 +31,7 @@ struct ServerOptions {
   uint64_t max_buffered_bytes = 1ull << 30;
   uint64_t max_buffered_bytes_per_address = 0;  // 0: a quarter
   LoopLimits limits;
-  std::shared_ptr<const TlsContext> tls;  // what ports speak; the Unix socket never does. Null: nothing is encrypted
+  TlsOptions tls;  // what ports speak; the Unix socket never does. No certificate: nothing is encrypted
 };
 
 inline constexpr size_t kLeastPerAddress = 256;
@@ -50,7 +50,7 @@ class Server {
   void Complete(ConnectionId id, std::string answer, bool close);
   // For connections made from now on; the others keep what they have. Throws FailedPrecondition if the server was made
   // without TLS.
-  void SetTls(std::shared_ptr<const TlsContext> tls);
+  void SetTls(const TlsOptions& tls);
 
   const std::vector<uint16_t>& ports() const { return ports_; }
   size_t connections() const;

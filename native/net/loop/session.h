@@ -1,5 +1,5 @@
-// What the event loops ask of a program that answers requests. Loops know sockets, buffers and time; sessions know one
-// protocol; neither knows the other's business.
+// What the event loops need from a program that answers requests. Loops know sockets, buffers and time; sessions know
+// one protocol.
 #pragma once
 
 #include <cstddef>
@@ -47,7 +47,7 @@ class Session {
   // Answers that Loop::Complete still has to bring, of a session that reads on meanwhile (protocols whose answers may
   // come in any order). While there are some the connection counts as busy. kWait stops reading until one has come.
   virtual size_t owed() const { return 0; }
-  // One of them is here and goes out as it is.
+  // One of them is complete and is sent unchanged.
   virtual void OnAnswer() {}
 
   // Where bytes that wait for this connection are charged. The loop charges its own buffers there.

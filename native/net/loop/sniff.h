@@ -1,4 +1,4 @@
-// Which protocol a connection speaks, told by its first bytes.
+// Tells by its first bytes which protocol a connection speaks.
 #pragma once
 
 #include <cstddef>

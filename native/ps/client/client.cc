@@ -116,7 +116,11 @@ std::vector<std::string> Client::State::AskAll(Opcode opcode, const std::vector<
   return answers;
 }
 
-Client::Client(const ClientOptions& options) : state_(std::make_unique<State>(options)) {
+Client::Client(const ClientOptions& options) {
+  if (options.dense_gradient_encoding == Encoding::kInt8) {
+    throw Error(Code::kConfig, "dense gradients go as fp32, fp16 or bf16, not int8");
+  }
+  state_ = std::make_unique<State>(options);
   state_->AskAll(Opcode::kPing, std::vector<std::string>(state_->shards()), options.timeout_ms);
 }
 
@@ -154,7 +158,7 @@ bool Client::SetDense(std::span<const float> values) {
   bool were_taken = true;
   const auto answers = s.AskAll(Opcode::kSetDense, bodies, s.options.timeout_ms);
   for (uint32_t shard = 0; shard < s.shards(); ++shard) {
-    if (answers[shard].size() != 1) throw Error(Code::kCorruption, "an answer to set dense that is none");
+    if (answers[shard].size() != 1) throw Error(Code::kCorruption, "an invalid answer to set dense");
     were_taken &= answers[shard][0] == 1 || s.dense->floats(shard) == 0;
   }
   return were_taken;
@@ -166,7 +170,7 @@ std::vector<std::vector<uint32_t>> Client::Cursors(std::span<const uint64_t> chu
   const std::vector<std::string> bodies(state_->shards(), body);
   for (const std::string& answer : state_->AskAll(Opcode::kCursors, bodies, state_->options.timeout_ms)) {
     if (answer.size() != chunks.size() * sizeof(uint32_t)) {
-      throw Error(Code::kCorruption, "an answer to cursors that is none: pserver " + std::to_string(cursors.size()));
+      throw Error(Code::kCorruption, "an invalid answer to cursors: pserver " + std::to_string(cursors.size()));
     }
     cursors.emplace_back(chunks.size());
     if (!chunks.empty()) std::memcpy(cursors.back().data(), answer.data(), answer.size());

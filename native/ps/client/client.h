@@ -1,10 +1,11 @@
 // A trainer's side of all pservers of a job: rows of a batch fetched from every shard at once, gradients sent off the
-// critical path, each feasign once per batch. One thread of its own does the sockets.
+// critical path, each feasign once per batch. A thread of its own handles the sockets.
 //
 // A connection that breaks is made again, with pauses, and whatever was not answered is sent again in the same order,
 // also after SetAddress; pservers know a push by its (chunk, from, to). Pushes are kept until they are acknowledged or
 // dropped; everything else ends with Unavailable or DeadlineExceeded after `timeout_ms`. Answers are checked byte by
-// byte: a server that sends anything else is hung up on (Corruption). Errors name the pserver and its address.
+// byte: the connection to a server that sends anything else is closed (Corruption). Errors name the pserver and its
+// address.
 //
 // Threads: every function may be called from any thread.
 #pragma once
@@ -126,13 +127,13 @@ class Client {
   // What was learned that way for the chunk a push is about to come from.
   void SetCursors(uint64_t chunk, std::span<const uint32_t> by_shard);
   // Drops pushes not acknowledged, refusals and cursors (after a rollback to a checkpoint they are of no more use), and
-  // asks for dense anew. One that is on the wire already may still be applied; its pserver's cursor tells.
+  // asks for all of the dense vector. A push already on the wire may still be applied; its pserver's cursor tells.
   void Drop();
   // What is asked and pushed from now on is of this era. Pservers that are in a later one refuse it (EraError), those
   // in an earlier one are waited for. Drop first: what is under way stays of the era it was begun in.
   void SetEra(uint64_t era);
 
-  // Hangs up and goes on with another address (the same: nothing but the incarnation changes).
+  // Hangs up and continues with another address (the same: nothing but the incarnation changes).
   void SetAddress(uint32_t shard, const std::string& address, uint64_t incarnation);
   std::string Control(uint32_t shard, const std::string& json, uint32_t timeout_ms);
   ClientStats stats() const;

@@ -1,5 +1,5 @@
 // The dense vector as a client last received it, part by part: each part stays in the memory it was received in, and
-// that of the part before is received into next. Any thread.
+// the next one is received into that of the part before. Any thread.
 #pragma once
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// The thread that does a client's sockets: one epoll set over the links to all pservers, and an inbox for other
+// The thread that handles a client's sockets: one epoll set over the links to all pservers, and an inbox for other
 // threads.
 #pragma once
 
@@ -19,7 +19,7 @@ namespace elasticctr::ps {
 class Io {
  public:
   // `on_ready(shard)` is called on the IO thread after every attach. `options` outlive it. Throws ConfigError for an
-  // address that is none, and as MakeTlsClient.
+  // invalid address, and as MakeTlsClient.
   Io(const ClientOptions& options, std::function<void(uint32_t)> on_ready);
   // Ends every request that is left with Unavailable.
   ~Io();

@@ -6,8 +6,8 @@
 
 #include "net/address.h"
 #include "net/socket.h"
-#include "util/json_reader.h"
-#include "util/status.h"
+#include "ps/client/attached.h"
+#include "util/status_table.h"
 
 namespace elasticctr::ps {
 namespace {
@@ -19,10 +19,6 @@ constexpr size_t kMaxPieces = 32;      // frames given to the system at a time
 constexpr uint64_t kNever = ~uint64_t{0};
 constexpr uint32_t kAlways = EPOLLIN | EPOLLRDHUP | EPOLLET;  // what is heard of
 constexpr uint32_t kMaxRefusalBytes = 64 * 1024;
-
-bool IsError(uint8_t status) {
-  return status >= static_cast<uint8_t>(Code::kConfig) && status <= static_cast<uint8_t>(Code::kInternal);
-}
 
 // Asked again, the answer may be another.
 bool IsPassing(const net::wire::Header& header) {
@@ -125,8 +121,8 @@ void Link::HangUp(const std::string& why, uint64_t now) {
 void Link::Forget() {
   connection_.reset();
   greeting_.reset();
-  greeting_offset_ = received_ = next_place_ = 0;
-  places_.clear();
+  greeting_offset_ = 0;
+  answer_.Reset();
 }
 
 // A pserver that will not have this client: asking again would not change its mind. Pushes stay until SetAddress.
@@ -212,7 +208,7 @@ void Link::OnEvents(uint32_t events, uint64_t now) {
     const bool is_ending = (events & (EPOLLERR | EPOLLHUP | EPOLLRDHUP)) != 0;
     if ((events & EPOLLIN) != 0 || is_ending) Receive(is_ending, now);
   } catch (const Error& error) {
-    // Bytes that are no answer would be no answer a second time: who asked is told.
+    // Invalid bytes would be invalid a second time: fail the request.
     if (error.code() == Code::kCorruption && !greeting_ && sent_ > 0 && queue_.front()->deadline_ns != 0) {
       const auto request = queue_.front();
       if (!request->is_abandoned) {
@@ -229,84 +225,62 @@ void Link::OnEvents(uint32_t events, uint64_t now) {
 void Link::Receive(bool is_ending, uint64_t now) {
   const net::Connection* const current = connection_.get();
   while (connection_ && connection_.get() == current) {
-    if (received_ == net::wire::kHeaderBytes && next_place_ == places_.size()) {
+    if (answer_.is_whole()) {
       TakeAnswer(now);
       continue;
     }
-    iovec header{head_ + received_, net::wire::kHeaderBytes - received_};
-    const bool in_header = received_ < net::wire::kHeaderBytes;
-    iovec* const first = in_header ? &header : places_.data() + next_place_;
-    const size_t count = in_header ? 1 : std::min(places_.size() - next_place_, kMaxPieces);
-    size_t wanted = 0;
-    for (size_t i = 0; i < count; ++i) wanted += first[i].iov_len;
-    size_t bytes = connection_->Receive(first, static_cast<int>(count));
+    bool is_drained = false;
+    const size_t bytes = answer_.Receive(connection_.get(), &is_drained);
     if (bytes == 0) return;
-    const bool is_all = bytes < wanted && !is_ending;
     heard_ns_ = now;
     counters_->received_bytes.fetch_add(bytes, std::memory_order_relaxed);
-    if (in_header) {
-      received_ += bytes;
-      if (received_ == net::wire::kHeaderBytes) TakeHeader();
-      if (is_all) return;
-      continue;
-    }
-    while (bytes > 0) {
-      iovec& place = places_[next_place_];
-      const size_t taken = std::min(bytes, place.iov_len);
-      place.iov_base = static_cast<uint8_t*>(place.iov_base) + taken;
-      place.iov_len -= taken;
-      bytes -= taken;
-      if (place.iov_len == 0) ++next_place_;
-    }
-    if (is_all) return;
+    if (answer_.is_undecided()) TakeHeader();
+    if (is_drained && !is_ending) return;
   }
 }
 
 void Link::TakeHeader() {
+  const net::wire::Header& header = answer_.header();
   Request* const request = greeting_ ? greeting_.get() : sent_ > 0 ? queue_.front().get() : nullptr;
-  if (!net::wire::HasMagic(head_)) throw Error(Code::kCorruption, "sent bytes that are no frame");
-  header_ = net::wire::DecodeHeader(head_);
-  if (request == nullptr) throw Error(Code::kCorruption, "sent an answer nobody asked for");
-  if (header_.id != request->id() || header_.opcode != static_cast<uint8_t>(request->opcode())) {
+  if (request == nullptr) throw Error(Code::kCorruption, "sent an answer without a request");
+  if (header.id != request->id() || header.opcode != static_cast<uint8_t>(request->opcode())) {
     // A pserver that hangs up for a malformed or unwanted frame may not know which.
-    if (header_.id != 0 || !IsError(header_.status)) throw Error(Code::kCorruption, "answered something else");
+    if (header.id != 0 || !IsCode(header.status)) throw Error(Code::kCorruption, "answered another request");
   }
-  places_.clear();
-  next_place_ = 0;
-  if (header_.status == 0) {
-    if (header_.body_bytes > kMaxBodyBytes) throw Error(Code::kCorruption, "an answer that is far too long");
-    request->Place(header_, &places_);
+  if (header.status == 0) {
+    if (header.body_bytes > kMaxBodyBytes) throw Error(Code::kCorruption, "sent an answer that is too long");
+    answer_.places()->clear();
+    request->Place(header, answer_.places());
+    answer_.Begin();
   } else {
-    if (!IsError(header_.status) || header_.body_bytes > kMaxRefusalBytes) {
-      throw Error(Code::kCorruption, "refused in a way that is none");
+    if (!IsCode(header.status) || header.body_bytes > kMaxRefusalBytes) {
+      throw Error(Code::kCorruption, "sent an invalid refusal");
     }
-    text_.resize(header_.body_bytes);
-    places_.push_back({text_.data(), text_.size()});
+    answer_.BeginText();
   }
-  std::erase_if(places_, [](const iovec& place) { return place.iov_len == 0; });
 }
 
 void Link::TakeAnswer(uint64_t now) {
-  received_ = next_place_ = 0;
-  places_.clear();
-  if (header_.status != 0) return TakeRefusal(now);
+  const net::wire::Header header = answer_.header();
+  answer_.Reset();
+  if (header.status != 0) return TakeRefusal(header, now);
   if (greeting_) return TakeGreeting(now);
   const std::shared_ptr<Request> request = queue_.front();
-  if (!request->is_abandoned) request->OnAnswer(header_);
+  if (!request->is_abandoned) request->OnAnswer(header);
   queue_.pop_front();
   --sent_;
   pause_ms_ = 0;
 }
 
-void Link::TakeRefusal(uint64_t now) {
-  if (IsPassing(header_)) return HangUp(text_, now);
+void Link::TakeRefusal(const net::wire::Header& header, uint64_t now) {
+  if (IsPassing(header)) return HangUp(answer_.text(), now);
   if (greeting_) {
-    return Refuse(static_cast<Code>(header_.status), text_);
+    return Refuse(static_cast<Code>(header.status), answer_.text());
   }
   const std::shared_ptr<Request> request = queue_.front();
   queue_.pop_front();
   --sent_;
-  if (!request->is_abandoned) request->OnError(request->ToFailure(header_, Name() + ": " + text_));
+  if (!request->is_abandoned) request->OnError(request->ToFailure(header, Name() + ": " + answer_.text()));
 }
 
 void Link::TakeGreeting(uint64_t now) {
@@ -315,7 +289,7 @@ void Link::TakeGreeting(uint64_t now) {
   if (greeting->opcode() == Opcode::kHello && !options_.attach.empty()) return Greet(Opcode::kAttach, options_.attach);
   if (greeting->opcode() == Opcode::kAttach) {
     try {
-      CheckAttached(greeting->answer());
+      CheckAttached(greeting->answer(), options_, shard_);
     } catch (const Error& error) {
       if (error.code() != Code::kFailedPrecondition) throw Error(Code::kCorruption, error.what());
       return Refuse(error.code(), error.what());
@@ -327,35 +301,6 @@ void Link::TakeGreeting(uint64_t now) {
   SetState(Phase::kReady, trouble_);
   on_ready_();
   Transmit();
-}
-
-void Link::CheckAttached(const std::string& text) const {
-  JsonReader reader(text, 16, "its answer to attach is no JSON");
-  uint64_t shard = ~uint64_t{0}, shards = 0, dense_floats = options_.dense_floats;
-  std::string_view key;
-  for (reader.BeginObject(); reader.NextKey(&key);) {
-    if (key == "shard") {
-      shard = reader.Uint64();
-    } else if (key == "shards") {
-      shards = reader.Uint64();
-    } else if (key == "dense_floats") {
-      dense_floats = reader.Uint64();
-    } else {
-      reader.Skip();
-    }
-  }
-  reader.End();
-  if (shard != shard_ || shards != options_.addresses.size()) {
-    throw Error(Code::kFailedPrecondition, "it is pserver " + std::to_string(shard) + " of " + std::to_string(shards) +
-                                               ", not " + std::to_string(shard_) + " of " +
-                                               std::to_string(options_.addresses.size()) +
-                                               "; ask the coordinator for the list of pservers");
-  }
-  if (dense_floats != options_.dense_floats) {
-    throw Error(Code::kFailedPrecondition,
-                "its job has " + std::to_string(dense_floats) + " dense parameters, this one has " +
-                    std::to_string(options_.dense_floats) + "; start every role from the same job file");
-  }
 }
 
 void Link::Expire(uint64_t now) {

@@ -1,5 +1,5 @@
-// One pserver as a client's IO thread sees it: a connection that is made again when it breaks, and the requests that
-// wait for it or for its answers, in order. Knows frames, not what is in them.
+// One pserver as seen by a client's IO thread: a connection that is made again when it breaks, and the requests that
+// wait for it or for answers, in order. Knows frames, not their contents.
 #pragma once
 
 #include <atomic>
@@ -14,6 +14,7 @@
 #include "net/connection.h"
 #include "net/wire.h"
 #include "ps/client/client.h"
+#include "ps/client/incoming.h"
 #include "ps/client/request.h"
 
 namespace elasticctr::ps {
@@ -58,8 +59,7 @@ class Link {
   void TakeHeader();
   void TakeAnswer(uint64_t now);
   void TakeGreeting(uint64_t now);
-  void TakeRefusal(uint64_t now);
-  void CheckAttached(const std::string& text) const;
+  void TakeRefusal(const net::wire::Header& header, uint64_t now);
   void Expire(uint64_t now);
   uint64_t StuckAt() const;
   void Forget();
@@ -93,12 +93,7 @@ class Link {
   size_t greeting_offset_ = 0;
   bool is_blocked_ = false;  // the socket's room is waited for
 
-  uint8_t head_[net::wire::kHeaderBytes];
-  size_t received_ = 0;  // of the header
-  net::wire::Header header_;
-  std::string text_;           // body of a refusal
-  std::vector<iovec> places_;  // what is left of the body
-  size_t next_place_ = 0;
+  Incoming answer_;
 
   mutable std::mutex state_mutex_;  // guards shown_
   LinkState shown_;

@@ -18,7 +18,7 @@ struct FetchedTable {
   uint32_t dim;
   Split split;
   Buffer<float> rows;     // by pserver, then in the lookup's order
-  Buffer<float> ordered;  // in the lookup's order; only if somebody asks
+  Buffer<float> ordered;  // in the lookup's order; made on demand
   bool is_ordered = false;
 };
 

@@ -172,6 +172,20 @@ void WriteBody(const Outgoing& push, uint32_t shard, std::span<const float> dens
   if (!dense.empty()) EncodeRows(push.dense_encoding(), dense.data(), 1, dense.size(), out);
 }
 
+Outgoing MakeOutgoing(const ClientOptions& options, uint32_t shards, const PushHead& head,
+                      std::span<const GradientTable> tables, std::span<const float> dense) {
+  Outgoing push{options, head, {}, {}, {}, false};
+  if (head.kind > PushKind::kDeltas) return push;
+  push.tables = tables;
+  push.dense = dense;
+  push.splits.resize(tables.size());
+  for (size_t t = 0; t < tables.size(); ++t) {
+    push.splits[t].Make(tables[t].feasigns, shards);
+    push.has_masks |= !tables[t].masks.empty();
+  }
+  return push;
+}
+
 }  // namespace
 
 uint64_t Client::Push(const PushHead& head, std::span<const GradientTable> tables, std::span<const float> dense) {
@@ -204,18 +218,7 @@ uint64_t Client::PushChecked(PushHead head, std::span<const GradientTable> table
     head.kind = PushKind::kNothing;
     s.counters->not_finite.fetch_add(1, std::memory_order_relaxed);
   }
-  const bool has_rows = head.kind <= PushKind::kDeltas;
-  Outgoing push{s.options,
-                head,
-                has_rows ? tables : std::span<const GradientTable>{},
-                has_rows ? dense : std::span<const float>{},
-                {},
-                false};
-  push.splits.resize(push.tables.size());
-  for (size_t t = 0; t < push.tables.size(); ++t) {
-    push.splits[t].Make(push.tables[t].feasigns, s.shards());
-    push.has_masks |= !push.tables[t].masks.empty();
-  }
+  Outgoing push = MakeOutgoing(s.options, s.shards(), head, tables, dense);
   // Each member's pushes reach every pserver of a group, as empty ones where the batches are applied already: a pserver
   // that waits for a member must hear of it in every step, or members would wait for each other on different pservers.
   const std::vector<uint32_t> takers = Takers(head);

@@ -1,4 +1,5 @@
-// A frame for one pserver and what becomes of its answer. Made by any thread, then the client's IO thread's alone.
+// A frame for one pserver, and what is done with its answer. Made by any thread; once submitted, only the client's IO
+// thread uses it.
 #pragma once
 
 #include <sys/uio.h>
@@ -19,7 +20,7 @@
 
 namespace elasticctr::ps {
 
-// How a request failed; thrown anew by every thread that is told.
+// How a request failed; thrown by every thread that waits for it.
 struct Failure {
   Code code;
   std::string message;            // names the pserver
@@ -52,11 +53,11 @@ class Request {
   virtual void Place(const net::wire::Header& header, std::vector<iovec>* places) = 0;
   // The body is where Place said. Throws Corruption.
   virtual void OnAnswer(const net::wire::Header& header) = 0;
-  // Told once, unless OnAnswer was: a refusal, or nobody to ask.
+  // Called once, unless OnAnswer was: the pserver refused, or could not be reached.
   virtual void OnError(Failure failure) = 0;
   // A refusal of this request as a failure. `message` names the pserver.
   virtual Failure ToFailure(const net::wire::Header& header, std::string message) const;
-  // About to be sent to a pserver that was connected to anew.
+  // About to be sent over a new connection.
   virtual void OnResend() {}
   // Of a push: dropped together with those of its generation and before.
   virtual uint64_t generation() const { return ~uint64_t{0}; }

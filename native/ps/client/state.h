@@ -1,4 +1,4 @@
-// What the functions of a client share. Internal to native/ps/client*.cc.
+// What the functions of a client share. Internal to native/ps/client.
 #pragma once
 
 #include <atomic>
@@ -33,7 +33,7 @@ class PushBook {
   // True: no more than `outstanding` are left. Throws the first refusal.
   bool Wait(size_t outstanding, uint32_t timeout_ms);
   size_t outstanding() const;
-  // Starts anew; pushes of this generation and before count no more.
+  // Starts over; pushes of this generation and earlier no longer count.
   uint64_t Drop();
 
  private:

@@ -1,5 +1,5 @@
-// The answers of one connection, in the order of its requests, whoever makes them: the loop's thread at once, or any
-// thread later.
+// The answers of one connection, in the order of its requests, whichever thread makes them: the loop's thread at once,
+// or any thread later.
 #pragma once
 
 #include <atomic>

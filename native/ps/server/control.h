@@ -1,5 +1,4 @@
-// The thread that carries out orders (save, load, evict ...), one after the other, so that no event loop waits for a
-// disk.
+// The thread that carries out orders (save, load, evict …) one after another, so that no event loop waits for a disk.
 #pragma once
 
 #include <condition_variable>

@@ -1,6 +1,6 @@
 // Where the last pulls of a connection found their rows: a trainer pushes what it pulled, and its rows need not be
-// looked up a second time. A table looks at the feasign in a row before it takes it for found, so that rows given for
-// the wrong push cost time and nothing else. One thread's.
+// looked up a second time. A table compares the feasign in a row before it uses the row, so rows noted for the wrong
+// push cost time and nothing else. Used by one thread.
 #pragma once
 
 #include <array>

@@ -1,10 +1,10 @@
 // What a pserver is ordered to do: opcode 21.
 #include <algorithm>
-#include <charconv>
 #include <filesystem>
 
 #include "ps/server/service.h"
 #include "util/json_reader.h"
+#include "util/number.h"
 #include "util/status.h"
 
 namespace elasticctr::ps {
@@ -38,9 +38,9 @@ Order Read(std::string_view text) {
     } else if (key == "below") {
       // Chunks are u64; writers of JSON that are careful put them into quotes.
       if (reader.Peek() == JsonReader::Kind::kString) {
-        const std::string_view digits = reader.String();
-        const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), order.below);
-        if (error != std::errc() || end != digits.data() + digits.size()) reader.Fail("a chunk is a number");
+        const auto chunk = ParseNumber<uint64_t>(reader.String());
+        if (!chunk) reader.Fail("a chunk is a number");
+        order.below = *chunk;
       } else {
         order.below = reader.Uint64();
       }

@@ -1,4 +1,4 @@
-// A request that is refused for a reason the asker can act on: the detail of its answer.
+// A request refused for a reason that the client can act on: the detail of the answer.
 #pragma once
 
 #include <string>

@@ -4,13 +4,22 @@
 #include "ps/server/session.h"
 
 namespace elasticctr::ps {
+namespace {
+
+net::TlsClientOptions CallingOptions(const ServiceOptions& options) {
+  if (options.tls_ca.empty()) return {};
+  return {options.tls_ca, options.net.tls.certificate, options.net.tls.key, options.tls_checks_host};
+}
+
+}  // namespace
 
 Service::Service(const ServiceOptions& options)
     : options_(options),
       secret_(options.token),
-      tls_(net::MakeTlsClient(options.tls)),
+      tls_(net::MakeTlsClient(CallingOptions(options))),
       is_primary_(!options.is_standby) {
   net::ServerOptions net = options.net;
+  net.unix_send_room = kUnixSendRoom;
   // All trainers of a job may be on one machine.
   net.max_connections_per_address = net.max_connections;
   net.max_buffered_bytes_per_address = net.max_buffered_bytes;

@@ -31,7 +31,9 @@ struct ServiceOptions {
   ReplicaOptions replica;
   std::string files;    // directory that orders to save and load stay within; empty: any
   std::string scratch;  // directory for copies of the state on their way to or from a standby; empty: the system's
-  net::TlsClientOptions tls;  // of a standby that calls its primary
+  // A standby calls its primary with the server's own certificate if an authority is given.
+  std::string tls_ca;
+  bool tls_checks_host = true;
 };
 
 class Service : public net::Application {
@@ -44,17 +46,17 @@ class Service : public net::Application {
   void Start();
   void Stop(double drain_s);
   // Certificate and key for connections made from now on. Throws FailedPrecondition if the server speaks no TLS.
-  void SetTls(std::shared_ptr<const net::TlsContext> tls) { server_->SetTls(std::move(tls)); }
+  void SetTls(const net::TlsOptions& tls) { server_->SetTls(tls); }
 
   const std::vector<uint16_t>& ports() const { return server_->ports(); }
-  // Takes its part of a checkpoint, or nothing where it is empty, and serves: a standby that is told to is a primary.
+  // Loads its part of a checkpoint, or nothing if the path is empty, and serves: a standby becomes the primary by it.
   // Work begun in another era than this is refused from then on.
   void Load(const std::string& directory, uint64_t era = 0);
   void SetReady() { is_ready_.store(true); }
   bool is_ready() const { return is_ready_.load(); }
   bool is_primary() const { return is_primary_.load(); }
   bool is_stop_asked() const { return is_stop_asked_.load(); }
-  // The standby is given up, and pushes are held until whoever decides who takes over was told.
+  // The standby was given up, and pushes are held until the coordinator, who decides on takeovers, knows.
   bool is_dropping() const { return replica_->is_dropping(); }
   void ConfirmDrop() { replica_->ConfirmDrop(); }
   std::string stats() const;  // JSON

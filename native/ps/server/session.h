@@ -1,4 +1,4 @@
-// One connection to a pserver: frames in, answers out in their order.
+// One connection to a pserver: frames in, answers out in the same order.
 #pragma once
 
 #include <memory>
@@ -61,10 +61,5 @@ class Session : public net::Session {
   // Of the standby at the other end; 0: none. Shared with the thread that begins a copy for it.
   const std::shared_ptr<std::atomic<uint64_t>> replica_session_ = std::make_shared<std::atomic<uint64_t>>(0);
 };
-
-// Whole frames of an answer.
-std::string AnswerFrame(const net::wire::Header& request, uint64_t version, std::string_view body);
-std::string ErrorFrame(const net::wire::Header& request, const std::exception& error);
-std::string PushFrame(const net::wire::Header& request, const PushResult& result, Shard* shard, bool with_dense);
 
 }  // namespace elasticctr::ps

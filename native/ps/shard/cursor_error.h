@@ -1,5 +1,5 @@
-// A push that does not begin where its chunk's cursor stands: some other trainer has the chunk, or a rollback moved it.
-// Ask every pserver for its cursor and go on from the smallest.
+// A push that does not begin at its chunk's cursor: another trainer has the chunk, or a rollback moved it.
+// Ask every pserver for its cursor and continue from the smallest.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
 // A part of the dense vector with its optimizer: SGD, Adam, AdamW and Adagrad by torch's formulas, all floats alike.
-// Not synchronised: its shard's lock holds for it.
+// Not synchronised: the shard's lock protects it.
 #pragma once
 
 #include <cstddef>

@@ -1,5 +1,5 @@
 // A frame of work begun before its pserver went back to a checkpoint: the rows it pulled and the cursors it asked for
-// are of a state that is gone. Drop all that is under way and go on in the pserver's era.
+// are of a state that is gone. Drop everything under way and continue in the pserver's era.
 #pragma once
 
 #include <cstdint>

@@ -96,6 +96,22 @@ void AppendTakenPart(const std::map<uint64_t, PushIdentity>& taken_part, std::st
   }
 }
 
+// Waiting pushes whose rows are stepped and whose cursors have moved: in a file their dense part is stepped, too.
+template <typename Pushes>
+std::vector<Contribution> HalvesOf(const Pushes& waiting) {
+  const auto is_half = [](const Waiting& one) {
+    return one.rows_done && one.is_finite && one.request.kind == PushKind::kGradients;
+  };
+  double weight = 0.0;
+  for (const Waiting& one : waiting) weight += is_half(one) ? one.request.weight : 0.0;
+  std::vector<Contribution> halves;
+  for (const Waiting& one : waiting) {
+    if (!is_half(one) || one.request.weight == 0) continue;
+    halves.push_back({&one.request, static_cast<float>(one.request.weight / weight), one.ahead});
+  }
+  return halves;
+}
+
 }  // namespace
 
 std::string Shard::State::WriteFiles(const std::string& directory, bool is_transfer,
@@ -115,20 +131,11 @@ std::string Shard::State::WriteFiles(const std::string& directory, bool is_trans
   if (at_moment) at_moment();
   for (size_t i = 0; i < tables.size(); ++i) tables[i]->Write(files[i]->file(), "");
   DensePart part = dense;
-  std::vector<Contribution> halves;
-  double weight = 0.0;
-  for (const Waiting& one : waiting) {
-    if (is_transfer) AppendWaiting(one, &held);
-    // The rows of a hybrid push are stepped and its cursor has moved: in the file its dense part is stepped, too.
-    if (one.rows_done && one.is_finite && one.request.kind == PushKind::kGradients) weight += one.request.weight;
+  if (is_transfer) {
+    for (const Waiting& one : waiting) AppendWaiting(one, &held);
+  } else if (const auto halves = HalvesOf(waiting); !halves.empty()) {
+    StepDense(&part, halves);
   }
-  for (const Waiting& one : waiting) {
-    if (is_transfer || !one.rows_done || !one.is_finite || one.request.kind != PushKind::kGradients) continue;
-    if (one.request.weight != 0) {
-      halves.push_back({&one.request, static_cast<float>(one.request.weight / weight), one.ahead});
-    }
-  }
-  if (!halves.empty()) StepDense(&part, halves);
   saved.step = step.load();
   saved.cursors = {share, cursors.forgotten(), cursors.Sorted(), cursors.ahead()};
   std::string head(8, '\0');

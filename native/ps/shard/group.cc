@@ -168,7 +168,7 @@ void Shard::State::Expire(uint64_t trainer, uint64_t chunk, uint32_t from, uint6
     taken.splice(taken.end(), waiting, found);
     return;
   }
-  // Its rows are stepped: the dense part is too, with whoever is there.
+  // Its rows were stepped, so the dense part is too, with the members that are there.
   std::set<uint64_t> seen;
   for (auto at = waiting.begin(); at != waiting.end();) {
     const auto next = std::next(at);

@@ -1,9 +1,8 @@
 #include "ps/shard/json.h"
 
-#include <charconv>
-
 #include "util/json_reader.h"
 #include "util/json_text.h"
+#include "util/number.h"
 #include "util/status.h"
 
 namespace elasticctr::ps {
@@ -17,10 +16,9 @@ void AppendField(std::string* out, const char* name, uint64_t value) {
 }
 
 uint64_t ParseChunk(std::string_view text, const JsonReader& reader) {
-  uint64_t chunk = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), chunk);
-  if (error != std::errc() || end != text.data() + text.size()) reader.Fail("a chunk is a number");
-  return chunk;
+  const auto chunk = ParseNumber<uint64_t>(text);
+  if (!chunk) reader.Fail("a chunk is a number");
+  return *chunk;
 }
 
 uint32_t Small(JsonReader& reader, uint64_t largest) {
@@ -119,7 +117,7 @@ SavedShard FromJson(std::string_view text, const std::string& path) {
   SavedShard saved;
   uint64_t format = 0;
   try {
-    JsonReader reader(text, 8, "this is no saved pserver");
+    JsonReader reader(text, 8, "not the state of a saved pserver");
     std::string_view key;
     for (reader.BeginObject(); reader.NextKey(&key);) {
       if (key == "format") {
@@ -150,7 +148,7 @@ SavedShard FromJson(std::string_view text, const std::string& path) {
     throw Error(Code::kCorruption, path + ": " + error.what() + "; take another checkpoint");
   }
   if (format != kFormat || saved.shards == 0 || saved.shard >= saved.shards) {
-    throw Error(Code::kCorruption, path + ": this is no saved pserver of format 1; take another checkpoint");
+    throw Error(Code::kCorruption, path + ": not the state of a saved pserver of format 1; take another checkpoint");
   }
   return saved;
 }

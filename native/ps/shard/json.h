@@ -20,7 +20,7 @@ struct SavedShard {
   uint32_t shard = 0;
   uint32_t shards = 0;
   uint64_t step = 0;
-  Cursors::Part cursors;  // its share is filled in by whoever loads
+  Cursors::Part cursors;  // its share is filled in by the loader
   std::vector<SavedFile> files;
 };
 

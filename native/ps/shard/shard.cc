@@ -122,6 +122,15 @@ size_t Shard::PullAnswerBytes(const PullRequest& request) const {
   return bytes;
 }
 
+uint64_t Shard::State::Insert(uint32_t table, const std::vector<uint64_t>& feasigns,
+                              const std::vector<uint32_t>& occurrences, uint64_t era, float* weights) {
+  std::lock_guard lock(order);
+  CheckEra(era);
+  tables[table]->InsertRows(feasigns, occurrences.data(), weights);
+  counts.inserted.fetch_add(feasigns.size(), std::memory_order_relaxed);
+  return IsWatched() ? Log(Opcode::kInsert, InsertBody(table, feasigns, occurrences)) : 0;
+}
+
 PullResult Shard::Pull(const PullRequest& request, uint8_t* out, FoundRows* found) {
   thread_local std::vector<uint64_t> aligned, strangers;
   thread_local std::vector<uint32_t> missing, occurrences;
@@ -151,15 +160,8 @@ PullResult Shard::Pull(const PullRequest& request, uint8_t* out, FoundRows* foun
         occurrences.push_back(bytes == nullptr ? 1 : DecodeFixed32(bytes + i * sizeof(uint32_t)));
       }
       float* const inserted = fresh.Reserve(missing.size() * dim);
-      {
-        std::lock_guard lock(state_->order);
-        state_->CheckEra(request.era);
-        rows.InsertRows(strangers, occurrences.data(), inserted);
-        if (state_->IsWatched()) {
-          result.place = state_->Log(Opcode::kInsert, InsertBody(table.number, strangers, occurrences));
-        }
-      }
-      state_->counts.inserted.fetch_add(missing.size(), std::memory_order_relaxed);
+      const uint64_t place = state_->Insert(table.number, strangers, occurrences, request.era, inserted);
+      if (place != 0) result.place = place;
       for (size_t k = 0; k < missing.size(); ++k) {
         std::memcpy(weights + missing[k] * dim, inserted + k * dim, dim * sizeof(float));
       }

@@ -43,7 +43,7 @@ struct ShardStats {
   bool has_dense = false;
 };
 
-// A change as it is told to a standby: the body of that opcode. kPush: a push as it arrived; kGroup; kSetDense;
+// A change as a standby receives it: the body of that opcode. kPush: a push as it arrived; kGroup; kSetDense;
 // kInsert: rows made or counted in a pull; kControl: JSON of what has no frame of its own.
 struct Change {
   Opcode opcode;
@@ -64,7 +64,7 @@ struct PushResult {
   PushOutcome outcome = PushOutcome::kApplied;
   uint64_t step = 0;
   uint64_t dense_version = 0;
-  uint64_t place = 0;  // of the last change it depends on; 0: none, or nobody observes
+  uint64_t place = 0;  // of the last change it depends on; 0: none, or there is no observer
 };
 
 struct PullResult {

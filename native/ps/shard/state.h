@@ -1,5 +1,5 @@
-// Inside of Shard, shared by its files: shard.cc (reading, lifecycle), shard_push.cc (what a push changes),
-// shard_group.cc (pushes that wait), shard_files.cc (save and load), shard_replay.cc (standby).
+// Inside of Shard, shared by its files: shard.cc (reading, lifecycle), push.cc (what a push changes),
+// group.cc (pushes that wait), files.cc (save and load), replay.cc (standby).
 #pragma once
 
 #include <atomic>
@@ -21,7 +21,7 @@ namespace elasticctr::ps {
 // A push that waits for its group.
 struct Waiting {
   PushRequest request;
-  PushDone done;               // null: nobody asks any more, or the primary's trainer does
+  PushDone done;               // null: the trainer is gone, or it asked the primary
   std::vector<uint8_t> owned;  // the body, where no caller keeps it
   std::vector<Share> ahead;    // hybrid: parts that had the batches already
   uint64_t deadline_ns = 0;    // 0: none
@@ -48,7 +48,12 @@ struct Finished {
 struct Shard::State {
   explicit State(const ShardSettings& given);
 
-  // shard_push.cc. All REQUIRE: order is held.
+  // Takes the order. Writes the rows to `weights`; returns the place of the change if it was logged, else 0. Throws
+  // EraError.
+  uint64_t Insert(uint32_t table, const std::vector<uint64_t>& feasigns, const std::vector<uint32_t>& occurrences,
+                  uint64_t era, float* weights);
+
+  // push.cc. All REQUIRE: order is held.
   void Arrive(const PushRequest& request, PushDone done, bool is_finite, std::vector<Finished>* finished);
   void CheckCursor(const PushRequest& request) const;
   void CheckEra(uint64_t asked);
@@ -59,7 +64,7 @@ struct Shard::State {
   bool IsWatched() const { return observer != nullptr && observer->IsWatching(); }
   uint64_t Log(Opcode opcode, std::span<const uint8_t> body);
 
-  // shard_group.cc. All REQUIRE: order is held.
+  // group.cc. All REQUIRE: order is held.
   bool IsMember(uint64_t trainer) const;
   bool TakeOver(const PushRequest& request, PushDone* done);
   bool TookPart(const PushRequest& request) const;
@@ -74,7 +79,7 @@ struct Shard::State {
   void WatchDeadlines();
 
   PushResult Result(PushOutcome outcome, uint64_t place) const;
-  // shard_files.cc
+  // files.cc
   std::string WriteFiles(const std::string& directory, bool is_transfer, const std::function<void()>& at_moment) const;
   void ReadFiles(const std::string& directory, const std::vector<SavedShard>& parts);
   void ReadWaiting(const std::string& path);

@@ -1,5 +1,5 @@
 // The pushes of one step, put together: each feasign's gradients summed over the trainers that have it, weighted by
-// their samples, in the order given, so that the result does not depend on who came first.
+// their samples, in the order given, so that the result does not depend on the order of arrival.
 #pragma once
 
 #include <cstdint>

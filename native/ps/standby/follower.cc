@@ -1,17 +1,11 @@
 #include "ps/standby/follower.h"
 
-#include <poll.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include <chrono>
 #include <filesystem>
 #include <vector>
 
-#include "net/address.h"
-#include "net/connection.h"
-#include "net/socket.h"
-#include "net/wire.h"
 #include "util/coding.h"
 #include "util/file.h"
 #include "util/json_reader.h"
@@ -20,8 +14,6 @@
 namespace elasticctr::ps {
 namespace {
 
-constexpr size_t kHeader = net::wire::kHeaderBytes;
-constexpr size_t kMaxAnswer = 300u << 20;
 constexpr auto kRetryPause = std::chrono::milliseconds(500);
 
 struct RemoteFile {
@@ -29,116 +21,19 @@ struct RemoteFile {
   uint64_t bytes = 0;
 };
 
-[[noreturn]] void Malformed() { throw Error(Code::kCorruption, "the primary's answer makes no sense"); }
+[[noreturn]] void Malformed() { throw Error(Code::kCorruption, "the primary sent an invalid answer"); }
 
 }  // namespace
 
-// One request at a time, each with a deadline.
-class Follower::Link {
- public:
-  explicit Link(Follower* follower) : options_(follower->options_), follower_(follower) {
-    net::CheckAddress(options_.primary);
-    try {
-      connection_ = std::make_unique<net::Connection>(net::Resolve(options_.primary, true), options_.tls.get(),
-                                                      net::HostOf(options_.primary));
-      net::TuneConnection(connection_->fd());
-      Show(connection_->fd());
-      SetDeadline(options_.timeout_ms);
-      do {
-        Wait(connection_->connect_events());
-      } while (!connection_->FinishConnecting());
-    } catch (const Error& error) {
-      Show(-1);  // before the number is another socket's
-      Lost(error.what());
-    }
-  }
-  ~Link() { Show(-1); }
-  Link(const Link&) = delete;
-
-  std::string Ask(Opcode opcode, std::string_view body, uint32_t timeout_ms) {
-    SetDeadline(timeout_ms);
-    net::wire::Header header;
-    header.body_bytes = static_cast<uint32_t>(body.size());
-    header.id = ++id_;
-    header.table = options_.job;
-    header.opcode = static_cast<uint8_t>(opcode);
-    std::string frame(kHeader, '\0');
-    net::wire::EncodeHeader(reinterpret_cast<uint8_t*>(frame.data()), header);
-    frame += body;
-    uint8_t head[kHeader];
-    std::string text;
-    net::wire::Header answer;
-    try {
-      Send(frame);
-      Receive(head, sizeof head);
-      if (!net::wire::HasMagic(head)) Malformed();
-      answer = net::wire::DecodeHeader(head);
-      if (answer.body_bytes > kMaxAnswer || answer.id != id_) Malformed();
-      text.resize(answer.body_bytes);
-      Receive(text.data(), text.size());
-    } catch (const Error& error) {
-      if (error.code() == Code::kUnavailable) Lost(error.what());
-      throw;
-    }
-    if (answer.status != 0) throw Error(static_cast<Code>(answer.status), options_.primary + ": " + text);
-    return text;
-  }
-
- private:
-  void Show(int fd) {
-    std::lock_guard lock(follower_->mutex_);
-    follower_->fd_ = fd;
-  }
-  [[noreturn]] void Lost(const std::string& why) const {
-    throw Error(Code::kUnavailable, "primary " + options_.primary + ": " + why);
-  }
-  void SetDeadline(uint32_t timeout_ms) { deadline_ns_ = net::NowNs() + uint64_t{timeout_ms} * 1'000'000; }
-  void Wait(short events) {
-    const uint64_t now = net::NowNs();
-    pollfd one{connection_->fd(), events, 0};
-    const uint64_t left_ms = now < deadline_ns_ ? (deadline_ns_ - now) / 1'000'000 + 1 : 0;
-    const int ready = now < deadline_ns_ ? ::poll(&one, 1, static_cast<int>(left_ms)) : 0;
-    if (ready == 0) throw Error(Code::kUnavailable, "no answer in time");
-  }
-  void Send(const std::string& frame) {
-    for (size_t sent = 0; sent < frame.size() || connection_->has_unsent();) {
-      const iovec rest{const_cast<char*>(frame.data()) + sent, frame.size() - sent};
-      if (rest.iov_len != 0) {
-        sent += connection_->Send(&rest, 1);
-      } else {
-        connection_->Flush();
-      }
-      if (sent < frame.size() || connection_->has_unsent()) Wait(POLLOUT);
-    }
-  }
-  void Receive(void* to, size_t size) {
-    auto* at = static_cast<uint8_t*>(to);
-    while (size != 0) {
-      iovec rest{at, size};
-      const size_t n = connection_->Receive(&rest, 1);
-      if (n == 0) Wait(POLLIN);
-      at += n;
-      size -= n;
-    }
-  }
-
-  const FollowerOptions& options_;
-  Follower* const follower_;
-  std::unique_ptr<net::Connection> connection_;
-  uint64_t deadline_ns_ = 0;
-  uint64_t id_ = 0;
-};
-
 Follower::Follower(const FollowerOptions& options, Shard* shard)
-    : options_(options), shard_(shard), thread_([this] { Run(); }) {}
+    : options_(options),
+      shard_(shard),
+      primary_("primary " + options.primary, options.primary, options.job, options.tls),
+      thread_([this] { Run(); }) {}
 
 Follower::~Follower() {
   is_stopping_.store(true);
-  // The thread owns the socket; shutting it down ends what it waits for. A wait is bounded anyway.
-  {
-    std::lock_guard lock(mutex_);
-    if (fd_ >= 0) ::shutdown(fd_, SHUT_RDWR);
-  }
+  primary_.Interrupt();  // no more than a help: every wait is bounded
   thread_.join();
 }
 
@@ -150,8 +45,8 @@ std::string Follower::trouble() const {
 void Follower::Run() {
   while (!is_stopping_.load()) {
     try {
-      Link link(this);
-      FollowOnce(&link);
+      primary_.Connect(options_.timeout_ms);
+      FollowOnce();
     } catch (const std::exception& error) {
       std::lock_guard lock(mutex_);
       trouble_ = error.what();
@@ -161,18 +56,18 @@ void Follower::Run() {
   }
 }
 
-void Follower::FollowOnce(Link* link) {
-  if (!options_.token.empty()) link->Ask(Opcode::kHello, options_.token, options_.timeout_ms);
-  link->Ask(Opcode::kAttach, options_.attach, options_.timeout_ms);
+void Follower::FollowOnce() {
+  if (!options_.token.empty()) primary_.Ask(Opcode::kHello, options_.token, options_.timeout_ms);
+  primary_.Ask(Opcode::kAttach, options_.attach, options_.timeout_ms);
   uint64_t session = 0;
-  CopyState(link, &session);
+  CopyState(&session);
   is_connected_.store(true);
   while (!is_stopping_.load()) {
     std::string body(17, '\0');
     body[0] = static_cast<char>(ReplicaVerb::kLog);
     EncodeFixed64(body.data() + 1, session);
     EncodeFixed64(body.data() + 9, place_.load());
-    const std::string changes = link->Ask(Opcode::kReplicate, body, options_.timeout_ms);
+    const std::string changes = primary_.Ask(Opcode::kReplicate, body, options_.timeout_ms);
     if (changes.size() < 8) Malformed();
     Replay(changes);
     // Said of the moment before these changes; with them it holds all the more.
@@ -182,13 +77,13 @@ void Follower::FollowOnce(Link* link) {
   }
 }
 
-void Follower::CopyState(Link* link, uint64_t* session) {
+void Follower::CopyState(uint64_t* session) {
   is_caught_up_.store(false);  // before the primary stops to hold answers for this standby
   const std::string begin(1, static_cast<char>(ReplicaVerb::kBegin));
-  const std::string text = link->Ask(Opcode::kReplicate, begin, options_.transfer_timeout_ms);
+  const std::string text = primary_.Ask(Opcode::kReplicate, begin, options_.transfer_timeout_ms);
   std::vector<RemoteFile> files;
   uint64_t place = 0, era = 0;
-  JsonReader reader(text, 8, "the primary's answer is no JSON");
+  JsonReader reader(text, 8, "the primary's answer is not valid JSON");
   std::string_view key;
   for (reader.BeginObject(); reader.NextKey(&key);) {
     if (key == "session") {
@@ -226,7 +121,7 @@ void Follower::CopyState(Link* link, uint64_t* session) {
       EncodeFixed64(body.data() + 1, *session);
       EncodeFixed32(body.data() + 9, static_cast<uint32_t>(i));
       EncodeFixed64(body.data() + 13, offset);
-      const std::string piece = link->Ask(Opcode::kReplicate, body, options_.timeout_ms);
+      const std::string piece = primary_.Ask(Opcode::kReplicate, body, options_.timeout_ms);
       if (piece.empty() || piece.size() > files[i].bytes - offset) Malformed();
       file.Write(piece.data(), piece.size(), offset);
       offset += piece.size();

@@ -1,7 +1,7 @@
 // The standby's half: a thread that copies its primary's state and then does everything the primary does.
 //
 // Once in sync it stays fit to take over when the primary falls silent. If it reaches the primary again and has missed
-// something, it begins anew, and is not fit until it has caught up.
+// something, it starts over, and is not fit until it has caught up.
 #pragma once
 
 #include <atomic>
@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "net/tls.h"
+#include "ps/client/asker.h"
 #include "ps/shard/shard.h"
 
 namespace elasticctr::ps {
@@ -30,7 +31,7 @@ class Follower {
  public:
   // Starts at once. `shard` outlives it.
   Follower(const FollowerOptions& options, Shard* shard);
-  // Stops following; the shard stays as it is.
+  // Stops following; the shard keeps its state.
   ~Follower();
 
   bool is_caught_up() const { return is_caught_up_.load(); }
@@ -40,18 +41,17 @@ class Follower {
   std::string trouble() const;
 
  private:
-  class Link;
   void Run();
-  void FollowOnce(Link* link);
-  void CopyState(Link* link, uint64_t* session);
+  void FollowOnce();
+  void CopyState(uint64_t* session);
   void Replay(const std::string& changes);
 
   const FollowerOptions options_;
   Shard* const shard_;
+  Asker primary_;
   std::atomic<bool> is_stopping_{false}, is_caught_up_{false}, is_connected_{false};
   std::atomic<uint64_t> place_{0};
   mutable std::mutex mutex_;
-  int fd_ = -1;  // of the link there is, to wake the thread by
   std::string trouble_;
   std::thread thread_;
 };

@@ -87,7 +87,7 @@ Replica::Start Replica::Begin() {
   Start start;
   {
     std::lock_guard lock(mutex_);
-    // Who begins anew does not take over as it is: nothing needs to be held for it.
+    // A standby that starts over cannot take over now: nothing needs to be held for it.
     ReleaseAll(&released);
     ForgetLog();
     fetch_ = nullptr;

@@ -3,8 +3,8 @@
 //
 // A standby begins with a copy of the state (joining), fetches the log from that moment on, and once it is close
 // behind, pushes are acknowledged only when it has them (in sync). One that falls behind, or is silent for too long, is
-// dropped: training goes on without it. Because a standby that was dropped must never take over, answers held for it
-// are given only after whoever decides about that knows (ConfirmDrop).
+// dropped: training continues without it. Because a standby that was dropped must never take over, answers held for it
+// are given only once the coordinator, who decides about that, knows (ConfirmDrop).
 //
 // Threads: every function may be called from any thread. OnChange is called under the shard's lock; answers are never
 // given there.
@@ -28,7 +28,7 @@ struct ReplicaOptions {
   uint32_t timeout_ms = 5'000;        // without a word of it
   uint32_t keepalive_ms = 500;        // an empty answer is better than none
   uint64_t near_bytes = 8ull << 20;   // close behind
-  bool confirms_itself = true;        // nobody else decides who takes over
+  bool confirms_itself = true;        // there is no coordinator that decides who takes over
 };
 
 struct ReplicaStats {
@@ -62,7 +62,7 @@ class Replica : public Observer {
   void Fetch(uint64_t session, uint64_t acked, std::function<void(std::string)> answer);
   // Its connection is gone.
   void Leave(uint64_t session);
-  // The state was replaced: whoever follows must begin again.
+  // The state was replaced: a standby that follows must start over.
   void Reset();
 
   bool is_dropping() const;

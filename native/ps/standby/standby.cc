@@ -29,7 +29,7 @@ std::string Service::scratch() const {
 
 void Service::Follow(const std::string& primary) {
   if (is_primary_.load() && is_ready_.load()) {
-    throw Error(Code::kFailedPrecondition, "this pserver serves its shard, and follows nobody");
+    throw Error(Code::kFailedPrecondition, "this pserver is a primary; only a standby can follow one");
   }
   is_primary_.store(false);
   FollowerOptions options;

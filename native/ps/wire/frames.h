@@ -1,6 +1,6 @@
 // Bodies of the parameter server's frames (docs/formats/ps-wire.md), as both sides read and write them. Views point
 // into the body they were read from; nothing here copies rows. Reading checks every length and throws Error(kData) for
-// a body that is not one.
+// an invalid body.
 #pragma once
 
 #include <cstddef>

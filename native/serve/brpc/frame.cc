@@ -5,6 +5,7 @@
 
 #include "util/coding.h"
 #include "util/protobuf.h"
+#include "util/status_table.h"
 
 namespace elasticctr::serve::brpc {
 namespace {
@@ -41,20 +42,7 @@ void ReadUserField(protobuf::Reader reader, RequestMeta* meta) {
 
 Errno ErrnoOf(const Error& error) {
   if (const auto* own = dynamic_cast<const BrpcError*>(&error)) return own->number();
-  if (dynamic_cast<const RetryLater*>(&error) != nullptr) return Errno::kLimit;
-  switch (error.code()) {
-    case Code::kNotFound: return Errno::kNoService;
-    case Code::kConfig:
-    case Code::kData:
-    case Code::kAlreadyExists:
-    case Code::kFailedPrecondition: return Errno::kBadRequest;
-    case Code::kUnauthorized: return Errno::kUnauthorized;
-    case Code::kUnavailable: return Errno::kLogOff;
-    case Code::kDeadlineExceeded: return Errno::kTimedOut;
-    case Code::kCorruption:
-    case Code::kInternal: break;
-  }
-  return Errno::kInternal;
+  return static_cast<Errno>(StatusOf(error).brpc);
 }
 
 bool ReadHeader(const uint8_t* data, Header* header) {

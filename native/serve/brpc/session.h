@@ -1,8 +1,8 @@
-// bRPC's baidu_std on one connection. Requests are taken off one after the other without waiting for answers, which go
-// out as they come, told apart by their correlation id: connections may be single, pooled or short.
+// bRPC's baidu_std on one connection. Requests are read one after another without waiting for answers, which are sent
+// as they are made and carry the correlation id: connections may be single, pooled or short.
 //
-// What is not a message closes the connection, as bRPC does. With a token set, the first request's authentication_data
-// must be it; later ones of the connection are trusted.
+// Bytes that are not a message close the connection, as in bRPC. If the server has a token, the first request's
+// authentication_data must be it; later requests of the connection are trusted.
 #pragma once
 
 #include <atomic>

@@ -1,5 +1,5 @@
-// What a protocol is to the engine: how a request's bytes become samples and how scores become bytes again. One file
-// per protocol; codecs know neither sockets nor each other, and keep no state. They run on the engine's workers.
+// A protocol as the engine sees it: how a request's bytes become samples and how scores become bytes. One file per
+// protocol; codecs know neither sockets nor each other, and keep no state. They run on the engine's workers.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@ namespace elasticctr::serve {
 class Codec;
 
 struct Limits {
-  size_t body_bytes = 8u << 20;  // as sent, and once more as it is when decompressed
+  size_t body_bytes = 8u << 20;  // as sent, and again after decompression
   size_t samples = 10'000;       // candidates of one request
   size_t values = 1'000'000;     // feasigns of one request
   uint32_t json_depth = 16;
@@ -49,8 +49,8 @@ struct Request {
 struct Coverage {
   uint64_t asked = 0;
   uint64_t found = 0;
-  std::vector<uint32_t> dead_shards;  // that did not answer, and policy allowed to go on without
-  bool late = false;                  // Cube did not answer in time, and policy allowed to go on without it
+  std::vector<uint32_t> dead_shards;  // that did not answer, and the policy allows to do without
+  bool late = false;                  // the Cube did not answer in time, and the policy allows to do without it
   bool is_degraded() const { return late || !dead_shards.empty() || is_below; }
   bool is_below = false;  // no row found, or fewer than the model's min_coverage, and policy allowed that
 };

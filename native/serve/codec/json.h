@@ -1,4 +1,4 @@
-// Plain JSON over HTTP, as docs/serve.md has it.
+// Plain JSON over HTTP (docs/serve.md).
 #pragma once
 
 #include "serve/codec/codec.h"

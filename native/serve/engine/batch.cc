@@ -4,10 +4,9 @@
 #include <bit>
 #include <cmath>
 #include <cstring>
-#include <exception>
-#include <new>
 
 #include "net/socket.h"
+#include "serve/engine/try.h"
 #include "serve/http/status.h"
 #include "util/gunzip.h"
 #include "util/hash.h"
@@ -15,29 +14,6 @@
 
 namespace elasticctr::serve {
 namespace {
-
-class OutOfMemory final : public Error {
- public:
-  OutOfMemory() : Error(Code::kUnavailable, "out of memory; send less at a time") {}
-};
-
-// Calls `then` with whatever `work` throws, as one of our errors. True: nothing was thrown.
-template <typename Work, typename Then>
-bool Try(Work&& work, Then&& then) {
-  try {
-    work();
-    return true;
-  } catch (const Error& e) {
-    then(e);
-  } catch (const std::bad_alloc&) {
-    then(OutOfMemory());
-  } catch (const std::exception& e) {
-    then(Error(Code::kInternal, e.what()));
-  } catch (...) {
-    then(Error(Code::kInternal, "unknown failure"));
-  }
-  return false;
-}
 
 // Whether an error of a whole batch would come again for each of its requests.
 bool IsOfAll(const Error& error) {
@@ -117,7 +93,7 @@ struct Batch::Group {
   std::vector<std::unique_ptr<Item>> items;  // one per request of samples
 };
 
-Batch::Batch(const Surroundings& around, uint64_t seed) : around_(around), random_(seed) {}
+Batch::Batch(const BatchContext& around, uint64_t seed) : around_(around), random_(seed) {}
 Batch::~Batch() = default;
 
 void Batch::Add(Job job) {
@@ -384,20 +360,6 @@ void Batch::QueueShadows(std::unique_ptr<Item> item) {
 double Batch::Random() {
   random_ += 0x9E3779B97F4A7C15ULL;
   return static_cast<double>(Mix64(random_) >> 11) * 0x1p-53;
-}
-
-void AnswerError(const Request& request, const Parsed* parsed, const Error& error) {
-  std::string bytes;
-  const bool is_formatted =
-      Try([&] { bytes = request.codec->FormatError(request, parsed, error); }, [](const Error&) {});
-  Try([&] { request.answer(std::move(bytes), !is_formatted || !request.keep_alive); }, [](const Error&) {});
-}
-
-void Observe(const Surroundings& around, const Finished& finished) {
-  for (const Surroundings::Observer& observer : around.observers) {
-    if (finished.request->is_shadow && !observer.shadows) continue;
-    Try([&] { observer.call(finished); }, [](const Error&) {});
-  }
 }
 
 }  // namespace elasticctr::serve

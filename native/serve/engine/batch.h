@@ -1,9 +1,9 @@
 // One worker's micro-batch: reads requests, routes each to a variant, scores those of one version together, answers.
 // Whatever goes wrong with one request fails that one alone.
 //
-// Requests of one version share a lookup and a run of the graph. Rows from a Cube must be there before the first of
-// them runs out of time, so there only those are put together whose time left is alike: nobody gives up over half of
-// it.
+// Requests of one version share a lookup and a run of the graph. Rows from a Cube must arrive before the first of these
+// requests times out, so only requests with similar time left are put together: none gives up more than half of its
+// time.
 #pragma once
 
 #include <cstdint>
@@ -24,12 +24,12 @@ namespace elasticctr::serve {
 // Answers a request with an error, whatever the codec or the session do about it.
 void AnswerError(const Request& request, const Parsed* parsed, const Error& error);
 
-struct Surroundings;
+struct BatchContext;
 // Tells observers of a request that has been answered. What a log cannot take is its own loss.
-void Observe(const Surroundings& around, const Finished& finished);
+void Observe(const BatchContext& around, const Finished& finished);
 
 // What all workers share. Outlives them.
-struct Surroundings {
+struct BatchContext {
   const EngineOptions* options;
   EngineStats* stats;
   struct Observer {
@@ -42,7 +42,7 @@ struct Surroundings {
 
 class Batch {
  public:
-  Batch(const Surroundings& around, uint64_t seed);
+  Batch(const BatchContext& around, uint64_t seed);
   ~Batch();
 
   // What the next requests are routed by.
@@ -71,7 +71,7 @@ class Batch {
   void QueueShadows(std::unique_ptr<Item> item);
   double Random();
 
-  const Surroundings& around_;
+  const BatchContext& around_;
   std::shared_ptr<const Models> models_;
   std::vector<std::unique_ptr<Group>> groups_;  // the first used_ are of this batch
   size_t used_ = 0;

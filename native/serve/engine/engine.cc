@@ -20,7 +20,7 @@ namespace {
 
 constexpr auto kReleaseWait = std::chrono::seconds(2);
 constexpr double kNewest = 0.1;  // weight of the newest batch in the estimate of what work costs
-constexpr double kSurprise = 4;  // a batch counts as at most so many times what was expected: one stall is no trend
+constexpr double kSurprise = 4;  // a batch counts as at most so many times what was expected: one stall is not a trend
 
 // What a request will cost, before it is read: in bytes, with the overhead of one in the same measure.
 uint64_t CostOf(const Job& job) {
@@ -66,7 +66,7 @@ struct Engine::Impl {
   const EngineOptions options;
   EngineStats stats;
   size_t worker_count = 1;
-  Surroundings around;
+  BatchContext around;
 
   std::mutex models_mutex;
   std::shared_ptr<const Models> models = std::make_shared<const Models>(std::vector<Model>());

@@ -2,12 +2,12 @@
 //
 // A worker takes what has queued up, reads it, routes each request to a variant and scores those of one version
 // together: one lookup and one run of the graph per micro-batch. Under load batches grow by themselves; batch_wait_us
-// makes an idle worker wait for company. A request that cannot be answered in time is refused at once, not queued:
-// kUnavailable with RetryLater, which protocols call 429 and RESOURCE_EXHAUSTED. One whose time runs out in the queue
-// gets DeadlineExceeded; one that is being scored is answered even if that takes longer.
+// makes an idle worker wait for more requests. A request that cannot be answered in time is refused at once, not
+// queued: kUnavailable with RetryLater, which protocols call 429 and RESOURCE_EXHAUSTED. One whose time runs out in the
+// queue gets DeadlineExceeded; one that is being scored is answered even if that takes longer.
 //
-// A worker takes no more than its share while others have nothing to do. A shadow is the request once more, queued
-// behind all others after its answer has gone, and dropped when the queue is half full.
+// A worker takes no more than its share while others are idle. A shadow is the request again, queued behind all others
+// after its answer was sent, and dropped when the queue is half full.
 #pragma once
 
 #include <cstdint>

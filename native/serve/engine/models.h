@@ -1,4 +1,4 @@
-// What is served at one moment: models, their variants, the version of each. Never changed once made; the engine swaps
+// What is served at one moment: models, their variants, the version of each. Immutable; the engine swaps
 // one for the next between two requests, and a request is answered from the one it was routed by.
 #pragma once
 

@@ -1,4 +1,4 @@
-// Predictions by protocol and code. Counted by workers, read by whoever wants to show them.
+// Predictions by protocol and code. Counted by workers, read for metrics.
 #pragma once
 
 #include <array>

@@ -1,4 +1,4 @@
-// Why an answer is degraded, in the words every protocol uses.
+// Why an answer is degraded, in the words of every protocol.
 #pragma once
 
 #include <string>

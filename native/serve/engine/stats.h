@@ -1,4 +1,4 @@
-// What is counted while predictions are made. Counters are atomic; histograms have fixed bounds.
+// Counters and histograms of predictions. Counters are atomic; histograms have fixed bounds.
 #pragma once
 
 #include <array>

@@ -12,9 +12,9 @@
 #include <cstring>
 
 #include "serve/http/status.h"
-#include "util/code_name.h"
 #include "util/json_text.h"
 #include "util/signals.h"
+#include "util/status_table.h"
 
 namespace elasticctr::serve {
 namespace {

@@ -1,8 +1,8 @@
 // One JSON line per request into a file, or to stderr. Workers only append to memory; a thread of its own writes. When
-// the disk does not keep up, lines are dropped and counted, requests never wait.
+// the disk does not keep up, lines are dropped and counted; requests never wait.
 //
-// A file that grew over max_bytes is renamed to FILE.1 (and .1 to .2, up to `keep`); one that somebody else renamed or
-// removed is made anew, so that logrotate needs no signal.
+// A file that grew over max_bytes is renamed to FILE.1 (and .1 to .2, up to `keep`); one that was renamed or
+// removed by another program is created again, so that logrotate needs no signal.
 #pragma once
 
 #include <atomic>

@@ -1,5 +1,5 @@
-// Requests that are not predictions, on their way to Python and back. Bounded in number and in time: what does not fit
-// is refused, what is not answered in time is answered with 504 (the work itself may still go on).
+// Requests that are not predictions, on their way to Python and back. Bounded in number and in time: requests that do
+// not fit are refused, and those not answered in time get a 504 (the work itself may continue).
 #pragma once
 
 #include <condition_variable>

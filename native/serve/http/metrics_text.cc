@@ -4,7 +4,7 @@
 #include <functional>
 
 #include "net/socket.h"
-#include "util/code_name.h"
+#include "util/status_table.h"
 
 namespace elasticctr::serve {
 namespace {

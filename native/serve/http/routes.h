@@ -1,4 +1,4 @@
-// Which codec a path belongs to. Paths that are nobody's go to Python (control_queue.h).
+// Which codec a path belongs to. All other paths go to Python (control_queue.h).
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// HTTP/1.1 on one connection: takes requests apart, refuses what can be refused by the head, hands predictions to the
+// HTTP/1.1 on one connection: reads requests, refuses what can be refused by the head, and hands predictions to the
 // engine and the rest to Python, one after another. Knows no protocol's bodies.
 #pragma once
 

@@ -1,8 +1,8 @@
 #include "serve/http/status.h"
 
 #include "net/http/http.h"
-#include "util/code_name.h"
 #include "util/json_text.h"
+#include "util/status_table.h"
 
 namespace elasticctr::serve {
 

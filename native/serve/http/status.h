@@ -1,10 +1,10 @@
-// What an error is over HTTP, for every protocol that goes by HTTP: its status and the header lines that belong to it.
+// How an error is answered over HTTP, in every protocol on top of it: its status and header lines.
 #pragma once
 
 #include <string>
 #include <utility>
 
-#include "util/status.h"
+#include "util/status_table.h"
 
 namespace elasticctr::serve {
 
@@ -28,26 +28,9 @@ class TooLarge : public HttpError {
   explicit TooLarge(const std::string& message) : HttpError(413, Code::kData, message) {}
 };
 
-inline int HttpStatusOf(Code code) {
-  switch (code) {
-    case Code::kConfig:
-    case Code::kData: return 400;
-    case Code::kUnauthorized: return 401;
-    case Code::kNotFound: return 404;
-    case Code::kAlreadyExists: return 409;
-    case Code::kFailedPrecondition: return 412;
-    case Code::kUnavailable: return 503;
-    case Code::kDeadlineExceeded: return 504;
-    case Code::kCorruption:
-    case Code::kInternal: return 500;
-  }
-  return 500;
-}
-
 inline int HttpStatusOf(const Error& error) {
   if (const auto* own = dynamic_cast<const HttpError*>(&error)) return own->status();
-  if (dynamic_cast<const RetryLater*>(&error) != nullptr) return 429;
-  return HttpStatusOf(error.code());
+  return StatusOf(error).http;
 }
 
 // Header lines, each with its CRLF.

@@ -126,7 +126,7 @@ void Columns::AddSparse(const Tensor& tensor, uint32_t slot, uint32_t slots) {
   columns_.push_back(std::move(column));
 }
 
-// Whole numbers of fewer than 64 bits become 64. One below 0 is no feasign unless all 64 bits were sent.
+// Whole numbers of fewer than 64 bits become 64. A negative one is not a feasign unless all 64 bits were sent.
 void Columns::Widen(Column* column, bool as_feasigns) {
   const Tensor& tensor = *column->tensor;
   column->is_signed = IsSigned(tensor.stored);
@@ -140,7 +140,7 @@ void Columns::Widen(Column* column, bool as_feasigns) {
   column->data = reinterpret_cast<const char*>(column->wide.data());
 }
 
-// A slot's strings are hashed in one go, unless one is empty: that is no value.
+// A slot's strings are hashed in one go, unless one is empty: an empty string is not a value.
 void Columns::Hash(Column* column) const {
   const uint64_t seed = plan_.hash_seeds[column->slot];
   const std::vector<std::string_view>& texts = column->tensor->texts;

@@ -1,5 +1,5 @@
 // The tensors of a request bound to the slots of a plan: which slots each fills, how many values each sample takes from
-// it, and which are shared by all samples. Made for one Fill; lives no longer than request and plan.
+// it, and which are shared by all samples. Made for one Fill; must not outlive request and plan.
 #pragma once
 
 #include <cstdint>
@@ -14,8 +14,8 @@ namespace elasticctr::serve::kserve {
 
 class Columns {
  public:
-  // Throws DataError for tensors that are no slot, are given twice, are of a type or shape the slot does not take, or
-  // contradict each other about the number of samples.
+  // Throws DataError for tensors that are not a slot, are given twice, are of a type or shape the slot does not take,
+  // or contradict each other about the number of samples.
   Columns(const InferRequest& request, const Plan& plan, const Limits& limits);
 
   // BeginRequest … EndRequest.

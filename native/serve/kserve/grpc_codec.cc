@@ -6,6 +6,7 @@
 #include "serve/http/status.h"
 #include "serve/kserve/request.h"
 #include "util/protobuf.h"
+#include "util/status_table.h"
 
 namespace elasticctr::serve {
 
@@ -176,28 +177,11 @@ class Grpc : public Codec {
   }
 
   std::string FormatError(const Request&, const Parsed*, const Error& error) const override {
-    return std::string(1, static_cast<char>(GrpcStatusOf(error))) + error.what();
+    return std::string(1, static_cast<char>(StatusOf(error).grpc)) + error.what();
   }
 };
 
 }  // namespace
-
-int GrpcStatusOf(const Error& error) {
-  if (dynamic_cast<const RetryLater*>(&error) != nullptr) return 8;  // RESOURCE_EXHAUSTED
-  switch (error.code()) {
-    case Code::kConfig:
-    case Code::kData: return 3;                // INVALID_ARGUMENT
-    case Code::kDeadlineExceeded: return 4;    // DEADLINE_EXCEEDED
-    case Code::kNotFound: return 5;            // NOT_FOUND
-    case Code::kAlreadyExists: return 6;       // ALREADY_EXISTS
-    case Code::kFailedPrecondition: return 9;  // FAILED_PRECONDITION
-    case Code::kInternal: return 13;           // INTERNAL
-    case Code::kUnavailable: return 14;        // UNAVAILABLE
-    case Code::kCorruption: return 15;         // DATA_LOSS
-    case Code::kUnauthorized: return 16;       // UNAUTHENTICATED
-  }
-  return 13;
-}
 
 const Codec& KServeGrpcCodec() {
   static const Grpc codec;

@@ -1,5 +1,5 @@
-// KServe V2 over gRPC: the bytes of a ModelInferRequest (proto/open_inference.proto). gRPC itself is grpcio's business
-// (serve/grpc_server.py), so an answer is not a frame but one byte and a text: 0 and a ModelInferResponse, or
+// KServe V2 over gRPC: the bytes of a ModelInferRequest (proto/open_inference.proto). grpcio handles gRPC itself
+// (serve/kserve/grpc_server.py), so an answer is not a frame but one byte and a text: 0 and a ModelInferResponse, or
 // gRPC's number of a status code and what went wrong.
 #pragma once
 
@@ -8,8 +8,5 @@
 namespace elasticctr::serve {
 
 const Codec& KServeGrpcCodec();
-
-// gRPC's number for an error.
-int GrpcStatusOf(const Error& error);
 
 }  // namespace elasticctr::serve

@@ -1,11 +1,11 @@
 #include "serve/kserve/request.h"
 
 #include <algorithm>
-#include <charconv>
 
 #include "sample/format/line.h"
 #include "serve/http/status.h"
 #include "serve/kserve/columns.h"
+#include "util/number.h"
 #include "util/status.h"
 
 namespace elasticctr::serve::kserve {
@@ -36,12 +36,9 @@ const std::string* InferRequest::parameter(std::string_view name) const {
 void InferRequest::ReadTimeout() {
   const std::string* text = parameter("timeout");
   if (text == nullptr) return;
-  uint64_t us = 0;
-  auto [after, error] = std::from_chars(text->data(), text->data() + text->size(), us);
-  if (error != std::errc() || after != text->data() + text->size()) {
-    throw Error(Code::kData, "parameter 'timeout' must be a whole number of microseconds");
-  }
-  timeout_ms = static_cast<uint32_t>(std::min<uint64_t>(us / 1000 + (us % 1000 != 0), UINT32_MAX));
+  const auto us = ParseNumber<uint64_t>(*text);
+  if (!us) throw Error(Code::kData, "parameter 'timeout' must be a whole number of microseconds");
+  timeout_ms = static_cast<uint32_t>(std::min<uint64_t>(*us / 1000 + (*us % 1000 != 0), UINT32_MAX));
 }
 
 void InferRequest::AskFor(std::string_view output) {

@@ -1,4 +1,4 @@
-// An inference request of KServe V2, whichever way it came, and how its tensors become samples: by slot, packed, or as
+// An inference request of KServe V2, over HTTP or gRPC, and how its tensors become samples: by slot, packed, or as
 // lines of a log. docs/serve-kserve.md is the page for users.
 #pragma once
 

@@ -1,11 +1,11 @@
 #include "serve/kserve/tensor.h"
 
-#include <charconv>
 #include <cstring>
 #include <limits>
 
 #include "sample/format/line.h"
 #include "serve/http/status.h"
+#include "util/number.h"
 #include "util/status.h"
 
 namespace elasticctr::serve::kserve {
@@ -47,13 +47,9 @@ void Append(std::string* out, T value) {
 // Whole numbers may be written as strings, since many JSON libraries round beyond 2^53.
 template <typename T>
 T WholeNumber(JsonReader* reader) {
-  std::string_view text = reader->Peek() == JsonReader::Kind::kString ? reader->String() : reader->Number();
-  T value = 0;
-  auto [after, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || after != text.data() + text.size()) {
-    reader->Fail(std::string("expected an integer of 64 bits ") + (std::is_signed_v<T> ? "" : "from 0 on"));
-  }
-  return value;
+  const auto value = ParseNumber<T>(reader->Peek() == JsonReader::Kind::kString ? reader->String() : reader->Number());
+  if (!value) reader->Fail(std::string("expected an integer of 64 bits ") + (std::is_signed_v<T> ? "" : "from 0 on"));
+  return *value;
 }
 
 void AppendJson(JsonReader* reader, Tensor* tensor, size_t* found, size_t limit) {

@@ -1,4 +1,4 @@
-// Weighted sums of the columns of a row, for a first layer that is taken apart (shared_layer.h).
+// Weighted sums of the columns of a row, for a first layer that was split (shared_layer.h).
 #pragma once
 
 #include <cstddef>

@@ -1,5 +1,5 @@
-// The part of an ONNX file (onnx.proto) that is needed to tell what a graph does with its inputs and to write another
-// one from pieces of it. Nothing is copied: views point into the bytes read.
+// The part of an ONNX file (onnx.proto) that is needed to find out what a graph does with its inputs and to write
+// another one from pieces of it. Nothing is copied: views point into the bytes read.
 #pragma once
 
 #include <cstdint>
@@ -40,7 +40,7 @@ struct Graph {
   std::string rest;  // ModelProto without its graph: versions, operator sets, metadata
 };
 
-// Throws DataError for bytes that are no ONNX file, FailedPrecondition for one with functions of its own or weights
+// Throws DataError for bytes that are not an ONNX file, FailedPrecondition for one with functions of its own or weights
 // elsewhere. REQUIRES: `bytes` outlives the graph.
 Graph ReadGraph(std::string_view bytes);
 

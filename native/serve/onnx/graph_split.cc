@@ -98,7 +98,7 @@ class Cutter {
     return std::move(tensor->ints);
   }
 
-  // What the node's output is, if that can be told. Anything else stays in the graph as it is.
+  // What the node's output is, if that can be determined. Anything else stays in the graph unchanged.
   void Follow(const Node& node) {
     const size_t count = node.inputs.size();
     if (node.op == "Constant") {

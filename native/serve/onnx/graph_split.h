@@ -35,7 +35,7 @@ struct GraphSplit {
 };
 
 // Throws FailedPrecondition with the reason where that is not possible or would gain nothing, DataError for bytes that
-// are no graph.
+// are not a graph.
 GraphSplit SplitGraph(std::string_view onnx, uint32_t pooled_width, uint32_t dense_width);
 
 }  // namespace elasticctr::serve

@@ -298,8 +298,8 @@ void SharedLayer::CheckAgainst(const DenseGraph& whole, const Plan& plan) const 
   }
 }
 
-SharedLayerOrNot OpenSharedLayer(const std::string& library, std::string_view onnx, const Plan& plan,
-                                 const DenseGraph& whole, const std::string& where) {
+SharedLayerResult OpenSharedLayer(const std::string& library, std::string_view onnx, const Plan& plan,
+                                  const DenseGraph& whole, const std::string& where) {
   try {
     GraphSplit split = SplitGraph(onnx, plan.pooled_width, plan.dense_width);
     std::unique_ptr<DenseGraph> graph = OpenOnnx(library, split.onnx, where);

@@ -1,9 +1,9 @@
 // What the samples of a request share goes through the first layer once per request and not once per sample.
 //
-// A version whose graph can be cut (graph_split.h) has one of these beside the whole graph. Which columns are shared is
-// seen from the samples: the values of a slot that every sample of a request takes over from it, and dense floats that
-// are the same in all. In a micro-batch of several requests a column counts as shared if it is in each of them. Sums
-// over columns are rounded in another order than in the whole graph, and otherwise the same.
+// A version whose graph can be cut (graph_split.h) has one of these beside the whole graph. Which columns are shared
+// follows from the samples: the values of a slot that every sample of a request takes over from it, and dense floats
+// that are the same in all. In a micro-batch of several requests a column counts as shared if it is in each of them.
+// Sums over columns are rounded in another order than in the whole graph, and otherwise the same.
 #pragma once
 
 #include <cstddef>
@@ -98,7 +98,7 @@ class SharedLayer {
 
 // The shared layer of a graph; or none, and why. Never throws for a graph that cannot be cut. `where` names it in
 // errors.
-SharedLayerOrNot OpenSharedLayer(const std::string& library, std::string_view onnx, const Plan& plan,
-                                 const DenseGraph& whole, const std::string& where);
+SharedLayerResult OpenSharedLayer(const std::string& library, std::string_view onnx, const Plan& plan,
+                                  const DenseGraph& whole, const std::string& where);
 
 }  // namespace elasticctr::serve

@@ -137,7 +137,7 @@ class PaddleHttp final : public Codec {
     return net::HttpAnswer(200, own.is_proto ? kProto : kJson, body, request.keep_alive, Headers(reply));
   }
 
-  // JSON in every case: nobody reads a message from an answer that is not 200.
+  // JSON in every case: clients do not read a message from an answer other than 200.
   std::string FormatError(const Request& request, const Parsed*, const Error& error) const override {
     std::string body = "{\"err_no\":" + std::to_string(static_cast<int32_t>(brpc::ErrnoOf(error))) + ",\"err_msg\":";
     AppendJsonString(&body, error.what());

@@ -1,12 +1,8 @@
 #include "serve/paddle/json.h"
 
-#include <algorithm>
-#include <array>
-#include <charconv>
 #include <optional>
-#include <unordered_map>
 
-#include "serve/http/status.h"
+#include "serve/paddle/json_lists.h"
 
 namespace elasticctr::serve::paddle {
 namespace {
@@ -29,35 +25,9 @@ bool IsKey(std::string_view key, std::string_view name) {
   return at == key.size();
 }
 
-// An integer of 64 bits, signed or not. Empty: it is not one.
-std::optional<uint64_t> Whole(std::string_view text) {
-  const char* end = text.data() + text.size();
-  int64_t value;
-  auto parsed = std::from_chars(text.data(), end, value);
-  if (parsed.ec == std::errc() && parsed.ptr == end) return static_cast<uint64_t>(value);
-  uint64_t large;
-  parsed = std::from_chars(text.data(), end, large);
-  if (parsed.ec == std::errc() && parsed.ptr == end) return large;
-  return std::nullopt;
-}
-
-std::optional<double> Real(std::string_view text) {
-  double value;
-  const char* end = text.data() + text.size();
-  auto parsed = std::from_chars(text.data(), end, value);
-  if (parsed.ec != std::errc() || parsed.ptr != end) return std::nullopt;
-  return value;
-}
-
-std::string_view Trim(std::string_view text) {
-  while (!text.empty() && (text.front() == ' ' || text.front() == '\t')) text.remove_prefix(1);
-  while (!text.empty() && (text.back() == ' ' || text.back() == '\t')) text.remove_suffix(1);
-  return text;
-}
-
 uint64_t ReadWhole(JsonReader* reader) {
   bool is_text = reader->Peek() == Kind::kString;
-  std::optional<uint64_t> value = Whole(is_text ? reader->String() : reader->Number());
+  std::optional<uint64_t> value = ParseWhole(is_text ? reader->String() : reader->Number());
   if (!value) reader->Fail("expected an integer of 64 bits, as a number or as text");
   return *value;
 }
@@ -161,162 +131,6 @@ Tensor ReadTensor(JsonReader* reader, const Limits& limits, JsonCall* call) {
   return tensor;
 }
 
-// Nested lists of numbers or texts, of which rows are the first level.
-class Lists {
- public:
-  Lists(const Limits& limits, Tensor* tensor) : limits_(limits), tensor_(tensor) {}
-
-  void Read(JsonReader* reader) {
-    if (reader->Peek() != Kind::kArray) return ReadValue(reader);
-    size_t start = tensor_->count();
-    for (reader->BeginArray(); reader->NextElement();) {
-      if (reader->Peek() == Kind::kArray) {
-        if (tensor_->lod.empty()) {
-          if (tensor_->count() != start) reader->Fail("a list has both numbers and lists");
-          tensor_->lod.push_back(0);
-        }
-        if (tensor_->lod.size() > limits_.samples) {
-          throw TooLarge("more than " + std::to_string(limits_.samples) + " samples, the limit; send fewer at once");
-        }
-        ReadRow(reader);
-        tensor_->lod.push_back(static_cast<int32_t>(tensor_->count()));
-      } else {
-        if (!tensor_->lod.empty()) reader->Fail("a list has both numbers and lists");
-        ReadValue(reader);
-      }
-    }
-  }
-
- private:
-  void ReadRow(JsonReader* reader) {
-    for (reader->BeginArray(); reader->NextElement();) {
-      if (reader->Peek() == Kind::kArray) {
-        ReadRow(reader);
-      } else {
-        ReadValue(reader);
-      }
-    }
-  }
-
-  void ReadValue(JsonReader* reader) {
-    if (tensor_->count() >= limits_.values) {
-      throw TooLarge("more than " + std::to_string(limits_.values) + " values, the limit; send fewer samples at once");
-    }
-    if (reader->Peek() == Kind::kString) {
-      if (!tensor_->ints.empty() || !tensor_->floats.empty()) reader->Fail("a list has both numbers and text");
-      tensor_->texts.push_back(reader->String());
-      return;
-    }
-    if (!tensor_->texts.empty()) reader->Fail("a list has both numbers and text");
-    std::string_view text = reader->Number();
-    std::optional<uint64_t> whole = Whole(text);
-    if (whole && tensor_->floats.empty()) {
-      tensor_->ints.push_back(*whole);
-      return;
-    }
-    // One with a point makes all of them floats.
-    for (uint64_t value : tensor_->ints) tensor_->floats.push_back(static_cast<float>(static_cast<int64_t>(value)));
-    tensor_->ints.clear();
-    std::optional<double> real = Real(text);
-    if (!real) reader->Fail("a number is too large");
-    tensor_->floats.push_back(static_cast<float>(*real));
-  }
-
-  const Limits& limits_;
-  Tensor* tensor_;
-};
-
-// A value of a pipeline request: JSON in a string, numbers by commas, or one text.
-void ReadPairValue(std::string_view text, const Limits& limits, JsonCall* call, Tensor* tensor) {
-  text = Trim(text);
-  if (!text.empty() && text.front() == '[') {
-    JsonReader& reader = call->readers.emplace_back(text, limits.json_depth, "a value is no JSON list");
-    Lists(limits, tensor).Read(&reader);
-    reader.End();
-    return;
-  }
-  std::vector<uint64_t> ints;
-  std::vector<float> floats;
-  for (std::string_view rest = text; !text.empty();) {
-    size_t comma = std::min(rest.find(','), rest.size());
-    std::string_view item = Trim(rest.substr(0, comma));
-    std::optional<double> real = Real(item);
-    if (!real) {
-      tensor->texts.push_back(text);
-      return;
-    }
-    floats.push_back(static_cast<float>(*real));
-    if (std::optional<uint64_t> whole = Whole(item)) ints.push_back(*whole);
-    if (floats.size() > limits.values) throw Error(Code::kData, "a value has too many numbers");
-    if (comma == rest.size()) break;
-    rest.remove_prefix(comma + 1);
-  }
-  if (ints.size() == floats.size()) {
-    tensor->ints = std::move(ints);
-  } else {
-    tensor->floats = std::move(floats);
-  }
-}
-
-// Where each name is. Throws DataError for one that is there twice.
-using Places = std::unordered_map<std::string_view, size_t>;
-
-Places FindPlaces(const std::vector<Tensor>& tensors) {
-  Places places;
-  places.reserve(tensors.size());
-  for (size_t i = 0; i < tensors.size(); ++i) {
-    if (!places.emplace(tensors[i].name, i).second) throw Error(Code::kData, NameOf(tensors[i]) + " is given twice");
-  }
-  return places;
-}
-
-// Puts `NAME.lod` where it belongs, and lists of numbers into the one row they are if no list has rows.
-void Settle(std::vector<Tensor>* tensors) {
-  constexpr std::string_view kLod = ".lod";
-  const Places places = FindPlaces(*tensors);
-  bool has_rows = false;
-  for (Tensor& offsets : *tensors) {
-    if (!offsets.name.ends_with(kLod)) {
-      has_rows = has_rows || !offsets.lod.empty();
-      continue;
-    }
-    const auto of = places.find(offsets.name.substr(0, offsets.name.size() - kLod.size()));
-    if (of == places.end()) throw Error(Code::kData, NameOf(offsets) + " has no tensor it belongs to");
-    Tensor& tensor = (*tensors)[of->second];
-    tensor.lod.clear();
-    for (uint64_t value : offsets.ints) {
-      if (value > INT32_MAX) throw Error(Code::kData, NameOf(offsets) + " has an offset that is too large");
-      tensor.lod.push_back(static_cast<int32_t>(value));
-    }
-    has_rows = true;
-  }
-  std::erase_if(*tensors, [&](const Tensor& tensor) { return tensor.name.ends_with(kLod); });
-  for (Tensor& tensor : *tensors) {
-    if (!tensor.lod.empty()) continue;
-    if (has_rows) {
-      tensor.shape = {static_cast<int32_t>(tensor.count())};
-    } else {
-      tensor.lod = {0, static_cast<int32_t>(tensor.count())};
-    }
-  }
-}
-
-// Several feeds: each is one more sample.
-void Append(std::vector<Tensor> feed, const Places& places, std::vector<Tensor>* all) {
-  if (feed.size() != all->size()) throw Error(Code::kData, "feeds do not all have the same names");
-  for (Tensor& more : feed) {
-    const auto found = places.find(more.name);
-    if (found == places.end()) throw Error(Code::kData, "feeds do not all have the same names");
-    Tensor& to = (*all)[found->second];
-    if (more.lod.size() < 2 || to.lod.size() < 2) throw Error(Code::kData, "feeds mix single samples and batches");
-    auto before = static_cast<int32_t>(to.count());
-    to.ints.insert(to.ints.end(), more.ints.begin(), more.ints.end());
-    to.floats.insert(to.floats.end(), more.floats.begin(), more.floats.end());
-    to.texts.insert(to.texts.end(), more.texts.begin(), more.texts.end());
-    for (size_t i = 1; i < more.lod.size(); ++i) to.lod.push_back(before + more.lod[i]);
-  }
-}
-
 void ReadFeeds(JsonReader* reader, const Limits& limits, JsonCall* call) {
   std::vector<Tensor>& all = call->request.tensors;
   Places places;
@@ -328,15 +142,15 @@ void ReadFeeds(JsonReader* reader, const Limits& limits, JsonCall* call) {
       if (feed.size() == limits.names) FailNames(limits);
       Tensor& tensor = feed.emplace_back();
       tensor.name = key;
-      Lists(limits, &tensor).Read(reader);
+      ReadList(reader, limits, &tensor);
     }
-    Settle(&feed);
+    SettleRows(&feed);
     for (const Tensor& tensor : feed) CheckValues(tensor, limits, &values);
     if (all.empty()) {
       all = std::move(feed);
       places = FindPlaces(all);
     } else {
-      Append(std::move(feed), places, &all);
+      AppendFeed(std::move(feed), places, &all);
     }
   }
 }
@@ -353,7 +167,7 @@ void MakePairs(const std::vector<std::string_view>& keys, const std::vector<std:
     tensor.name = keys[i];
     ReadPairValue(values[i], limits, call, &tensor);
   }
-  Settle(&tensors);
+  SettleRows(&tensors);
   for (Tensor& tensor : tensors) call->request.tensors.push_back(std::move(tensor));
 }
 

@@ -1,10 +1,11 @@
 // The JSON that Paddle Serving's clients send, told apart by its keys:
 //
-//   {"tensor": [{"int64_data": […], "shape": [2, 1], "name": "C1"}, …], "fetch_var_names": ["prob"]}
-//   GeneralModelService
-//   {"key": ["C1", "dense_input"], "value": ["[[5],[7]]", "[[0.1,…],[…]]"]}                              pipeline
-//   services
-//   {"feed": [{"C1": [[5], [7]], "dense_input": [[0.1, …], […]]}], "fetch": ["prob"]}                    web services
+//   GeneralModelService:
+//     {"tensor": [{"int64_data": […], "shape": [2, 1], "name": "C1"}, …], "fetch_var_names": ["prob"]}
+//   pipeline services:
+//     {"key": ["C1", "dense_input"], "value": ["[[5],[7]]", "[[0.1,…],[…]]"]}
+//   web services:
+//     {"feed": [{"C1": [[5], [7]], "dense_input": [[0.1, …], […]]}], "fetch": ["prob"]}
 //
 // A list of lists has a row per sample; lists of numbers alone are one sample. `NAME.lod` holds offsets of NAME's rows.
 #pragma once

@@ -157,7 +157,7 @@ void RequestLogFile::Write(std::string_view lines) {
     if (n < 0 && errno == EINTR) continue;
     if (n <= 0) {
       const std::string reason = n < 0 ? std::strerror(errno) : "nothing written";
-      // Not a piece of them stays: the file goes on from the last whole line once there is room.
+      // Nothing of them stays: the file continues after the last whole line once there is room.
       if (ftruncate(fd_, static_cast<off_t>(size_)) != 0) Rotate(true);
       throw Error(Code::kInternal, path_ + ": cannot be written: " + reason);
     }

@@ -1,4 +1,5 @@
-// The files of a request log: the one being written, when it is complete, which old ones go. One thread's own.
+// The files of a request log: the one being written, when it is complete, which old ones are removed. Used by one
+// thread.
 #pragma once
 
 #include <chrono>

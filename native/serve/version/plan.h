@@ -1,5 +1,6 @@
-// What a version's schema.json asks to be done with a sample, ready for the hot path. Made by
-// serve/served_version.py from the same settings the trainer's parser is made from, so that both read a log alike.
+// What a version's schema.json says about samples, ready for the hot path. Made by
+// serve/activation/served_version.py from the same settings the trainer's parser is made from, so that both read a log
+// alike.
 #pragma once
 
 #include <cstddef>

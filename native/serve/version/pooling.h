@@ -1,4 +1,4 @@
-// Rows of a sample's values → the inputs of the dense graph, as publish/scoring.py makes them, bit for bit: rows are
+// Rows of a sample's values → the inputs of the dense graph, as versions/scoring.py makes them, bit for bit: rows are
 // added in the order of the values, from 0, in float32; the mean multiplies by 1 / count; a missing row is zeros and
 // counts.
 #pragma once

@@ -1,4 +1,5 @@
-// Rows of one version from the servers of a Cube. Every lookup names the version: rows of another are never mixed in.
+// Rows of one version from the servers of a Cube. Every lookup names the version, so rows of another are never mixed
+// in.
 #pragma once
 
 #include <cstdint>

@@ -47,11 +47,11 @@ struct Workspace::Buffers {
   SharedLayer::Scratch shared;
 };
 
-SharedLayerOrNot::SharedLayerOrNot(std::unique_ptr<SharedLayer> layer, std::string why_not)
+SharedLayerResult::SharedLayerResult(std::unique_ptr<SharedLayer> layer, std::string why_not)
     : layer(std::move(layer)), why_not(std::move(why_not)) {}
-SharedLayerOrNot::SharedLayerOrNot(std::string why_not) : SharedLayerOrNot(nullptr, std::move(why_not)) {}
-SharedLayerOrNot::SharedLayerOrNot(SharedLayerOrNot&&) noexcept = default;
-SharedLayerOrNot::~SharedLayerOrNot() = default;
+SharedLayerResult::SharedLayerResult(std::string why_not) : SharedLayerResult(nullptr, std::move(why_not)) {}
+SharedLayerResult::SharedLayerResult(SharedLayerResult&&) noexcept = default;
+SharedLayerResult::~SharedLayerResult() = default;
 
 Workspace::Workspace() : buffers_(std::make_unique<Buffers>()) {}
 Workspace::~Workspace() = default;
@@ -63,7 +63,7 @@ struct ServedVersion::Parts {
   std::shared_ptr<const RowSource> rows;
   std::unique_ptr<DenseGraph> graph;
   Policy policy;
-  SharedLayerOrNot shared;
+  SharedLayerResult shared;
 
   std::vector<std::vector<uint32_t>> slots_of = {};   // per table
   std::vector<std::vector<uint32_t>> oov_slots = {};  // per table: those with a row for values without one
@@ -179,7 +179,8 @@ void ServedVersion::Parts::Count(const Samples& samples, const Workspace::Buffer
     one.found = found;
     one.dead_shards = buffers.trouble.dead_shards;
     one.late = buffers.trouble.late;
-    // Not one row is trouble whatever the policy: such scores are those of nobody. A dead shard has said so already.
+    // Without a single row the answer is degraded whatever the policy: the scores belong to no user. A dead shard was
+    // reported already.
     const bool has_none = found == 0 && !one.late && one.dead_shards.empty();
     const double needed = policy.min_coverage * static_cast<double>(asked);
     one.is_below = asked > 0 && (has_none || static_cast<double>(found) < needed);
@@ -231,7 +232,7 @@ void ServedVersion::Parts::MakeInputs(const Samples& samples, const float* dense
 }
 
 ServedVersion::ServedVersion(std::string model, uint64_t version, Plan plan, std::shared_ptr<const RowSource> rows,
-                             std::unique_ptr<DenseGraph> graph, Policy policy, SharedLayerOrNot shared)
+                             std::unique_ptr<DenseGraph> graph, Policy policy, SharedLayerResult shared)
     : parts_(new Parts{std::move(model), version, std::move(plan), std::move(rows), std::move(graph), policy,
                        std::move(shared)}) {
   if (parts_->plan.number == 0) parts_->plan.Seal();

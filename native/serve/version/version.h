@@ -44,7 +44,7 @@ struct Policy {
   uint32_t cube_timeout_ms = 200;  // of a lookup, or what is left of the requests' time
 };
 
-// The dense graph; onnx_runtime.h has the real one. Any number of threads may run it at once.
+// The dense graph; serve/onnx/runtime.h has the real one. Any number of threads may run it at once.
 class DenseGraph {
  public:
   virtual ~DenseGraph() = default;
@@ -61,11 +61,11 @@ class DenseGraph {
 };
 
 class SharedLayer;  // shared_layer.h
-struct SharedLayerOrNot {
-  SharedLayerOrNot(std::unique_ptr<SharedLayer> layer, std::string why_not);
-  explicit SharedLayerOrNot(std::string why_not);  // none; for who does not include shared_layer.h
-  SharedLayerOrNot(SharedLayerOrNot&&) noexcept;
-  ~SharedLayerOrNot();
+struct SharedLayerResult {
+  SharedLayerResult(std::unique_ptr<SharedLayer> layer, std::string why_not);
+  explicit SharedLayerResult(std::string why_not);  // none; for who does not include shared_layer.h
+  SharedLayerResult(SharedLayerResult&&) noexcept;
+  ~SharedLayerResult();
   std::unique_ptr<SharedLayer> layer;  // null: every sample goes through the whole graph
   std::string why_not;
 };
@@ -87,7 +87,7 @@ class ServedVersion {
   // `shared`, if there is one, is of the same graph and scores requests whose samples have much in common.
   ServedVersion(std::string model, uint64_t version, Plan plan, std::shared_ptr<const RowSource> rows,
                 std::unique_ptr<DenseGraph> graph, Policy policy,
-                SharedLayerOrNot shared = SharedLayerOrNot("not asked for"));
+                SharedLayerResult shared = SharedLayerResult("not asked for"));
   ~ServedVersion();
 
   const std::string& model() const;

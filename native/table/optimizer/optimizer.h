@@ -1,4 +1,4 @@
-// An optimizer is a stateless object that is told: here are the rows, there is your state, this is the gradient.
+// An optimizer is a stateless object that is given the rows, their state and the gradient.
 // It works on one segment of a block of rows at a time, each row once per step.
 //
 // Where an optimizer catches up, a step also moves the rows it does not touch, later: a row keeps the step it is at in

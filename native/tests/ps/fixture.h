@@ -204,4 +204,19 @@ inline void SetDense(Shard* shard) {
   CHECK(shard->SetDense(shard->share().first_float, values));
 }
 
+inline std::vector<Batch> GroupOf(uint32_t step, GroupMode mode) {
+  std::vector<Batch> batches;
+  for (uint64_t trainer = 1; trainer <= 3; ++trainer) {
+    Batch batch = Batch::Random(step * 10 + trainer, 60);
+    batch.trainer = trainer;
+    batch.chunk = 100 + trainer;
+    batch.from = step;
+    batch.to = step + 1;
+    batch.weight = static_cast<uint32_t>(10 * trainer * trainer);
+    batch.group = mode;
+    batches.push_back(batch);
+  }
+  return batches;
+}
+
 }  // namespace elasticctr::ps

@@ -25,6 +25,17 @@ if TYPE_CHECKING:
 DRAIN_S = 5.0
 _POLL_S = 0.5
 _WAIT_S = 3600.0
+# Options that the native server has by the same name.
+_NATIVE = (
+    "host",
+    "in_memory",
+    "threads",
+    "activate_newest",
+    "max_connections",
+    "max_connections_per_address",
+    "request_timeout_s",
+    "busy_poll_us",
+)
 
 
 @dataclass(frozen=True)
@@ -79,22 +90,15 @@ class CubeServer:
         shard, shards = options.shard or (0, 0)
         self._native = _native.CubeServer(
             data=str(options.data),
-            host=options.host,
             ports=[options.port, *options.extra_ports],
             unix_path="" if options.unix is None else str(options.unix),
-            in_memory=options.in_memory,
             check_all=options.check == "all",
-            threads=options.threads,
             token=options.tokens.admin or "",
             read_token=options.tokens.read or "",
             shard=shard,
             shards=shards,
-            activate_newest=options.activate_newest,
-            max_connections=options.max_connections,
-            max_connections_per_address=options.max_connections_per_address,
             max_buffered_bytes=options.max_buffered_mib << 20,
-            request_timeout_s=options.request_timeout_s,
-            busy_poll_us=options.busy_poll_us,
+            **{name: getattr(options, name) for name in _NATIVE},
             **({} if options.tls is None else options.tls.server_files()),
         )
 

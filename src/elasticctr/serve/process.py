@@ -135,7 +135,7 @@ def _start_grpc(settings: ServeSettings, server: PredictServer, fleet: ModelFlee
 
 
 def _options(settings: ServeSettings, tokens: Tokens) -> PredictServerOptions:
-    limits, tls = settings.limits, served(settings.tls)
+    tls = served(settings.tls)
     return PredictServerOptions(
         host=settings.host,
         port=settings.port,
@@ -143,20 +143,10 @@ def _options(settings: ServeSettings, tokens: Tokens) -> PredictServerOptions:
         workers=settings.threads,
         tokens=tokens,
         insecure=settings.insecure,
-        body_mib=limits.body_mib,
-        samples=limits.samples,
-        values=limits.values,
-        batch_samples=limits.batch_samples,
-        batch_wait_us=limits.batch_wait_us,
-        queue_requests=limits.queue_requests,
-        queue_ms=limits.queue_ms,
-        timeout_ms=limits.timeout_ms,
-        max_connections=limits.max_connections,
-        max_connections_per_address=limits.max_connections_per_address,
-        request_timeout_s=limits.request_timeout_s,
+        limits=settings.limits,
         access_log=settings.access_log,
         tls_cert=None if tls is None else tls.cert,
         tls_key=None if tls is None else tls.key,
         tls_client_ca=None if tls is None else tls.client_ca,
-        request_log=None if settings.request_log is None else settings.request_log.native(),
+        request_log=settings.request_log,
     )

@@ -12,23 +12,24 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from elasticctr import _native
 from elasticctr.errors import ConfigError, ElasticCTRError, Unavailable
 from elasticctr.net.access import NO_TOKENS, Tokens, check_listener
 from elasticctr.serve.control import Control, ControlResponse, error_response
+from elasticctr.serve.feedback.settings import RequestLogSettings
+from elasticctr.serve.settings import LimitSettings
 
 log = logging.getLogger(__name__)
 
 DRAIN_S = 5.0
 _CONTROL_THREADS = 2
 _POLL_S = 0.5
-_JSON_DEPTH = 16
 
 # Name, weight, whether it is a shadow, version.
 NativeVariant: TypeAlias = "tuple[str, float, bool, _native.ServedVersion]"
@@ -47,28 +48,12 @@ class PredictServerOptions:
     workers: int = 0  # 0: one per core
     tokens: Tokens = NO_TOKENS
     insecure: bool = False  # may be reachable from other machines without a token
-    body_mib: float = 8
-    samples: int = 10_000
-    values: int = 1_000_000
-    batch_samples: int = 256
-    batch_wait_us: int = 0
-    queue_requests: int = 10_000
-    queue_ms: int = 100
-    timeout_ms: int = 1000
-    max_connections: int = 20_000
-    max_connections_per_address: int = 0  # 0: a quarter of them
-    max_buffered_mib: int = 1024
-    request_timeout_s: int = 15
-    busy_poll_us: int = 0
-    control_requests: int = 64
-    control_timeout_s: float = 60.0
+    limits: LimitSettings = field(default_factory=LimitSettings)
     access_log: Path | None = None  # `-`: stderr
-    access_log_max_mib: int = 100
-    access_log_keep: int = 5
     tls_cert: Path | None = None
     tls_key: Path | None = None
     tls_client_ca: Path | None = None
-    request_log: Mapping[str, Any] | None = None  # RequestLogSettings.native()
+    request_log: RequestLogSettings | None = None
 
 
 class PredictServer:
@@ -88,6 +73,7 @@ class PredictServer:
         self._control: Control | None = None
         self._threads: list[threading.Thread] = []
         self._stopping = threading.Event()
+        request_log = options.request_log
         self.native = _native.PredictServer(
             host=options.host,
             ports=[options.port],
@@ -96,29 +82,12 @@ class PredictServer:
             workers=options.workers,
             token=options.tokens.admin or "",
             read_token=options.tokens.read or "",
-            batch_samples=options.batch_samples,
-            batch_wait_us=options.batch_wait_us,
-            queue_requests=options.queue_requests,
-            queue_ms=options.queue_ms,
-            timeout_ms=options.timeout_ms,
-            body_bytes=int(options.body_mib * (1 << 20)),
-            samples=options.samples,
-            values=options.values,
-            json_depth=_JSON_DEPTH,
-            max_connections=options.max_connections,
-            max_connections_per_address=options.max_connections_per_address,
-            max_buffered_bytes=options.max_buffered_mib << 20,
-            request_timeout_s=options.request_timeout_s,
-            busy_poll_us=options.busy_poll_us,
-            control_requests=options.control_requests,
-            control_timeout_s=options.control_timeout_s,
             access_log=_text(options.access_log),
-            access_log_max_bytes=options.access_log_max_mib << 20,
-            access_log_keep=options.access_log_keep,
             tls_cert=_text(options.tls_cert),
             tls_key=_text(options.tls_key),
             tls_client_ca=_text(options.tls_client_ca),
-            request_log=None if options.request_log is None else dict(options.request_log),
+            request_log=_native.RequestLogOptions(**(request_log.native() if request_log else {})),
+            **options.limits.native(),
         )
 
     @property

@@ -52,6 +52,11 @@ class LimitSettings(Settings):
         15, ge=1, le=3600, description="time for a request to arrive completely and for an answer to be read"
     )
 
+    def native(self) -> dict[str, Any]:
+        """The attributes of `_native.PredictServiceOptions`, which have the same names but count bytes."""
+        limits = self.model_dump()
+        return {"body_bytes": int(limits.pop("body_mib") * (1 << 20)), **limits}
+
 
 class VerifySettings(Settings):
     """Checks that a version must pass before it may answer. Checksums are always verified."""

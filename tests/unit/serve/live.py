@@ -18,6 +18,7 @@ from elasticctr.serve.activation.variants import parse_variants
 from elasticctr.serve.control import Control
 from elasticctr.serve.kserve.pages import KServePages
 from elasticctr.serve.server import PredictServer, PredictServerOptions
+from elasticctr.serve.settings import LimitSettings
 from elasticctr.versions.samples import make_batch
 from elasticctr.versions.serving_schema import ServingSchema
 
@@ -114,13 +115,19 @@ class Live:
         assert np.allclose(answer["scores"], self.expected(batch), atol=1e-6)
 
 
+def server_options(**given: Any) -> PredictServerOptions:
+    """Options of a server on any free port, limits among them."""
+    limits = {name: given.pop(name) for name in LimitSettings.model_fields if name in given}
+    patient = {"timeout_ms": 60_000, "queue_ms": 60_000}
+    return PredictServerOptions(limits=LimitSettings(**{**patient, **limits}), **{"port": 0, "workers": 2, **given})
+
+
 @contextmanager
 def live_server(folder: Path, labels: tuple[str, ...] = ("click",), **options: Any) -> Iterator[Live]:
-    """Serves version 7 of `ctr` as long as the block lasts. `options` are those of ServerOptions."""
+    """Serves version 7 of `ctr` as long as the block lasts. `options` are those of server_options."""
     made, schema, graph = Made(folder), make_schema(labels), make_graph(len(labels))
     version = make_served_version("ctr", 7, schema, graph, made.local(), None, "made")
-    options = {"timeout_ms": 60_000, "queue_ms": 60_000, "workers": 2, "port": 0, **options}
-    with PredictServer(PredictServerOptions(**options)) as server:
+    with PredictServer(server_options(**options)) as server:
         fleet = RememberingFleet(schema)
         server.set_models([("ctr", "", 0, True, [("live", 1.0, False, version)])])
         server.set_ready(True)

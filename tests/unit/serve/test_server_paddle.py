@@ -18,6 +18,7 @@ import pytest
 from google.protobuf import json_format
 from numpy.typing import NDArray
 from tests.unit.serve.brpc_peer import CTR, GENERAL, BrpcPeer, ctr_request, frame, message
+from tests.unit.serve.live import server_options
 from tests.unit.serve.making import Made, make_graph, make_schema
 
 from elasticctr import _native
@@ -26,7 +27,7 @@ from elasticctr.errors import ConfigError
 from elasticctr.net.access import Tokens
 from elasticctr.serve import protobuf
 from elasticctr.serve.activation.served_version import make_served_version
-from elasticctr.serve.server import PredictServer, PredictServerOptions
+from elasticctr.serve.server import PredictServer
 from elasticctr.versions.samples import make_batch
 from elasticctr.versions.serving_schema import ServingSchema
 
@@ -41,7 +42,7 @@ class Live:
         self.graph = make_graph()
         version = make_served_version("ctr", 7, self.schema, self.graph, self.made.local(), None, "graph")
         other = make_served_version("other", 7, self.schema, make_graph(seed=9), self.made.local(), None, "graph")
-        self.server = PredictServer(PredictServerOptions(port=0, **options))
+        self.server = PredictServer(server_options(**options))
         self.server.set_models(
             [
                 ("other", "", 0, False, [("live", 1.0, False, other)]),
@@ -61,9 +62,7 @@ class Live:
 
 @pytest.fixture(scope="module")
 def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
-    made = Live(
-        tmp_path_factory.mktemp("paddle"), workers=2, body_mib=1, samples=300, queue_ms=60_000, timeout_ms=60_000
-    )
+    made = Live(tmp_path_factory.mktemp("paddle"), body_mib=1, samples=300)
     yield made
     made.server.stop(5)
 

@@ -11,19 +11,19 @@
 
 namespace elasticctr {
 
-class TinyIsZero {
+class FlushDenormals {
  public:
-  TinyIsZero(const TinyIsZero&) = delete;
-  TinyIsZero& operator=(const TinyIsZero&) = delete;
+  FlushDenormals(const FlushDenormals&) = delete;
+  FlushDenormals& operator=(const FlushDenormals&) = delete;
 #if defined(__x86_64__)
-  TinyIsZero() : before_(_mm_getcsr()) { _mm_setcsr(before_ | kFlushResults | kFlushInputs); }
-  ~TinyIsZero() { _mm_setcsr(before_); }
+  FlushDenormals() : before_(_mm_getcsr()) { _mm_setcsr(before_ | kFlushResults | kFlushInputs); }
+  ~FlushDenormals() { _mm_setcsr(before_); }
 
  private:
   static constexpr uint32_t kFlushResults = 1u << 15, kFlushInputs = 1u << 6;
   const uint32_t before_;
 #else
-  TinyIsZero() {}
+  FlushDenormals() {}
 #endif
 };
 

@@ -1,0 +1,19 @@
+// A whole frame of docs/formats/wire.md in one piece, for what is not sent on a hot path.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "net/wire.h"
+
+namespace elasticctr::net::wire {
+
+// `header` with the length of `body`, and `body`.
+inline std::string MakeFrame(Header header, std::string_view body) {
+  header.body_bytes = static_cast<uint32_t>(body.size());
+  std::string frame(kHeaderBytes, '\0');
+  EncodeHeader(reinterpret_cast<uint8_t*>(frame.data()), header);
+  return frame.append(body);
+}
+
+}  // namespace elasticctr::net::wire
