@@ -2,7 +2,7 @@
 
 Every contender is a process of its own that waits until it is its turn to train for some seconds; rounds of turns
 follow each other, so that a slow minute of the machine is everybody's. What is compared is in `contenders/roster.py`,
-how the figures are made in `docs/benchmarks.md`. Prints tables, then one line of JSON.
+how the figures are made in `docs/benchmarks/method.md`. Prints tables, then one line of JSON.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What a user says about a table: its segments, their optimizers and initial values, and who gets a row.
 
-docs/tables.md explains every choice. These settings are checked here and turned into native ones by table.py.
+docs/concepts/tables.md explains every choice. These settings are checked here and turned into native ones by table.py.
 """
 
 from __future__ import annotations

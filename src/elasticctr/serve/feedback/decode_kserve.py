@@ -1,4 +1,4 @@
-"""KServe V2 requests over HTTP (JSON, binary tensors) and gRPC, read again. docs/serve-kserve.md is what they mean."""
+"""KServe V2 requests over HTTP (JSON, binary tensors) and gRPC, read again. docs/reference/kserve.md explains them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""All there is to say about the slots of a model in one JSON-able answer: explain.json, listed in docs/explain.md."""
+"""What there is to say about the slots of a model, as JSON: explain.json, listed in docs/how-to/explain.md."""
 
 from __future__ import annotations
 
