@@ -132,7 +132,7 @@ def distributed() -> None:
             d.arrow((t + 70, 200), (x + 75 + (t - 370) // 8, 260))
     d.box(740, 260, 140, 55, "data", "standby 1", "mirrors pserver 1")
     d.arrow((670, 287), (740, 287))
-    d.arrow((105, 85), (105, 170), (150, 170), label="reads its chunk", at=(62, 132))
+    d.arrow((105, 85), (105, 170), (150, 170), label="reads its\nchunk", at=(68, 120))
     d.note(640, 115, "a lease per chunk", "start")
     d.note(22, 235, "each feasign once\nper batch and pserver", "start")
     d.save("distributed.svg")
