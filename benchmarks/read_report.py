@@ -40,6 +40,8 @@ def read_report() -> dict[str, Result]:
 
 def _read(name: str, text: str) -> Result:
     text = text.replace("(R)", "")
+    head, fence, rest = text.partition("```\n")
+    text = " ".join(head.split()) + "\n" + fence + rest
     about = re.search(r"`(python benchmarks/[^`]*)`, (\d{4}-\d\d-\d\d)(?:, commit (\w+\+?))?(?:, ([^.;\n(]*))?", text)
     command, date, commit, machine = about.groups(default="") if about else ("", "", "", "")
     printed = re.search(r"^```\n(.*?)^```", text, flags=re.MULTILINE | re.DOTALL)

@@ -50,9 +50,10 @@ Settings files are YAML. Commands that take no file here (`cube server`, `cube a
 [flags](cli.md) alone.
 
 - An unknown key is an error that suggests the nearest one.
-- Precedence, lowest first: default, file, environment (`ELASTICCTR__TRAIN__EPOCHS=1`), command line
-  (`--set train.epochs=1`).
-- Relative paths in `serve.yaml`, `cube.yaml` and `transfer.yaml` start at the file's folder.
+- Precedence, lowest first: default, file, environment, command line. The environment sets keys of `job.yaml`
+  (`ELASTICCTR__TRAIN__EPOCHS=1`), `serve.yaml` (`ELASTICCTR__SERVE__PORT=9000`) and `transfer.yaml`.
+- Relative paths in `serve.yaml` and `cube.yaml` start at the file's folder, those in other files at the working
+  directory. A job's `schema` is looked for in both.
 """
 SHARED = "Sections used in several files"
 

@@ -18,14 +18,7 @@ from mkdocs.structure.pages import Page
 from pymdownx.slugs import slugify
 
 ROOT = Path(__file__).resolve().parent.parent
-OUTSIDE = (
-    "CHANGELOG.md",
-    "CONTRIBUTING.md",
-    "SECURITY.md",
-    "README.md",
-    "benchmarks/report.md",
-    "examples/*/README.md",
-)
+OUTSIDE = ("CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "benchmarks/report.md", "examples/*/README.md")
 SHIM = "https://unpkg.com/iframe-worker/shim"
 _LINK = re.compile(r"(?P<head>\]\(|src=\"|srcset=\"|href=\")(?P<path>[^)\s#\":]+)(?P<tail>#[^)\s\"]*)?(?P<end>[)\"])")
 _FENCE = re.compile(r"(^```.*?^```|`[^`\n]+`)", re.MULTILINE | re.DOTALL)
@@ -39,9 +32,7 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
 def on_files(files: Files, config: MkDocsConfig) -> Files:
     for pattern in OUTSIDE:
         for path in sorted(ROOT.glob(pattern)):
-            name = path.relative_to(ROOT).as_posix()
-            if name not in ("README.md", "SECURITY.md"):
-                files.append(File.generated(config, name, abs_src_path=str(path)))
+            files.append(File.generated(config, path.relative_to(ROOT).as_posix(), abs_src_path=str(path)))
     pages = [file.src_uri for file in files.documentation_pages()]
     listed = set(_listed(config.nav))
     config.nav = _expand(config.nav, pages, listed)
@@ -54,6 +45,8 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
 
     def rewrite(match: re.Match[str]) -> str:
         target = Path(os.path.normpath(source.parent / match["path"]))
+        if target == ROOT / "README.md":
+            target = docs / "index.md"
         if target.is_dir():
             target = target / "README.md" if (target / "README.md").exists() else target / "index.md"
         if not target.exists():
@@ -91,7 +84,7 @@ def _expand(nav: Any, pages: list[str], listed: set[str]) -> Any:
     for one in nav:
         if isinstance(one, str) and "*" in one:
             shown += _matches(one, pages, listed)
-        elif one != "CONTRIBUTING.md" or one in pages:
+        elif one not in OUTSIDE or one in pages:
             shown.append(_expand(one, pages, listed))
     return shown
 

@@ -13,8 +13,8 @@ ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
 PAGES = sorted(DOCS.rglob("*.md"))
 MENU = yaml.safe_load((ROOT / "mkdocs.yml").read_text())["nav"]
-# Taken from the repository's root by tools/site_pages.py; CONTRIBUTING.md is left out while there is none.
-OUTSIDE = ("CHANGELOG.md", "CONTRIBUTING.md", "benchmarks/report.md", "examples/*")
+# Taken from the repository's root by tools/site_pages.py, which leaves out those that are not there.
+OUTSIDE = ("CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "benchmarks/report.md", "examples/*")
 
 
 def entries(menu: Any) -> list[str]:
