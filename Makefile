@@ -58,7 +58,6 @@ lock: build  ## write requirements.lock anew from pyproject.toml and constraints
 
 docs: build  ## write the generated pages and drawings of docs/ anew
 	$(BIN)/python tools/docs.py
-	$(BIN)/python tools/drawings.py
 
 charts: build  ## write the benchmarks page and its charts anew from benchmarks/report.md
 	$(BIN)/python benchmarks/page.py

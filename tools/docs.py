@@ -1,5 +1,5 @@
-"""Writes the generated pages of docs/ from the code they describe: commands, settings, errors, HTTP, and the table of
-faults on the security page; --check only compares.
+"""Writes the generated pages of docs/ from the code they describe (commands, settings, errors, HTTP, the table of
+faults on the security page) and the drawings; --check only compares.
 
 python tools/docs.py [--check]
 """
@@ -17,6 +17,7 @@ from typing import Any
 
 import promises
 import typer.main
+from drawings import draw_all
 from errors_page import errors_page
 from http_page import http_page
 from settings_page import cell, config_page, describe
@@ -51,6 +52,7 @@ def make_pages() -> dict[str, str]:
         "reference/errors.md": errors_page(GENERATED),
         "reference/http.md": http_page(GENERATED),
         "operations/security.md": security_page(),
+        **{f"images/{name}": svg for name, svg in draw_all().items()},
     }
 
 

@@ -1,16 +1,11 @@
-"""Draws docs/images/*.svg: boxes, arrows and notes on a grid. Colours are readable on light and on dark pages.
-
-python tools/drawings.py
-"""
+"""The drawings of docs/images: boxes, arrows and notes on a grid. Colours are readable on light and on dark pages."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
 from html import escape
-from pathlib import Path
 
-IMAGES = Path(__file__).resolve().parent.parent / "docs" / "images"
 FONT = "-apple-system, 'Segoe UI', Roboto, Helvetica, Arial, sans-serif"
 FILL = {"data": "#6b7280", "train": "#4f46e5", "store": "#b45309", "serve": "#0f766e", "client": "#be185d"}
 LINE = "#7d8696"
@@ -61,12 +56,12 @@ class Drawing:
         self.parts.append(f'<rect x="{x}" y="{y}" width="{w}" height="30" rx="4" fill="{fill}" stroke="{LINE}"/>')
         self.parts.append(self._text(x + w / 2, y + 20, name, colour, 12.5))
 
-    def save(self, name: str) -> None:
+    def svg(self) -> str:
         head = (
             f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {self.width} {self.height}" width="{self.width}" '
             f'role="img" aria-label="{escape(self.title)}"><title>{escape(self.title)}</title>'
         )
-        (IMAGES / name).write_text("\n".join([head, *self.parts, "</svg>\n"]), encoding="utf-8")
+        return "\n".join([head, *self.parts, "</svg>\n"])
 
     @staticmethod
     def _text(
@@ -79,7 +74,7 @@ class Drawing:
         )
 
 
-def overview() -> None:
+def overview() -> str:
     d = Drawing(960, 300, "From click logs to predictions, and back through joined feedback")
     d.box(10, 90, 130, 80, "data", "click logs", "files, S3, HDFS")
     d.box(190, 60, 190, 140, "train", "train", "27 models in torch\nnative sparse tables\none process or many")
@@ -97,10 +92,10 @@ def overview() -> None:
     d.note(815, 171, "asks")
     d.note(815, 229, "scores")
     d.arrow((715, 240), (715, 275), (75, 275), (75, 170), label="request log + clicks → new samples", at=(395, 266))
-    d.save("overview.svg")
+    return d.svg()
 
 
-def step() -> None:
+def step() -> str:
     d = Drawing(900, 250, "One training step")
     d.box(10, 80, 120, 70, "data", "batch", "samples in\ncolumns")
     d.box(180, 80, 130, 70, "train", "lookup", "distinct\nfeasigns")
@@ -116,10 +111,10 @@ def step() -> None:
     d.arrow((730, 170), (835, 170), (835, 145))
     d.arrow((835, 85), (835, 60), (730, 60))
     d.note(245, 170, "built ahead of time,\nin another thread")
-    d.save("step.svg")
+    return d.svg()
 
 
-def distributed() -> None:
+def distributed() -> str:
     d = Drawing(900, 330, "Processes of a distributed job")
     d.box(320, 15, 220, 70, "store", "coordinator", "leases chunks, keeps the ledger")
     d.box(20, 15, 170, 70, "data", "click log", "cut into chunks")
@@ -135,10 +130,10 @@ def distributed() -> None:
     d.arrow((105, 85), (105, 170), (150, 170), label="reads its\nchunk", at=(68, 120))
     d.note(640, 115, "a lease per chunk", "start")
     d.note(22, 235, "each feasign once\nper batch and pserver", "start")
-    d.save("distributed.svg")
+    return d.svg()
 
 
-def cursor() -> None:
+def cursor() -> str:
     d = Drawing(900, 300, "A cursor per chunk makes every batch count once")
     d.note(20, 30, "chunk 7 of the log, batches 0 to 5; the pserver's cursor for it is 3", "start")
     for i in range(6):
@@ -153,10 +148,10 @@ def cursor() -> None:
     for i, (name, result, kind) in enumerate(rows):
         d.cell(20, 150 + 36 * i, 220, name, kind)
         d.note(260, 170 + 36 * i, "→ " + result, "start")
-    d.save("cursor.svg")
+    return d.svg()
 
 
-def versions() -> None:
+def versions() -> str:
     d = Drawing(900, 230, "Bases and deltas of a model")
     d.box(20, 70, 130, 70, "store", "version 1", "base: all rows")
     d.box(200, 70, 130, 70, "train", "version 2", "delta: changed\nand dropped rows")
@@ -169,10 +164,10 @@ def versions() -> None:
     d.note(20, 190, "donefile:", "start")
     for i, text in enumerate(("publish 1", "publish 2", "publish 3", "rollback 2", "publish 4", "publish 5")):
         d.cell(95 + 130 * i, 172, 122, text, "client" if "roll" in text else None)
-    d.save("versions.svg")
+    return d.svg()
 
 
-def rollout() -> None:
+def rollout() -> str:
     d = Drawing(900, 330, "Rollout of a version to two shards with two replicas each")
     d.box(10, 130, 140, 70, "store", "repository", "donefile announces\nversion 8")
     d.box(220, 120, 160, 90, "train", "transfer", "builds index files,\nkeeps a journal")
@@ -186,10 +181,10 @@ def rollout() -> None:
             d.arrow((380, 165), (460, row + 23))
     d.arrow((150, 165), (220, 165))
     d.note(300, 240, "1  prepare everywhere\n2  enough are ready: decide\n3  activate everywhere\n4  verify")
-    d.save("rollout.svg")
+    return d.svg()
 
 
-def request() -> None:
+def request() -> str:
     d = Drawing(920, 250, "From a request to a score")
     d.box(10, 85, 110, 70, "client", "request", "HTTP, gRPC,\nbRPC")
     d.box(165, 85, 120, 70, "serve", "session", "bytes → samples")
@@ -205,10 +200,10 @@ def request() -> None:
     d.arrow((680, 135), (625, 135), label="scores", at=(652, 152))
     d.arrow((560, 155), (560, 200), (65, 200), (65, 155), label="scores, version, coverage", at=(310, 192))
     d.note(225, 65, "everything else is queued for Python")
-    d.save("request.svg")
+    return d.svg()
 
 
-def activation() -> None:
+def activation() -> str:
     d = Drawing(900, 190, "How a version becomes live")
     steps = (
         ("announced", "donefile", "store"),
@@ -225,18 +220,18 @@ def activation() -> None:
     d.box(385, 130, 190, 45, "client", "refused", "the live version stays")
     for i in (1, 2, 3, 4):
         d.arrow((67 + 150 * i, 90), (440 + 27 * i, 130))
-    d.save("activation.svg")
+    return d.svg()
 
 
-def logo() -> None:
+def logo() -> str:
     bars = "".join(
         f'<rect x="{4 + 9 * i}" y="{34 - h}" width="6" height="{h}" rx="2" fill="#fff"/>'
         for i, h in enumerate((9, 16, 28))
     )
-    text = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 32 40"><title>ElasticCTR</title>{bars}</svg>\n'
-    (IMAGES / "logo.svg").write_text(text, encoding="utf-8")
+    return f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 32 40"><title>ElasticCTR</title>{bars}</svg>\n'
 
 
-if __name__ == "__main__":
-    for draw in (overview, step, distributed, cursor, versions, rollout, request, activation, logo):
-        draw()
+def draw_all() -> dict[str, str]:
+    """File name → SVG."""
+    drawings = (overview, step, distributed, cursor, versions, rollout, request, activation, logo)
+    return {f"{draw.__name__}.svg": draw() for draw in drawings}

@@ -32,10 +32,9 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
 def on_files(files: Files, config: MkDocsConfig) -> Files:
     for pattern in OUTSIDE:
         for path in sorted(ROOT.glob(pattern)):
-            files.append(File.generated(config, path.relative_to(ROOT).as_posix(), abs_src_path=str(path)))
+            files.append(File.generated(config, _name(path), abs_src_path=str(path)))
     pages = [file.src_uri for file in files.documentation_pages()]
-    listed = set(_listed(config.nav))
-    config.nav = _expand(config.nav, pages, listed)
+    config.nav = _expand(config.nav, pages, set(_listed(config.nav)))
     return files
 
 
@@ -51,11 +50,9 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
             target = target / "README.md" if (target / "README.md").exists() else target / "index.md"
         if not target.exists():
             return match[0]
-        base = docs if target.is_relative_to(docs) else ROOT
-        name = target.relative_to(base).as_posix()
+        name = target.relative_to(docs).as_posix() if target.is_relative_to(docs) else _name(target)
         if files.get_file_from_path(name) is None:
-            file = File.generated(config, name, abs_src_path=str(target))
-            files.append(file)
+            files.append(File.generated(config, name, abs_src_path=str(target)))
         link = posixpath.relpath(name, posixpath.dirname(page.file.src_uri) or ".")
         return f"{match['head']}{link}{match['tail'] or ''}{match['end']}"
 
@@ -63,9 +60,19 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
     return "".join(part if i % 2 else _LINK.sub(rewrite, part) for i, part in enumerate(parts))
 
 
+def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -> str:
+    """A bar in code in a table is written with a backslash, which Python-Markdown would show."""
+    return re.sub(r"<code>[^<]*</code>", lambda match: match[0].replace("\\|", "|"), html)
+
+
 def on_post_page(output: str, page: Page, config: MkDocsConfig) -> str:
     """Search of pages opened from disk needs a shim, which the theme would fetch from another host."""
     return output.replace(SHIM, posixpath.relpath("worker.js", posixpath.dirname(page.url) or "."))
+
+
+def _name(path: Path) -> str:
+    """Of a file outside docs/ in the site; a README would become the index of its section in the menu."""
+    return path.relative_to(ROOT).as_posix().replace("/README.md", ".md")
 
 
 def _listed(nav: Any) -> list[str]:
