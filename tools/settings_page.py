@@ -138,7 +138,7 @@ def _settings_in(annotation: Any, mark: str) -> Iterator[tuple[type[Settings], s
         yield annotation, mark
         return
     origin = typing.get_origin(annotation)
-    inner = {tuple: "[]", list: "[]", dict: ".NAME"}.get(origin, "") if isinstance(origin, type) else ""
+    inner = "[]" if origin in (tuple, list) else ".NAME" if origin is dict else ""
     args = typing.get_args(annotation)
     for arg in args[:1] if origin is typing.Annotated else args:
         yield from _settings_in(arg, mark + inner)
