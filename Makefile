@@ -10,11 +10,13 @@ CPP     := $(shell find native -name '*.h' -o -name '*.cc')
 # Bytecode is kept of what is imported: making it of every package at once takes a minute of a first build.
 PIP     := $(BIN)/pip install --quiet --no-compile --no-deps
 unexport PYTHONDONTWRITEBYTECODE
+# The theme announces its successor in every build unless told not to.
+MKDOCS := NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs
 
 QUALITY := admission quality quality_peers
 
 .DEFAULT_GOAL := help
-.PHONY: help build check check-types check-style format test test-all test-native test-stories bench bench-quality chaos demo stubs docs proto lock wheel clean
+.PHONY: help build check check-types check-style check-site format test test-all test-native test-stories bench bench-quality chaos demo stubs docs charts site proto lock wheel clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort | expand -t 14
@@ -27,8 +29,8 @@ $(STAMP): $(SOURCES)
 	$(PIP) --no-build-isolation --editable .
 	@touch $@
 
-check: build  ## ruff, mypy --strict, import contracts, clang-format, stubs against the binary
-	@$(MAKE) --no-print-directory --output-sync=target --jobs=2 check-types check-style
+check: build  ## ruff, mypy --strict, import contracts, clang-format, stubs against the binary, the site
+	@$(MAKE) --no-print-directory --output-sync=target --jobs=2 check-types check-style check-site
 
 check-types:
 	$(BIN)/mypy
@@ -39,6 +41,9 @@ check-style:
 	$(BIN)/lint-imports
 	@$(BIN)/clang-format --dry-run --Werror $(CPP)
 	$(BIN)/python tools/stubs.py --check
+
+check-site:
+	$(MKDOCS) build --strict --quiet --site-dir build/site-check
 
 format: build  ## rewrite sources the way check wants them
 	$(BIN)/ruff check --fix-only .
@@ -57,8 +62,15 @@ lock: build  ## write requirements.lock anew from pyproject.toml and constraints
 wheel:  ## dist/*.whl: one wheel for Python 3.11, one for 3.12 and later
 	tools/wheel.sh
 
-docs: build  ## write the generated pages (CLI and configuration reference) anew
+docs: build  ## write the generated pages and drawings of docs/ anew
 	$(BIN)/python tools/docs.py
+
+charts: build  ## write the benchmarks page and its charts anew from benchmarks/report.md
+	$(BIN)/python benchmarks/page.py
+	$(BIN)/python benchmarks/plot.py
+
+site: build  ## the documentation as a site: open build/site/index.html
+	$(MKDOCS) build --strict --quiet
 
 test: check  ## check, the native tests, and every test that is quick enough for each commit
 	tools/native_tests.sh

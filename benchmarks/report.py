@@ -11,8 +11,8 @@ from pathlib import Path
 
 HEAD = """# Benchmark report
 
-Made from the benchmarks' own output by `benchmarks/report.py`. [docs/benchmarks.md](../docs/benchmarks.md) says how
-each figure is taken and what it means. Ratios within one run mean something; absolute speeds are those of one virtual
+Made from the benchmarks' own output by `benchmarks/report.py`. [Methods](../docs/benchmarks/method.md) says how each
+figure is taken and what it means. Ratios within one run mean something; absolute speeds are those of one virtual
 machine on one day.
 """
 

@@ -1,5 +1,5 @@
-"""Writes docs/cli.md and docs/config.md from the commands and settings themselves, and the table of docs/security.md
-from the tests; --check only compares.
+"""Writes the generated pages of docs/ from the code they describe (commands, settings, errors, HTTP, the table of
+faults on the security page) and the drawings; --check only compares.
 
 python tools/docs.py [--check]
 """
@@ -8,10 +8,8 @@ from __future__ import annotations
 
 import importlib
 import inspect
-import json
 import pkgutil
 import sys
-import types
 import typing
 from enum import Enum
 from pathlib import Path
@@ -19,8 +17,10 @@ from typing import Any
 
 import promises
 import typer.main
-from pydantic.fields import FieldInfo
-from pydantic_core import PydanticUndefined
+from drawings import draw_all
+from errors_page import errors_page
+from http_page import http_page
+from settings_page import cell, config_page, describe
 
 import elasticctr
 from elasticctr.cli.app import app
@@ -28,13 +28,14 @@ from elasticctr.cli.tree import LazyCommand
 from elasticctr.config import Settings
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
-GENERATED = "<!-- Written by tools/docs.py; change the command or setting, then run `make docs`. -->"
+__all__ = ["commands", "describe", "make_pages", "settings_classes"]
+GENERATED = "<!-- Written by tools/docs.py; change what it describes, then run `make docs`. -->"
 # Settings that programs make; nobody writes them into a file.
 NOT_IN_FILES = {"elasticctr.data.cache.manifest", "elasticctr.data.synth.spec"}
 
 
 def main() -> int:
-    pages = {"cli.md": cli_page(), "config.md": config_page(), "security.md": security_page()}
+    pages = make_pages()
     stale = [name for name, text in pages.items() if not _is_current(DOCS / name, text)]
     if "--check" in sys.argv[1:]:
         for name in stale:
@@ -45,12 +46,23 @@ def main() -> int:
     return 0
 
 
+def make_pages() -> dict[str, str]:
+    return {
+        "reference/cli.md": cli_page(),
+        "reference/config.md": config_page(GENERATED),
+        "reference/errors.md": errors_page(GENERATED),
+        "reference/http.md": http_page(GENERATED),
+        "operations/security.md": security_page(),
+        **{f"images/{name}": svg for name, svg in draw_all().items()},
+    }
+
+
 def _is_current(path: Path, text: str) -> bool:
     return path.exists() and path.read_text(encoding="utf-8") == text
 
 
 def security_page() -> str:
-    return promises.fill((DOCS / "security.md").read_text(encoding="utf-8"))
+    return promises.fill((DOCS / "operations" / "security.md").read_text(encoding="utf-8"))
 
 
 def commands() -> list[tuple[str, Any]]:
@@ -77,9 +89,9 @@ def cli_page() -> str:
             parts += ["```", f"{name} {' '.join([*(_usage(a) for a in arguments), '[OPTIONS]'])}", "```", ""]
         if arguments or options:
             parts += ["| option | meaning | default |", "| --- | --- | --- |"]
-            parts += [f"| `{_usage(a)}` | {_cell(a.help)} | |" for a in arguments]
+            parts += [f"| `{_usage(a)}` | {cell(a.help)} | |" for a in arguments]
             hints = typing.get_type_hints(inspect.unwrap(command.callback)) if command.callback else {}
-            parts += [f"| {_flags(o, hints)} | {_cell(o.help)} | {_default(o)} |" for o in options]
+            parts += [f"| {_flags(o, hints)} | {cell(o.help)} | {_default(o)} |" for o in options]
             parts.append("")
     return "\n".join(parts)
 
@@ -132,69 +144,6 @@ def settings_classes() -> list[type[Settings]]:
             if is_ours and not cls.__name__.startswith("_") and cls not in found:
                 found.append(cls)
     return sorted(found, key=lambda cls: (cls.__module__, cls.__name__))
-
-
-def config_page() -> str:
-    parts = ["# Settings", "", GENERATED, ""]
-    parts += [
-        "Settings are YAML. An unknown key is an error that names the nearest one. Precedence: default, then file,",
-        "",
-    ]
-    parts[-1:] = ["then `ELASTICCTR__SECTION__KEY` in the environment, then the command line.", ""]
-    for cls in settings_classes():
-        parts += [f"## {cls.__name__}", "", _paragraphs((cls.__doc__ or "").strip()), ""]
-        parts += ["| key | type | default | meaning |", "| --- | --- | --- | --- |"]
-        for name, field in cls.model_fields.items():
-            shown = field.alias or name
-            parts.append(f"| `{shown}` | {_type(field.annotation)} | {_value(field)} | {_cell(describe(field))} |")
-        parts.append("")
-    return "\n".join(parts)
-
-
-def describe(field: FieldInfo) -> str:
-    """A key with one possible value needs no description: it says which settings these are."""
-    if typing.get_origin(field.annotation) is typing.Literal and len(typing.get_args(field.annotation)) == 1:
-        return field.description or "says that these are meant"
-    return field.description or ""
-
-
-def _value(field: FieldInfo) -> str:
-    if field.is_required():
-        return "required"
-    value = field.get_default(call_default_factory=True) if field.default is PydanticUndefined else field.default
-    if isinstance(value, Settings):
-        return "its defaults"
-    if isinstance(value, Enum):
-        value = value.value
-    if isinstance(value, (bool, tuple, list, dict)):
-        value = json.dumps(value)
-    return "" if value is None else f"`{value}`".replace("|", "\\|")
-
-
-def _type(annotation: Any) -> str:
-    origin, args = typing.get_origin(annotation), typing.get_args(annotation)
-    if origin is typing.Annotated:
-        return _type(args[0])
-    if origin is typing.Literal:
-        return ", ".join(f"`{value}`" for value in args)
-    if origin in (typing.Union, types.UnionType):
-        return " or ".join(_type(arg) for arg in args if arg is not type(None))
-    if origin in (tuple, list, set, frozenset):
-        inner = [arg for arg in args if arg is not Ellipsis]
-        return "list of " + " and ".join(dict.fromkeys(_type(arg) for arg in inner))
-    if origin is dict:
-        return f"map of {_type(args[0])} to {_type(args[1])}"
-    if isinstance(annotation, type) and issubclass(annotation, Enum):
-        return ", ".join(f"`{member.value}`" for member in annotation)
-    if isinstance(annotation, type) and issubclass(annotation, Settings):
-        return f"[{annotation.__name__}](#{annotation.__name__.lower()})"
-    return {"str": "text", "int": "integer", "float": "number", "bool": "true or false"}.get(
-        getattr(annotation, "__name__", ""), getattr(annotation, "__name__", str(annotation))
-    )
-
-
-def _cell(text: str | None) -> str:
-    return " ".join((text or "").split()).replace("|", "\\|")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The table of faults and attacks in docs/security.md, made from the tests that prove each row.
+"""The table of faults and attacks in docs/operations/security.md, made from the tests that prove each row.
 
 A test says what it proves with `@pytest.mark.promise("fault or attack", "what is promised")`; a native one with a line
 `// PROMISE: fault or attack | what is promised`, which may run on over the comment's next lines. Nothing is imported:
@@ -62,5 +62,5 @@ def fill(page: str) -> str:
     head, _, rest = page.partition(BEGIN)
     _, mark, tail = rest.partition(END)
     if not mark:
-        raise ValueError("docs/security.md has lost the marks around its table")
+        raise ValueError("docs/operations/security.md has lost the marks around its table")
     return f"{head}{BEGIN}\n\n{table()}\n\n{END}{tail}"

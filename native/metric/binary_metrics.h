@@ -77,7 +77,7 @@ class BinaryMetrics {
   // are those of the fine buckets, so predictions are exact to about 1 in 10,000. REQUIRES: bins >= 1.
   std::vector<CalibrationBin> Calibration(size_t bins, bool equal_weight) const;
 
-  // Bytes for a checkpoint, the same for equal accumulators. docs/metrics.md is their specification.
+  // Bytes for a checkpoint, the same for equal accumulators. docs/reference/model-metrics.md is their specification.
   std::string State() const;
   // The same, and starts over.
   std::string Take();

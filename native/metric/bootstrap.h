@@ -42,7 +42,7 @@ class Bootstrap {
   size_t samples() const;
   uint64_t invalid() const;  // left out: NaN score, bad label or weight
 
-  // Bytes for a checkpoint, the same for equal accumulators. docs/metrics.md is their specification.
+  // Bytes for a checkpoint, the same for equal accumulators. docs/reference/model-metrics.md is their specification.
   std::string State() const;
   // Replaces everything by a saved state. Throws Corruption if the bytes are not one, FailedPrecondition if it is
   // paired and this is not, or the other way round.

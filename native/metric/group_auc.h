@@ -53,7 +53,7 @@ class GroupAuc {
   std::vector<GroupRow> Rows(uint64_t min_samples) const;
   size_t samples() const;
 
-  // Bytes for a checkpoint, the same for equal accumulators. docs/metrics.md is their specification.
+  // Bytes for a checkpoint, the same for equal accumulators. docs/reference/model-metrics.md is their specification.
   std::string State() const;
   // Replaces everything by a saved state. Throws Corruption if the bytes are not one.
   void Restore(std::string_view state);

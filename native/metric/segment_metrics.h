@@ -57,7 +57,7 @@ class SegmentMetrics {
   uint64_t samples() const;  // valid ones, of values kept or not
   uint64_t invalid() const;
 
-  // Bytes for a checkpoint, the same for equal accumulators. docs/metrics.md is their specification.
+  // Bytes for a checkpoint, the same for equal accumulators. docs/reference/model-metrics.md is their specification.
   std::string State() const;
   // Replaces everything, max_values too. Throws Corruption if the bytes are not a state.
   void Restore(std::string_view state);

@@ -10,7 +10,7 @@ namespace elasticctr {
 
 enum class OptimizerKind : uint8_t { kSgd = 0, kAdagrad = 1, kRowwiseAdagrad = 2, kAdam = 3, kFtrl = 4 };
 
-// One struct for all optimizers; each reads the fields its formula names (docs/tables.md).
+// One struct for all optimizers; each reads the fields its formula names (docs/concepts/tables.md).
 struct OptimizerSettings {
   OptimizerKind kind = OptimizerKind::kSgd;
   float learning_rate = 0.01f;  // FTRL: alpha

@@ -91,10 +91,10 @@ def test_schemas_of_made_up_logs_are_those_that_are_written(shape: str, tmp_path
 
 def test_every_knob_of_the_loss_is_on_its_page() -> None:
     defaults = LossSettings().model_dump(mode="json")
-    assert rows(read("docs/losses.md")) == {key: shown(value) for key, value in defaults.items()}
+    assert rows(read("docs/reference/losses.md")) == {key: shown(value) for key, value in defaults.items()}
 
 
-@pytest.mark.parametrize("page", ["docs/models/index.md", "docs/custom-model.md"])
+@pytest.mark.parametrize("page", ["docs/models/index.md", "docs/how-to/custom-model.md"])
 def test_the_python_on_the_page_runs(page: str) -> None:
     scope: dict[str, object] = {"__name__": "docs"}
     for block in re.findall(r"```python\n(.*?)```", read(page), flags=re.DOTALL):

@@ -1,5 +1,5 @@
 // What the server counts. Every loop writes its own cells, without locks or atomic additions; the reader sums
-// them up. Names and meanings are in docs/cube-server.md.
+// them up. Names and meanings are in docs/how-to/cube-server.md.
 #pragma once
 
 #include <array>

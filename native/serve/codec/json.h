@@ -1,4 +1,4 @@
-// Plain JSON over HTTP (docs/serve.md).
+// Plain JSON over HTTP (docs/how-to/serve.md).
 #pragma once
 
 #include "serve/codec/codec.h"

@@ -1,4 +1,4 @@
-// GET /metrics: what docs/serve.md lists, as Prometheus text.
+// GET /metrics: what docs/how-to/serve.md lists, as Prometheus text.
 #pragma once
 
 #include <string>

@@ -1,5 +1,5 @@
 // An inference request of KServe V2, over HTTP or gRPC, and how its tensors become samples: by slot, packed, or as
-// lines of a log. docs/serve-kserve.md is the page for users.
+// lines of a log. docs/reference/kserve.md is the page for users.
 #pragma once
 
 #include <deque>

@@ -1,6 +1,6 @@
 """Settings of a table: its segments, their optimizers and initial values, and admission.
 
-docs/tables.md explains every choice. These settings are checked here and turned into native ones by table.py.
+docs/concepts/tables.md explains every choice. These settings are checked here and turned into native ones by table.py.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ Strategy = Literal["sync", "async", "half_async", "geo", "hybrid", "collective"]
 class ClusterSettings(Settings):
     """Training with several processes."""
 
-    strategy: Strategy = Field("async", description="how trainers share what they learn; docs/strategies.md compares")
+    strategy: Strategy = Field("async", description="how trainers share what they learn: docs/concepts/strategies.md")
     trainers: int = Field(2, ge=1, le=10_000, description="trainers to start with; more may join and some may leave")
     pservers: int = Field(1, ge=1, le=1024, description="parameter servers; none under collective")
     standby: bool = Field(False, description="a hot standby for every pserver: losing one then loses nothing")

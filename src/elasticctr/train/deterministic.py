@@ -1,6 +1,6 @@
 """torch's part of `train.deterministic`: one order of every sum. The native core has no other mode.
 
-What it covers and what it costs is in docs/training.md.
+What it covers and what it costs is in docs/how-to/train.md.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The files of a run and who writes them. docs/run-directory.md lists them for readers."""
+"""The files of a run and who writes them. docs/reference/run-directory.md lists them for readers."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from elasticctr.config import parse_settings
 from elasticctr.data.settings import DataSettings
 from elasticctr.errors import ConfigError
 
-GUIDE = Path(__file__).parents[3] / "docs" / "data.md"
+GUIDE = Path(__file__).parents[3] / "docs" / "reference" / "data.md"
 
 
 @pytest.mark.parametrize(

@@ -274,7 +274,7 @@ class _ServingReader:
             names = [variable.name for variable in general.feed_var]
             self._notes.append(
                 f"{found}: feeds ({_shown(names)}) find their slots by name or by the number in it; see "
-                "docs/serve-paddle.md"
+                "docs/migration/paddle-serving.md"
             )
 
 

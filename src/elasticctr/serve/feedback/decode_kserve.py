@@ -1,4 +1,4 @@
-"""KServe V2 requests over HTTP (JSON, binary tensors) and gRPC, decoded again. docs/serve-kserve.md defines them."""
+"""KServe V2 requests over HTTP (JSON, binary tensors) and gRPC, decoded again. docs/reference/kserve.md defines them."""
 
 from __future__ import annotations
 

@@ -52,7 +52,7 @@ class KServePages:
                 return self._model(model, version, rest)
             case ["models", model, *rest]:
                 return self._model(model, "", rest)
-        raise NotFound("KServe V2 has no such path here; see docs/serve-kserve.md")
+        raise NotFound("KServe V2 has no such path here; see docs/reference/kserve.md")
 
     def _model(self, model: str, version: str, rest: list[str]) -> ControlResponse:
         match rest:
@@ -68,7 +68,7 @@ class KServePages:
                 return self._statistics(model, version)
             case ["infer"]:
                 return ControlResponse(405, _error_body("send a request with POST"), headers=(("Allow", "POST"),))
-        raise NotFound("KServe V2 has no such path here; see docs/serve-kserve.md")
+        raise NotFound("KServe V2 has no such path here; see docs/reference/kserve.md")
 
     def _statistics(self, model: str, version: str) -> ControlResponse:
         if model:

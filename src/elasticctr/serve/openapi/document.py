@@ -15,11 +15,11 @@ from elasticctr import __version__
 from elasticctr.serve.openapi.schemas import ERRORS, SCHEMAS
 
 _TITLES = {
-    "Predictions": "Plain JSON: samples in, scores out. See docs/serve.md.",
+    "Predictions": "Plain JSON: samples in, scores out. See docs/how-to/serve.md.",
     "Models": "Which versions answer, and how to change them.",
     "Server": "Health, metrics and this description.",
-    "KServe": "KServe V2 / Open Inference. See docs/serve-kserve.md.",
-    "Paddle Serving": "The protocols of Paddle Serving. See docs/serve-paddle.md.",
+    "KServe": "KServe V2 / Open Inference. See docs/reference/kserve.md.",
+    "Paddle Serving": "The protocols of Paddle Serving. See docs/migration/paddle-serving.md.",
 }
 
 

@@ -1,4 +1,4 @@
-"""The whole explanation of a model's slots as one JSON-able value: explain.json, listed in docs/explain.md."""
+"""The whole explanation of a model's slots as one JSON-able value: explain.json, listed in docs/how-to/explain.md."""
 
 from __future__ import annotations
 

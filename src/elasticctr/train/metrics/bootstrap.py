@@ -1,5 +1,5 @@
 """Confidence intervals by the Poisson bootstrap, thin over the native one: of AUC and logloss of a model, and of the
-difference between two models on the same samples. docs/metrics.md says what they mean.
+difference between two models on the same samples. docs/reference/model-metrics.md says what they mean.
 """
 
 from __future__ import annotations

@@ -96,7 +96,7 @@ class LabelMetrics:
         self._check_labels(labels)
 
     def state(self) -> bytes:
-        """Bytes for a checkpoint; of one label those of its `Metrics`. docs/metrics.md is their specification."""
+        """Bytes for a checkpoint; for one label, those of its `Metrics` (docs/reference/model-metrics.md)."""
         return self._join([metrics.state() for metrics in self._each])
 
     def take(self) -> bytes:

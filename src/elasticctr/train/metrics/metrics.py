@@ -2,7 +2,8 @@
 
 The trainer feeds each batch's logits before it learns from them (progressive evaluation), evaluation feeds a whole
 split. Accumulators of different threads, processes or halves of an interrupted run merge into exactly what one
-accumulator would hold. Undefined values (AUC of one class) are None. docs/metrics.md says what each metric is.
+accumulator would hold. Undefined values (AUC of one class) are None. docs/reference/model-metrics.md says what
+each metric is.
 """
 
 from __future__ import annotations

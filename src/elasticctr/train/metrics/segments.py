@@ -1,7 +1,7 @@
 """How a model does on the samples of each value of a slot: calibration per value, and the worst values ("segments").
 
 Among thousands of values some look bad by chance alone. A value is reported only if chance explains it badly enough for
-all values tested together (Benjamini-Hochberg at 5 %). docs/metrics.md has the tests.
+all values tested together (Benjamini-Hochberg at 5 %). docs/reference/model-metrics.md has the tests.
 """
 
 from __future__ import annotations

@@ -44,7 +44,7 @@ class MetricWindow:
         return logits, labels, np.concatenate([np.ones_like(y) if w is None else w for _, y, w in self._batches])
 
     def state(self) -> bytes:
-        """docs/metrics.md is its specification. Empty if nothing is kept."""
+        """docs/reference/model-metrics.md is its specification. Empty if nothing is kept."""
         if not self.is_kept:
             return b""
         parts = [_HEAD.pack(_MAGIC, _FORMAT, len(self._batches))]

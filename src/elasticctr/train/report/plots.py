@@ -1,6 +1,6 @@
 """The plots of a run as PNG files: loss and AUC over samples, calibration, ROC, how scores are spread.
 
-Drawn from events and final metrics as docs/run-directory.md lays them down. Needs no display.
+Drawn from events and final metrics as docs/reference/run-directory.md lays them down. Needs no display.
 """
 
 from __future__ import annotations

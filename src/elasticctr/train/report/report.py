@@ -1,7 +1,7 @@
 """One self-contained HTML page about a run, made from the files in its run directory alone.
 
-Images are inlined, nothing is fetched, no script runs, every value is escaped. docs/run-directory.md says which files
-are read; a run that was killed lacks some of them and still gets a report of what is there.
+Images are inlined, nothing is fetched, no script runs, every value is escaped. docs/reference/run-directory.md says
+which files are read; a run that was killed lacks some of them and still gets a report of what is there.
 """
 
 from __future__ import annotations

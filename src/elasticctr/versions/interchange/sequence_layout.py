@@ -1,4 +1,4 @@
-"""The bytes of a SequenceFile: header, and records of one fixed width (docs/interchange.md).
+"""The bytes of a SequenceFile: header, and records of one fixed width (docs/how-to/interchange.md).
 
 Two kinds are read and written. The plain one declares BytesWritable but omits its inner length, as Paddle's cube
 tools do; the Hadoop one is what Hadoop itself writes. Both are records in sequence with a sync marker every few

@@ -1,1 +1,1 @@
-"""How trainers share what they learn, one file per strategy. docs/strategies.md compares them."""
+"""How trainers share what they learn, one file per strategy. docs/concepts/strategies.md compares them."""
