@@ -1,8 +1,8 @@
 """How fast PaddleRec's Wide & Deep trains here: ours, the limit of the hardware, and the peers, side by side.
 
 Every contender is a separate process; they take turns to train for a few seconds in several rounds, so that a slow
-minute of the machine affects all of them. `contenders/roster.py` lists the contenders, `docs/benchmarks/method.md` explains
-the figures. Prints tables, then one line of JSON.
+minute of the machine affects all of them. `contenders/roster.py` lists the contenders, `docs/benchmarks/method.md`
+explains the figures. Prints tables, then one line of JSON.
 """
 
 from __future__ import annotations

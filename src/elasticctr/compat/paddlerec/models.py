@@ -35,8 +35,8 @@ def find_model(given: str, candidates: list[str], source: str) -> str:
     hint = f"the nearest is {_OTHER_NAMES.get(close[0], close[0])}; " if close else ""
     raise ConfigError(
         f"{source}: which model is it? A model.py written for Paddle cannot run here. {hint}name one of our models "
-        f"with -o model=NAME ({', '.join(sorted(MODELS))}), or port the network as docs/how-to/custom-model.md describes "
-        "and give its path"
+        f"with -o model=NAME ({', '.join(sorted(MODELS))}), or port the network as docs/how-to/custom-model.md "
+        "describes and give its path"
     )
 
 

@@ -1,4 +1,4 @@
-"""KServe V2 requests over HTTP (JSON, binary tensors) and gRPC, decoded again. docs/reference/kserve.md defines them."""
+"""Decodes KServe V2 requests again: HTTP (JSON, binary tensors) and gRPC. docs/reference/kserve.md defines them."""
 
 from __future__ import annotations
 
