@@ -9,9 +9,9 @@ from typing import Any
 import yaml
 
 from elasticctr.config import load_yaml, parse_settings
-from elasticctr.errors import AlreadyExists, DataError, NotFound
+from elasticctr.errors import AlreadyExists, DataError, InternalError, NotFound
 from elasticctr.obs.environment import capture_environment
-from elasticctr.storage.atomic import explain_write, write_atomic
+from elasticctr.storage.atomic import write_atomic
 from elasticctr.train.checkpoint import MANIFEST, list_checkpoints
 from elasticctr.train.events import plain
 from elasticctr.train.job import Job
@@ -48,7 +48,7 @@ class RunDirectory:
             write_atomic(self.job, yaml.safe_dump(job.model_dump(mode="json", by_alias=True), sort_keys=False).encode())
             write_atomic(self.environment, json.dumps(capture_environment(), indent=1).encode())
         except OSError as e:
-            raise explain_write(e, self.path) from None
+            raise InternalError(f"{self.path}: the run directory cannot be written: {e.strerror or e}") from e
 
     def load_job(self) -> Job:
         if not self.job.exists():
