@@ -31,9 +31,9 @@ from elasticctr.cluster.run import run_job
 from elasticctr.cluster.summary import RunSummary
 from elasticctr.cluster.supervised import ELASTICCTR
 from elasticctr.compat.paddle_cloud.environment import Assigned, split_endpoint
-from elasticctr.errors import ConfigError
+from elasticctr.errors import ConfigError, InternalError
 from elasticctr.net.access import read_optional_token, read_token
-from elasticctr.storage.atomic import explain_write, write_atomic
+from elasticctr.storage.atomic import write_atomic
 from elasticctr.train.job import Job
 from elasticctr.train.run_directory import RunDirectory
 
@@ -104,7 +104,7 @@ def _exec_role(job: Job, assigned: Assigned, *, resume: bool) -> NoReturn:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as e:
-        raise explain_write(e, path) from None
+        raise InternalError(f"{path}: cannot be written: {e.strerror or e}") from e
     write_atomic(path, yaml.safe_dump(job.model_dump(mode="json", by_alias=True), sort_keys=False).encode())
     environment = dict(os.environ)
     is_collective = cluster_of(job).strategy == "collective"
