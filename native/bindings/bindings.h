@@ -12,6 +12,7 @@ void BindColumnBags(nanobind::module_& m);
 void BindDerive(nanobind::module_& m);
 void BindWriter(nanobind::module_& m);
 void BindTable(nanobind::module_& m);
+void BindTableSettings(nanobind::module_& m);
 void BindRemote(nanobind::module_& m);
 void BindPsClient(nanobind::module_& m);
 void BindDense(nanobind::module_& m);

@@ -47,6 +47,23 @@ struct HeldColumns {
   std::vector<BagColumn> columns;
 };
 
+void BindBagColumns(nb::module_& m) {
+  nb::class_<HeldColumns>(m, "BagColumns")
+      .def(nb::init<std::vector<Array<uint64_t>>, std::vector<Array<int32_t>>>(), "values"_a, "offsets"_a)
+      .def(
+          "slice",
+          [](const HeldColumns& self, size_t start, size_t stop) {
+            Bags bags;
+            {
+              nb::gil_scoped_release release;
+              bags = SliceColumns(self.columns, start, stop);
+            }
+            return std::pair<ValuesOut, OffsetsOut>(Adopt(bags.values.release(), bags.value_count),
+                                                    Adopt(bags.offsets.release(), bags.offset_count));
+          },
+          "start"_a, "stop"_a);
+}
+
 }  // namespace
 
 void BindColumnBags(nb::module_& m) {
@@ -99,20 +116,7 @@ void BindColumnBags(nb::module_& m) {
         return Adopt(out.release(), n);
       },
       "labels"_a, "dense"_a, "weights"_a, "values"_a, "offsets"_a, "seed"_a);
-  nb::class_<HeldColumns>(m, "BagColumns")
-      .def(nb::init<std::vector<Array<uint64_t>>, std::vector<Array<int32_t>>>(), "values"_a, "offsets"_a)
-      .def(
-          "slice",
-          [](const HeldColumns& self, size_t start, size_t stop) {
-            Bags bags;
-            {
-              nb::gil_scoped_release release;
-              bags = SliceColumns(self.columns, start, stop);
-            }
-            return std::pair<ValuesOut, OffsetsOut>(Adopt(bags.values.release(), bags.value_count),
-                                                    Adopt(bags.offsets.release(), bags.offset_count));
-          },
-          "start"_a, "stop"_a);
+  BindBagColumns(m);
 }
 
 }  // namespace elasticctr

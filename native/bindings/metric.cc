@@ -33,11 +33,8 @@ std::string Freely(F make) {
   return make();
 }
 
-}  // namespace
-
-void BindMetric(nb::module_& m) {
-  nb::class_<BinaryMetrics>(m, "BinaryMetrics")
-      .def(nb::init<>())
+void BindBinaryMetrics(nb::class_<BinaryMetrics>& type) {
+  type.def(nb::init<>())
       .def("update", &Update<BinaryMetrics, &BinaryMetrics::Update>, "logits"_a, "labels"_a, "weights"_a = nb::none())
       .def("update_scores", &Update<BinaryMetrics, &BinaryMetrics::UpdateScores>, "scores"_a, "labels"_a,
            "weights"_a = nb::none())
@@ -88,8 +85,11 @@ void BindMetric(nb::module_& m) {
       .def("state", [](const BinaryMetrics& self) { return ToBytes(Freely([&] { return self.State(); })); })
       .def(
           "take", [](BinaryMetrics& self) { return ToBytes(Freely([&] { return self.Take(); })); },
-          "`state`, and begins anew")
-      .def(
+          "`state`, and begins anew");
+}
+
+void BindBinaryState(nb::class_<BinaryMetrics>& type) {
+  type.def(
           "restore", [](BinaryMetrics& self, nb::bytes state) { self.Restore({state.c_str(), state.size()}); },
           "state"_a)
       .def(
@@ -98,9 +98,10 @@ void BindMetric(nb::module_& m) {
       .def_static(
           "check_state", [](nb::bytes state) { BinaryMetrics::CheckState({state.c_str(), state.size()}); }, "state"_a,
           "raises what `restore` would");
+}
 
-  nb::class_<GroupAuc>(m, "GroupAuc")
-      .def(nb::init<>())
+void BindGroupAuc(nb::class_<GroupAuc>& type) {
+  type.def(nb::init<>())
       .def(
           "update",
           [](GroupAuc& self, Groups groups, Floats scores, Floats labels, std::optional<Floats> weights) {
@@ -135,8 +136,11 @@ void BindMetric(nb::module_& m) {
             return nb::make_tuple(result.ndcg, result.recall, result.groups, result.skipped);
           },
           "k"_a, nb::sig("def rank(self, k: int) -> tuple[float, float, int, int]"),
-          "(ndcg, recall, groups counted, groups without a positive)")
-      .def(
+          "(ndcg, recall, groups counted, groups without a positive)");
+}
+
+void BindGroupState(nb::class_<GroupAuc>& type) {
+  type.def(
           "rows",
           [](const GroupAuc& self, uint64_t min_samples) {
             std::vector<metric::GroupRow> rows;
@@ -160,6 +164,18 @@ void BindMetric(nb::module_& m) {
       .def_prop_ro("samples", &GroupAuc::samples)
       .def("state", [](const GroupAuc& self) { return ToBytes(self.State()); })
       .def("restore", [](GroupAuc& self, nb::bytes state) { self.Restore({state.c_str(), state.size()}); }, "state"_a);
+}
+
+}  // namespace
+
+void BindMetric(nb::module_& m) {
+  nb::class_<BinaryMetrics> binary(m, "BinaryMetrics");
+  BindBinaryMetrics(binary);
+  BindBinaryState(binary);
+
+  nb::class_<GroupAuc> group(m, "GroupAuc");
+  BindGroupAuc(group);
+  BindGroupState(group);
 
   m.def(
       "exact_auc",

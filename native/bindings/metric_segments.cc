@@ -29,11 +29,8 @@ Rows RowsOf(const std::vector<metric::Replicate>& replicates) {
   return ToRows(flat, 4);
 }
 
-}  // namespace
-
-void BindMetricSegments(nb::module_& m) {
-  nb::class_<SegmentMetrics>(m, "SegmentMetrics")
-      .def(
+void BindSegmentMetrics(nb::class_<SegmentMetrics>& type) {
+  type.def(
           "__init__",
           [](SegmentMetrics* self, size_t max_values) {
             if (max_values < 1) throw Error(Code::kConfig, "segment metrics must be allowed one value at least");
@@ -79,9 +76,10 @@ void BindMetricSegments(nb::module_& m) {
       .def(
           "restore", [](SegmentMetrics& self, nb::bytes state) { self.Restore({state.c_str(), state.size()}); },
           "state"_a);
+}
 
-  nb::class_<Bootstrap>(m, "Bootstrap")
-      .def(nb::init<bool>(), "is_paired"_a = false)
+void BindBootstrap(nb::class_<Bootstrap>& type) {
+  type.def(nb::init<bool>(), "is_paired"_a = false)
       .def(
           "update",
           [](Bootstrap& self, Floats logits, Floats labels, std::optional<Floats> weights,
@@ -120,6 +118,16 @@ void BindMetricSegments(nb::module_& m) {
       .def_prop_ro("invalid", &Bootstrap::invalid)
       .def("state", [](const Bootstrap& self) { return ToBytes(self.State()); })
       .def("restore", [](Bootstrap& self, nb::bytes state) { self.Restore({state.c_str(), state.size()}); }, "state"_a);
+}
+
+}  // namespace
+
+void BindMetricSegments(nb::module_& m) {
+  nb::class_<SegmentMetrics> segments(m, "SegmentMetrics");
+  BindSegmentMetrics(segments);
+
+  nb::class_<Bootstrap> bootstrap(m, "Bootstrap");
+  BindBootstrap(bootstrap);
 }
 
 }  // namespace elasticctr

@@ -248,15 +248,8 @@ void BindClientOptions(nb::module_& m) {
       });
 }
 
-}  // namespace
-
-void BindPsClient(nb::module_& m) {
-  BindClientOptions(m);
-  BindHead(m);
-  BindMerger(m);
-  BindFetch(m);
-  nb::class_<Client>(m, "PsClient")
-      .def(
+void BindBatches(nb::class_<Client>& type) {
+  type.def(
           "__init__",
           [](Client* self, const nb::kwargs& named) {
             const auto options = OptionsFrom<ps::ClientOptions>(named);
@@ -302,8 +295,11 @@ void BindPsClient(nb::module_& m) {
             nb::gil_scoped_release release;
             return self.Push(head, merger.Tables(), merger.Dense());
           },
-          "head"_a, "merger"_a)
-      .def(
+          "head"_a, "merger"_a);
+}
+
+void BindProgress(nb::class_<Client>& type) {
+  type.def(
           "wait_pushes",
           [](Client& self, size_t outstanding, uint32_t timeout_ms) {
             uint32_t left = timeout_ms;
@@ -334,6 +330,18 @@ void BindPsClient(nb::module_& m) {
       .def("set_address", &Client::SetAddress, "shard"_a, "address"_a, "incarnation"_a)
       .def("control", &Client::Control, "shard"_a, "json"_a, "timeout_ms"_a, nb::call_guard<nb::gil_scoped_release>())
       .def("stats", &Stats, nb::sig("def stats(self) -> dict[str, Any]"));
+}
+
+}  // namespace
+
+void BindPsClient(nb::module_& m) {
+  BindClientOptions(m);
+  BindHead(m);
+  BindMerger(m);
+  BindFetch(m);
+  nb::class_<Client> client(m, "PsClient");
+  BindBatches(client);
+  BindProgress(client);
 }
 
 }  // namespace elasticctr

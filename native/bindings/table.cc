@@ -65,49 +65,6 @@ Numpy<uint32_t> LastSeenArray(const std::vector<Counters>& counters) {
   return MoveToNumpy(std::move(values), {size});
 }
 
-void BindSettings(nb::module_& m) {
-  nb::enum_<OptimizerKind>(m, "OptimizerKind")
-      .value("sgd", OptimizerKind::kSgd)
-      .value("adagrad", OptimizerKind::kAdagrad)
-      .value("rowwise_adagrad", OptimizerKind::kRowwiseAdagrad)
-      .value("adam", OptimizerKind::kAdam)
-      .value("ftrl", OptimizerKind::kFtrl);
-  nb::class_<OptimizerSettings>(m, "OptimizerSettings")
-      .def(nb::init<>())
-      .def_rw("kind", &OptimizerSettings::kind)
-      .def_rw("learning_rate", &OptimizerSettings::learning_rate)
-      .def_rw("epsilon", &OptimizerSettings::epsilon)
-      .def_rw("beta1", &OptimizerSettings::beta1)
-      .def_rw("beta2", &OptimizerSettings::beta2)
-      .def_rw("beta", &OptimizerSettings::beta)
-      .def_rw("initial_accumulator", &OptimizerSettings::initial_accumulator)
-      .def_rw("l1", &OptimizerSettings::l1)
-      .def_rw("l2", &OptimizerSettings::l2)
-      .def_rw("gradient_clip", &OptimizerSettings::gradient_clip)
-      .def_rw("weight_bound", &OptimizerSettings::weight_bound)
-      .def_rw("catch_up", &OptimizerSettings::catch_up);
-  nb::enum_<InitializerKind>(m, "InitializerKind")
-      .value("zeros", InitializerKind::kZeros)
-      .value("constant", InitializerKind::kConstant)
-      .value("uniform", InitializerKind::kUniform)
-      .value("normal", InitializerKind::kNormal);
-  nb::class_<InitializerSettings>(m, "InitializerSettings")
-      .def(
-          "__init__",
-          [](InitializerSettings* self, InitializerKind kind, float a, float b) {
-            new (self) InitializerSettings{kind, a, b};
-          },
-          "kind"_a, "a"_a = 0.0f, "b"_a = 0.0f);
-  nb::class_<SegmentSettings>(m, "SegmentSettings")
-      .def(
-          "__init__",
-          [](SegmentSettings* self, std::string name, uint32_t dim, const OptimizerSettings& optimizer,
-             const InitializerSettings& initializer) {
-            new (self) SegmentSettings{std::move(name), dim, optimizer, initializer};
-          },
-          "name"_a, "dim"_a, "optimizer"_a, "initializer"_a);
-}
-
 void BindLookup(nb::module_& m) {
   nb::class_<Lookup>(m, "Lookup")
       .def(
@@ -201,9 +158,8 @@ void BindStats(nb::module_& m) {
       .def_ro("steps", &TableStats::steps);
 }
 
-void BindTableClass(nb::module_& m) {
-  nb::class_<Table>(m, "Table")
-      .def(
+void BindSteps(nb::class_<Table>& type) {
+  type.def(
           "__init__",
           [](Table* self, std::string name, uint64_t seed, bool counters, std::vector<SegmentSettings> segments,
              uint32_t admission_count, double admission_probability) {
@@ -247,8 +203,11 @@ void BindTableClass(nb::module_& m) {
             }
             return weights;
           },
-          "feasigns"_a)
-      .def(
+          "feasigns"_a);
+}
+
+void BindRows(nb::class_<Table>& type) {
+  type.def(
           "insert_rows",
           [](Table& self, Feasigns feasigns, const std::optional<Counts>& occurrences) {
             CheckLength(occurrences, feasigns.size(), "occurrences");
@@ -300,8 +259,11 @@ void BindTableClass(nb::module_& m) {
             return nb::make_tuple(weights, found, CounterArray(counters, &Counters::show),
                                   CounterArray(counters, &Counters::click), LastSeenArray(counters));
           },
-          "feasigns"_a)
-      .def(
+          "feasigns"_a);
+}
+
+void BindChanges(nb::class_<Table>& type) {
+  type.def(
           "export_rows",
           [](const Table& self, uint32_t first, uint32_t last, size_t limit, uint64_t cursor,
              const std::optional<std::tuple<uint32_t, uint64_t>>& since) {
@@ -354,8 +316,11 @@ void BindTableClass(nb::module_& m) {
             self.Forget({epoch, id});
           },
           "epoch"_a, "id"_a)
-      .def("decay", &Table::Decay, "rate"_a, nb::call_guard<nb::gil_scoped_release>())
-      .def(
+      .def("decay", &Table::Decay, "rate"_a, nb::call_guard<nb::gil_scoped_release>());
+}
+
+void BindLifecycle(nb::class_<Table>& type) {
+  type.def(
           "evict",
           [](Table& self, float show_weight, float click_weight, float min_score, uint32_t oldest) {
             nb::gil_scoped_release release;
@@ -377,10 +342,18 @@ void BindTableClass(nb::module_& m) {
       .def("reset", &Table::Reset, nb::call_guard<nb::gil_scoped_release>());
 }
 
+void BindTableClass(nb::module_& m) {
+  nb::class_<Table> table(m, "Table");
+  BindSteps(table);
+  BindRows(table);
+  BindChanges(table);
+  BindLifecycle(table);
+}
+
 }  // namespace
 
 void BindTable(nb::module_& m) {
-  BindSettings(m);
+  BindTableSettings(m);
   BindLookup(m);
   BindLayout(m);
   BindStats(m);
