@@ -17,7 +17,7 @@ UNIT = TESTS / "unit"
 MOST_LINES = 400  # of a file
 MOST_BODY_LINES = 60  # of a function, its signature and docstring aside: a command's signature is the list of its flags
 LIMITED = ("src", "tests", "benchmarks", "tools", "examples")
-OVER = {}
+OVER: dict[str, str] = {}
 
 NATIVE_CODE = "tests the native core, which has no Python module for it"
 EVERY_COMMAND = "what several commands have in common"

@@ -1,5 +1,5 @@
-// The HTTP API of the server (docs/how-to/cube-server.md) on one connection: health, status, metrics, the control of versions,
-// and the two HTTP services of Paddle's Cube.
+// The HTTP API of the server (docs/how-to/cube-server.md) on one connection: health, status, metrics, the control of
+// versions, and the two HTTP services of Paddle's Cube.
 #pragma once
 
 #include <atomic>

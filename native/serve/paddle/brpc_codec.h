@@ -1,5 +1,6 @@
 // The services of Paddle Serving over bRPC: CTRPredictionService (26 ids and 13 floats in Paddle Serving; here as many
-// as the schema has slots) and GeneralModelService (tensors by name, serve/paddle/feed.h). docs/migration/paddle-serving.md.
+// as the schema has slots) and GeneralModelService (tensors by name, serve/paddle/feed.h).
+// docs/migration/paddle-serving.md.
 //
 // A request's body is an RpcMeta of `binary_header` bytes and the message behind it, as BrpcSession takes them off.
 #pragma once

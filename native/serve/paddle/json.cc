@@ -217,8 +217,9 @@ void ReadJson(std::string_view body, const Limits& limits, JsonCall* call) {
   }
   reader.End();
   if (has_tensors + has_pairs + has_feeds != 1) {
-    throw Error(Code::kData,
-                "the body must have \"tensor\", \"key\" and \"value\", or \"feed\"; see docs/migration/paddle-serving.md");
+    throw Error(
+        Code::kData,
+        "the body must have \"tensor\", \"key\" and \"value\", or \"feed\"; see docs/migration/paddle-serving.md");
   }
   call->shape = has_tensors ? JsonCall::Shape::kTensors : has_pairs ? JsonCall::Shape::kPairs : JsonCall::Shape::kFeeds;
   if (has_pairs) MakePairs(keys, values, limits, call);

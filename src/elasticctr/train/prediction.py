@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 from rich.console import Console
 
 from elasticctr.data.dataset import Dataset
-from elasticctr.data.formats.writers import atomic_file
 from elasticctr.errors import ConfigError
 from elasticctr.obs.progress import Progress
+from elasticctr.storage.atomic import atomic_file
 from elasticctr.train.evaluation import score
 from elasticctr.train.learner import Learner
 
