@@ -244,20 +244,24 @@ A later run, after further work on ElasticCTR, without the peers:
 """
 
 
+def strategy_rows(report: dict[str, Result], noise: float) -> list[list[str]]:
+    rows = []
+    for name, (cost, size) in strategy_costs(report).items():
+        strategy, _, variant = name.replace("half_async", "half-async").partition("_")
+        shown = f"`{strategy.replace('-', '_')}`" + (f", {variant}" if variant else "")
+        verdict = "within noise" if abs(cost) <= noise else "higher AUC" if cost < 0 else "lower AUC"
+        rows.append([shown, f"{cost:+.4f}", verdict, f"{size:,.0f}"])
+    return rows
+
+
 def distributed(report: dict[str, Result]) -> str:
     ps, elastic, model = report["ps"], report["elastic"], report["scale_model"]
     costs = [
         [plural(name), batch, f"{cost:.2f}", "" if "pserver" not in name else "met" if cost <= 1.25 else "**missed**"]
         for name, batch, cost in pserver_costs(ps)
     ]
-    shares = strategy_costs(report)
     noise = report["strategies"].figures["noise"]
-    rows = []
-    for name, (cost, size) in shares.items():
-        strategy, _, variant = name.replace("half_async", "half-async").partition("_")
-        shown = f"`{strategy.replace('-', '_')}`" + (f", {variant}" if variant else "")
-        verdict = "within noise" if abs(cost) <= noise else "higher AUC" if cost < 0 else "lower AUC"
-        rows.append([shown, f"{cost:+.4f}", verdict, f"{size:,.0f}"])
+    rows = strategy_rows(report, noise)
     goodput = [
         ["with standbys", f"{elastic.figures['goodput_standby']:.2f}", f"{elastic.figures['pause_s_standby']:.1f} s"],
         ["without", f"{elastic.figures['goodput']:.2f}", f"{elastic.figures['pause_s']:.1f} s"],
