@@ -29,21 +29,12 @@ def test_native_statuses_are_the_same(leaf: type[errors.ElasticCTRError]) -> Non
     assert _native.grpc_status(leaf.exit_status) == leaf.grpc_status
 
 
-def test_every_native_table_of_http_statuses_is_the_same() -> None:
-    """Of all servers, also of those without a binding."""
-    codes = dict(re.findall(r"case Code::(k\w+): return \"(\w+)\";", (NATIVE / "util/code_name.h").read_text()))
-    assert set(codes.values()) == {c.__name__ for c in ERRORS}
-    expected = {code: getattr(errors, name).http_status for code, name in codes.items()}
-    sources = [file for ending in ("*.h", "*.cc") for file in NATIVE.rglob(ending)]
-    tables = [
-        t for file in sources for t in re.findall(r"int HttpStatusOf\(Code code\) \{(.*?)\n\}", file.read_text(), re.S)
-    ]
-    assert tables
-    for table in tables:
-        found: dict[str, int] = {}
-        for cases, status in re.findall(r"((?:case Code::k\w+:\s*)+)return (\d+);", table):
-            found |= dict.fromkeys(re.findall(r"Code::(k\w+)", cases), int(status))
-        assert found == expected
+def test_the_native_table_is_the_same() -> None:
+    """Of every protocol's servers: they have one table."""
+    table = (NATIVE / "util/status_table.h").read_text()
+    rows = re.findall(r"\{Code::k\w+, \"(\w+)\", (\d+), (\d+), \d+\},", table)
+    found = {name: (int(http), int(grpc)) for name, http, grpc in rows}
+    assert found == {leaf.__name__: (leaf.http_status, leaf.grpc_status) for leaf in ERRORS}
 
 
 @pytest.mark.parametrize("leaf", ERRORS, ids=lambda c: c.__name__)

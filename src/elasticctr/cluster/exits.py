@@ -31,4 +31,4 @@ def explain_exit(status: int) -> str:
         return f"was killed by {name}{hint}"
     kind = class_of_exit(status)
     name = kind.__name__ if kind.exit_status == status else _OF_SHELLS.get(status, "an unexpected error")
-    return f"ended with status {status} ({name})"
+    return f"exited with status {status} ({name})"

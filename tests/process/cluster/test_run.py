@@ -22,7 +22,15 @@ from elasticctr.cluster.feed import ask_status
 from elasticctr.cluster.launch import begin, one_thread_per_cpu, share_threads
 from elasticctr.cluster.local import LocalEngine
 from elasticctr.cluster.run import EngineOptions, _JobWatch, run_job, train_on
-from elasticctr.errors import AlreadyExists, ConfigError, FailedPrecondition, InternalError, NotFound, Unavailable
+from elasticctr.errors import (
+    AlreadyExists,
+    ConfigError,
+    FailedPrecondition,
+    InternalError,
+    NotFound,
+    Unauthorized,
+    Unavailable,
+)
 from elasticctr.train.job import PublishSettings
 
 
@@ -232,7 +240,7 @@ def test_the_status_wants_the_secret(tmp_path: Path, monkeypatch: pytest.MonkeyP
                 break
             except Unavailable:
                 assert time.monotonic() < deadline
-        with pytest.raises(Exception, match="401"):
+        with pytest.raises(Unauthorized):
             ask_status(launch.coordinator, "wrong-secret")
     finally:
         engine.stop(0)

@@ -22,8 +22,8 @@ def test_a_server_starts_without_torch_and_without_onnxruntimes_python() -> None
 @pytest.mark.parametrize(
     ("arguments", "status", "message"),
     [
-        ([], 10, "say what to serve"),
-        (["--repo", "r"], 10, "say what to serve"),
+        ([], 10, "nothing to serve"),
+        (["--repo", "r"], 10, "nothing to serve"),
         (["--config", "nowhere.yaml"], 12, "no such file"),
         (["--repo", "r", "--model", "ctr", "--token-file", "nowhere"], 12, "no such token file"),
         (["--repo", "r", "--model", "ctr", "--cert-file", "nowhere"], 10, "go together"),

@@ -59,5 +59,5 @@ def test_unknown_tables_are_named_with_those_there_are(make: MakeServer) -> None
     client = connect([make()])
     with pytest.raises(NotFound, match="'ctr/nope'; there are ctr/embedding, ctr/linear"):
         client.get("ctr/nope", KEYS)
-    with pytest.raises(ConfigError, match="names no model"):
+    with pytest.raises(ConfigError, match="its name lacks the model"):
         client.get("embedding", KEYS)

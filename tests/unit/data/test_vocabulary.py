@@ -90,7 +90,7 @@ def test_files_read_back_and_damaged_ones_are_refused(tmp_path: Path) -> None:
         bad = bytearray(body)
         bad[random.integers(len(bad))] ^= 1 << int(random.integers(8))
         path.write_bytes(bytes(bad))
-        with pytest.raises(Corruption, match="no whole vocabulary"):
+        with pytest.raises(Corruption, match="not a whole vocabulary"):
             Vocabulary.load(path)
     for size in range(0, len(body), 7):
         path.write_bytes(body[:size])

@@ -35,13 +35,13 @@ def test_verify_finds_a_flip_in_every_file(story: Story) -> None:
                 verify_version(story.repository, "ctr", 2)
             path.write_bytes(good)
     (root / "1" / "samples.json").unlink()
-    with pytest.raises(Corruption, match="not there"):
+    with pytest.raises(Corruption, match="in the manifest but missing"):
         verify_version(story.repository, "ctr", 1)
 
 
 @pytest.mark.promise(
-    "the donefile is lost, then somebody publishes",
-    "publish refuses, removes nothing and names `elasticctr versions fsck --rebuild`; after that it goes on",
+    "the donefile is lost, then a version is published",
+    "publish refuses, removes nothing and names `elasticctr versions fsck --rebuild`; afterwards it works again",
 )
 def test_publishing_without_the_donefile_is_refused(story: Story) -> None:
     for _ in range(3):
@@ -60,8 +60,8 @@ def test_publishing_without_the_donefile_is_refused(story: Story) -> None:
 
 
 @pytest.mark.promise(
-    "line 1 of the donefile has a flipped byte, then somebody publishes with --keep 1",
-    "the base that the others stand on stays; publishing goes on with a warning that names `elasticctr versions fsck`",
+    "line 1 of the donefile has a flipped byte, then a version is published with --keep 1",
+    "the base that the others depend on stays; publishing warns and names `elasticctr versions fsck`",
 )
 def test_publishing_with_a_damaged_line_removes_nothing(
     story: Story, template: dense_side.GraphTemplate, capsys: pytest.CaptureFixture[str]

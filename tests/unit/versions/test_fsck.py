@@ -94,7 +94,7 @@ def test_each_kind_of_damage_has_its_name(repository: Repository) -> None:
     repository.store.delete_tree("ctr/4")
     assert kinds(repository)[-1] == ("gap", 4, True)
     shown = CliRunner().invoke(app, ["versions", "fsck", repository.url])
-    assert shown.exit_code == 14 and "stands on version 1" in shown.stdout
+    assert shown.exit_code == 14 and "depends on version 1" in shown.stdout
     assert call("/nowhere", status=12)["error"]["code"] == "NotFound"
 
 

@@ -268,7 +268,7 @@ def test_dry_run_shows_what_would_go_and_why(repository: Repository) -> None:
     told = CliRunner().invoke(app, ["versions", "prune", repository.url, "--keep", "3", "--dry-run", "--json"])
     plan = json.loads(told.stdout)["plan"]
     assert [entry["version"] for entry in plan if entry["goes"]] == [1, 2, 3]
-    assert {entry["version"]: entry["why"] for entry in plan}[4] == "version 5 stands on it"
+    assert {entry["version"]: entry["why"] for entry in plan}[4] == "version 5 depends on it"
     shown = CliRunner().invoke(app, ["versions", "prune", repository.url, "--keep", "3", "--dry-run"]).stdout
     assert "ctr\t7\tstays\tlive" in shown and "ctr\t1\tgoes\tpast the newest 3" in shown
     assert files(repository) == before

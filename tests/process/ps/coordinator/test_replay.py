@@ -91,7 +91,7 @@ def test_sigterm_writes_a_checkpoint(tmp_path: Path, world: Any) -> None:
     w.wait_for(lambda: w.status()["step"] > 3)
     first.send_signal(signal.SIGTERM)
     _, said = first.communicate(timeout=60)
-    assert first.returncode == 0 and "go on with --resume" in said.decode()
+    assert first.returncode == 0 and "resume with --resume" in said.decode()
     assert list_checkpoints(tmp_path / "run" / "checkpoints")
 
 

@@ -209,7 +209,7 @@ def test_paddles_own_model_files_are_refused_with_what_to_do(tmp_path: Path) -> 
         ),
         (
             {"model_toolkit_prototxt": ENGINE.format(place="x", more=""), "gflags_conf": "--flagfile=gflags.conf"},
-            "includes it again",
+            "leads back to it",
         ),
     ],
 )

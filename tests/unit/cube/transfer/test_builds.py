@@ -86,7 +86,7 @@ def test_pruning_keeps_what_is_named(builds: Builds) -> None:
 
 
 def test_the_builders_own_error_comes_back(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="is no published version"):
+    with pytest.raises(ConfigError, match="is not a published version"):
         run_builder(["cube", "build", str(tmp_path / "none"), "--out", str(tmp_path), "--json"], Watch(60))
 
 

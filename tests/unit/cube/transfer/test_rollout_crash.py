@@ -77,7 +77,7 @@ def test_killed_at_a_transition_it_goes_on_after_a_restart(
 
 def test_two_transfers_with_one_state_directory(bed: Bed) -> None:
     bed.transfer()
-    with pytest.raises(FailedPrecondition, match="another transfer works in this directory"):
+    with pytest.raises(FailedPrecondition, match="another transfer uses this directory"):
         bed.transfer()
 
 

@@ -166,7 +166,7 @@ def test_the_version_outlives_its_store(tmp_path: Path) -> None:
 
 def test_what_to_install_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    with pytest.raises(ConfigError, match=r"pip install 'elasticctr\[serve\]'"):
+    with pytest.raises(ConfigError, match=r"pip install onnxruntime"):
         find_library()
 
 

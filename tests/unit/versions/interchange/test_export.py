@@ -118,7 +118,7 @@ def test_several_files(repo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPat
     [
         (["{repo}/ctr/9", "--out", "x"], 12, "version 9 was never published"),
         (["{repo}/ctr/1", "--out", "x", "--format", "avro"], 10, "--format avro: unknown"),
-        (["{repo}/ctr/1", "--out", "x", "--table", "other"], 12, "no table 'other'; there is main"),
+        (["{repo}/ctr/1", "--out", "x", "--table", "other"], 12, "no table 'other'; it has main"),
         (["ctr", "--out", "x"], 10, "not REPO/MODEL/VERSION"),
         (["{repo}/ctr/1", "--out", "x", "--format", "text", "--quantise"], 10, "8-bit rows are for SequenceFiles"),
     ],
