@@ -34,7 +34,7 @@ from elasticctr.train import load_job
 PAIRS = ["sync", "hybrid", "async", "half_async", "geo"]
 GROUPED = {"sync", "hybrid"}
 ONE = "one process"
-BATCH = 128  # of the made-up job
+BATCH = 128  # of the synthetic job
 SHUFFLED = 20_000  # samples mixed at a time
 
 
@@ -81,7 +81,7 @@ def make_contestants(trainers: int, pservers: int, batch_size: int) -> list[Cont
 
 
 def make_data(folder: Path, rows: int) -> dict[str, Any]:
-    """A made-up log of the usual shape and the job that learns from it. A tenth is held out."""
+    """A synthetic log of the usual shape and the job that learns from it. A tenth is held out."""
     log = folder / "log"
     command = ["data", "synth", str(log), "--rows", str(rows), "--files", "4", "--max-cardinality", "20000", "--json"]
     truth = json.loads(run_elasticctr(command))

@@ -58,7 +58,7 @@ def table() -> str:
 
 
 def fill(page: str) -> str:
-    """The page with the table of today between its two marks."""
+    """The page with the current table between its two marks."""
     head, _, rest = page.partition(BEGIN)
     _, mark, tail = rest.partition(END)
     if not mark:

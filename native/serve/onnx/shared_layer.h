@@ -26,7 +26,7 @@ class SharedLayer {
   // `graph` is the one of `split`, which was made from the graph of `plan`.
   SharedLayer(GraphSplit split, std::unique_ptr<DenseGraph> graph, const Plan& plan);
 
-  // Throws FailedPrecondition if it does not score made-up samples as the whole graph does.
+  // Throws FailedPrecondition if it does not score synthetic samples as the whole graph does.
   void CheckAgainst(const DenseGraph& whole, const Plan& plan) const;
 
   // The columns of a batch that are not shared, and what is made of the weights for them.

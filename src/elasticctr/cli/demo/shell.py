@@ -1,4 +1,4 @@
-"""Runs commands of ours as a user would, and tells what goes on between them."""
+"""Runs our commands as a user would, and reports what happens in between."""
 
 from __future__ import annotations
 
