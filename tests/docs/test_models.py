@@ -79,7 +79,7 @@ def test_every_configuration_makes_its_model(name: str, monkeypatch: pytest.Monk
 
 
 @pytest.mark.parametrize("shape", ["history", "conversions"])
-def test_schemas_of_made_up_logs_are_those_that_are_written(shape: str, tmp_path: Path) -> None:
+def test_schemas_of_synthetic_logs_are_those_that_are_written(shape: str, tmp_path: Path) -> None:
     spec = {"history": history_spec, "conversions": conversions_spec}[shape](Format.SLOT)
     write_log(spec, tmp_path, 1)
     configured = yaml.safe_load(read(f"examples/zoo/{shape}.yaml"))
