@@ -9,7 +9,7 @@
 namespace elasticctr::net {
 
 inline constexpr size_t kScratchBytes = 256 * 1024;
-inline constexpr size_t kCarriedBytes = 64 * 1024;  // leftovers up to this are read on in the scratch buffer
+inline constexpr size_t kCarriedBytes = 64 * 1024;  // leftovers up to this size are copied to the scratch buffer
 inline constexpr uint64_t kSecondNs = 1'000'000'000;
 
 struct Loop::Connection {

@@ -75,7 +75,7 @@ class Server {
   Fd wake_;
   std::vector<std::unique_ptr<Loop>> loops_;
   std::unordered_map<std::string, std::shared_ptr<Share>> shares_;  // by address
-  size_t forget_at_ = 0;                                            // how many of them are looked through for idle ones
+  size_t forget_at_ = 0;                                            // search for idle shares at this many
   std::thread acceptor_;
   std::atomic<bool> stopping_{false};
   std::mutex tls_mutex_;
