@@ -39,7 +39,7 @@ class HttpSession : public net::Session {
   uint32_t idle_limit_s() const override { return 75; }
 
  private:
-  // If both flags of the result are false, the connection closes after the answer.
+  // CheckHead and CheckBody return false if the connection must close after the answer.
   bool CheckHead(net::Buffer* out);
   bool CheckBody(net::Buffer* out);
   // Why the client is refused; nullopt: it is not.

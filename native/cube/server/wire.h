@@ -30,7 +30,7 @@ class WireSession : public net::Session {
   static constexpr uint32_t kUntrustedIdleS = 60;
 
  private:
-  // If both flags of the result are false, the connection is closed after the answers so far.
+  // Skip and Answer return false if the connection must be closed after the answers so far.
   bool Skip(size_t size, net::Step* step);
   bool Answer(const Frame& request, const uint8_t* body, uint64_t received_ns, net::Buffer* out);
   bool Lookup(const Frame& request, const uint8_t* body, uint64_t received_ns, net::Buffer* out);

@@ -7,7 +7,7 @@
 
 namespace elasticctr::net {
 
-// `data`: the client's first bytes. Returns an empty string for a TLS handshake or an unknown protocol.
+// `data`: the client's first bytes. Returns an empty string for TLS and for protocols that get no answer.
 std::string PlainRefusal(const uint8_t* data, size_t size);
 
 }  // namespace elasticctr::net
