@@ -196,7 +196,7 @@ void Control::LoadNow(const std::string& model, uint64_t version) {
     {
       std::lock_guard lock(mutex_);
       ++state_.times[model].failures;
-      // If a parent failed, that is the reason for this failure.
+      // Parents still marked as loading failed with this version: its record has the reason.
       for (auto it = state_.records[model].begin(); it != state_.records[model].end();) {
         it = it->second.state == LoadState::kLoading && it->first != version && it->first < version
                  ? state_.records[model].erase(it)

@@ -198,7 +198,7 @@ void Replica::ForgetLog() {
   log_bytes_ = 0;
 }
 
-// One byte, whether it is in sync, then entries.
+// Eight bytes, the first of which says whether the standby is in sync, then entries.
 std::string Replica::TakeAnswer() {
   std::string answer(8, '\0');
   answer[0] = phase_ == Phase::kInSync ? 1 : 0;

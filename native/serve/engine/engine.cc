@@ -51,7 +51,7 @@ struct Engine::Impl {
   void Refuse(const Request& request, const Error& error);
   void QueueShadow(Job job);
   void Work(size_t number);
-  // The next job, or false at the end. *share: how many jobs a worker should take in all.
+  // The next job, or false at the end. *share: the number of jobs a worker should take, this one included.
   bool TakeFirst(Job* job, size_t* share);
   // Another job, if one arrives by `until_ns`.
   bool TakeNext(Job* job, uint64_t until_ns);
