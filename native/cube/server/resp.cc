@@ -34,7 +34,7 @@ net::Step RespSession::Consume(const uint8_t* data, size_t size, uint64_t, net::
   net::Step step;
   while (true) {
     net::RespLimits limits{worker_->limits().max_text_keys + 1, kArgumentBytes, worker_->limits().max_body_bytes};
-    // As in Redis: a client that has not authenticated may send only a password.
+    // As in Redis: the limits before authentication leave room for a password only.
     if (!is_trusted_) limits = {16, 8 * 1024, 64 * 1024};
     auto result = reader_.Read(data + step.consumed, size - step.consumed, limits);
     if (result == net::RespReader::Result::kMore) break;

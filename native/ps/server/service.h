@@ -74,7 +74,7 @@ class Service : public net::Application {
   void CheckIncarnation(uint64_t incarnation);
   // Carries out an order. Blocks: called on the orders' thread. Returns JSON.
   std::string Obey(std::string_view order);
-  // Orders in the lifecycle of a standby. Throw FailedPrecondition. Only a pserver that serves nothing yet can follow.
+  // Orders in the lifecycle of a standby. Throw FailedPrecondition. A primary that is serving cannot follow another.
   void Follow(const std::string& primary);
   void Promote();
   // For a standby that starts, on the orders' thread: returns the list of files to copy, then pieces of them.

@@ -119,7 +119,7 @@ void TestOrders() {
   CHECK(client.Control("{\"op\": \"forget\", \"below\": \"18446744073709551615\"}").header.status == 0);
   CHECK(client.Control("{\"op\": \"forget\", \"below\": \"x\"}").header.status == NumberOf(Code::kData));
   CHECK(client.Control("{\"op\": \"dance\"}").header.status == NumberOf(Code::kData));
-  CHECK(client.Control("{\"op\": \"promote\"}").header.status == 0);  // it is one
+  CHECK(client.Control("{\"op\": \"promote\"}").header.status == 0);  // already a primary
   CHECK(client.Control("{\"op\": \"follow\", \"primary\": \"x:1\"}").header.status ==
         NumberOf(Code::kFailedPrecondition));
   CHECK(client.Control("not JSON").header.status == NumberOf(Code::kData));

@@ -35,7 +35,7 @@ std::vector<uint64_t> Feasigns() {
   return feasigns;
 }
 
-// Row i is touched by every (i + 1)-th step: the first by all, the last rarely.
+// Row i is touched by every (i + 1)-th step: row 0 by all steps, the last row by one.
 bool IsTouched(size_t row, uint64_t step) { return step % (row + 1) == 0; }
 float GradientOf(size_t row, uint64_t step, size_t k) { return std::sin(static_cast<float>(row * 31 + step * 7 + k)); }
 float ScaleOf(uint64_t step) { return step < 20 ? 1.0f : 0.3f; }
