@@ -1,6 +1,6 @@
-// Tensors that come as addresses of their contiguous float32 memory: wrapping each of a tower's tensors would cost more
-// than a small tower's work. Shapes and types are checked by the callers, in src/elasticctr: models/layers/native_*.py
-// and train/dense_optimizer.py.
+// Tensors passed as addresses of their contiguous float32 memory: wrapping each of a tower's tensors would cost more
+// than a small tower's work. The callers in src/elasticctr check shapes and types: models/layers/native_*.py and
+// train/dense_optimizer.py.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// Arrays as they come from Python and go back to it, for every binding that takes or gives some.
+// Conversion of arrays from and to Python, shared by all bindings.
 #pragma once
 
 #include <nanobind/ndarray.h>

@@ -1,5 +1,5 @@
-// What module.cc calls: one function per file of this folder. A binding converts arguments, releases the GIL, calls,
-// and converts the result; it holds no logic.
+// The functions that module.cc calls: one per file of this folder. A binding converts arguments, releases the GIL,
+// calls, and converts the result; it holds no logic.
 #pragma once
 
 #include <nanobind/nanobind.h>

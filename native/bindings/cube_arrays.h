@@ -1,4 +1,4 @@
-// What the cube bindings share: arrays made by a lookup, names of things.
+// Shared by the cube bindings: arrays for lookup results, conversion of names.
 #pragma once
 
 #include <nanobind/ndarray.h>
@@ -14,7 +14,7 @@ namespace elasticctr {
 
 using Feasigns = nanobind::ndarray<const uint64_t, nanobind::shape<-1>, nanobind::c_contig, nanobind::device::cpu>;
 
-// Uninitialised: the caller writes all of it.
+// Uninitialised: the caller must write all elements.
 template <typename T>
 nanobind::ndarray<nanobind::numpy, T> NewNumpy(std::initializer_list<size_t> shape) {
   size_t size = 1;
@@ -30,7 +30,7 @@ inline cube::Residence ResidenceOf(const std::string& name) {
   throw Error(Code::kConfig, "unknown residence '" + name + "'; rows are in memory or mapped");
 }
 
-// Runs `lookup` into new arrays: (rows, found).
+// Runs `lookup` with newly allocated output arrays: (rows, found).
 template <typename Lookup>
 std::pair<nanobind::ndarray<nanobind::numpy, uint8_t>, nanobind::ndarray<nanobind::numpy, bool>> Ask(
     const cube::IndexInfo& info, Feasigns feasigns, Lookup lookup) {

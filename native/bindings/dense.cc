@@ -30,7 +30,7 @@ dense::Precision PrecisionOf(const std::string& name) {
   throw Error(Code::kConfig, "precision is fp32 or bf16, not '" + name + "'");
 }
 
-// A forward pass that can be gone back through once.
+// A forward pass with at most one backward pass.
 class TowerPass {
  public:
   TowerPass(std::shared_ptr<dense::WorkspacePool> pool, std::unique_ptr<dense::Workspace> workspace)
@@ -45,7 +45,7 @@ class TowerPass {
   std::unique_ptr<dense::Workspace> workspace_;
 };
 
-// Batch norm and dropout of one call. Addresses are of one tensor per hidden layer, or none of any.
+// Batch norm and dropout of one call. Each list has one tensor's address per hidden layer, or is empty.
 dense::Hidden MakeHidden(const std::vector<Address>& norm_scales, const std::vector<Address>& norm_shifts,
                          const std::vector<Address>& running_means, const std::vector<Address>& running_variances,
                          bool is_training, float epsilon, float momentum, double dropout, uint64_t seed) {

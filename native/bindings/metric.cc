@@ -26,7 +26,7 @@ void Update(T& self, Floats scores, Floats labels, std::optional<Floats> weights
   (self.*method)(scores.data(), labels.data(), w, scores.shape(0));
 }
 
-// Of a function that may take a while, without the interpreter lock.
+// Wraps a function that may take a while: runs it without the interpreter lock.
 template <typename F>
 std::string Freely(F make) {
   nb::gil_scoped_release release;

@@ -1,4 +1,4 @@
-// Arrays as metrics take and give them.
+// Array types of the metric bindings.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -21,7 +21,7 @@ using Offsets = nanobind::ndarray<const int32_t, nanobind::ndim<1>, nanobind::c_
 using Rows = nanobind::ndarray<nanobind::numpy, double, nanobind::ndim<2>, nanobind::c_contig>;
 using Feasigns = nanobind::ndarray<nanobind::numpy, uint64_t, nanobind::ndim<1>, nanobind::c_contig>;
 
-// The weights' array or null, once all lengths are known to agree.
+// Checks that all lengths match; returns the weights' array or null.
 inline const float* CheckedWeights(size_t n, const Floats& labels, const std::optional<Floats>& weights) {
   if (labels.shape(0) != n || (weights && weights->shape(0) != n)) {
     throw Error(Code::kFailedPrecondition, "scores, labels, weights and groups must have the same length; there are " +

@@ -1,5 +1,5 @@
-// Options of servers and clients: a C++ struct becomes a Python class whose attributes are its members, and what takes
-// such options is made with them by name. A new option is a member, one BindMember and a key of the settings class.
+// Options of servers and clients: a C++ struct becomes a Python class whose attributes are its members; constructors
+// take the options by name. A new option needs a member, one BindMember and a key of the settings class.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -15,7 +15,7 @@
 
 namespace elasticctr {
 
-// How stubs show a constructor that takes options by name.
+// The stub signature of a constructor that takes options by name.
 inline const nanobind::sig kByName("def __init__(self, **options: Any) -> None");
 
 // An attribute of `type`: a member, or a member of a member. BindMember<&Outer::inner, &Inner::limit>(type, "limit").
@@ -30,7 +30,7 @@ void BindMember(nanobind::class_<Type>& type, const char* name) {
 template <typename Value>
 using Choices = std::vector<std::pair<const char*, Value>>;
 
-// A member that Python gives by name. Throws ConfigError for an unknown name.
+// Sets the member of that name from Python. Throws ConfigError for an unknown name.
 template <auto Member, typename Value, typename Type>
 void BindChoice(nanobind::class_<Type>& type, const char* name, const Choices<Value>& choices) {
   type.def_prop_rw(
@@ -60,7 +60,7 @@ Options OptionsFrom(const nanobind::kwargs& named) {
   return nanobind::cast<Options>(options);
 }
 
-// Options that are attributes of others.
+// Options nested in others.
 template <typename Options>
 nanobind::class_<Options> BindOptions(nanobind::module_& m, const char* name) {
   nanobind::class_<Options> type(m, name);
@@ -70,7 +70,7 @@ nanobind::class_<Options> BindOptions(nanobind::module_& m, const char* name) {
   return type;
 }
 
-// What every server has: its sockets, its certificate, its beginning and its end.
+// Common to all servers: sockets, certificate, start and stop.
 template <auto Net, typename Options>
 void BindNetOptions(nanobind::class_<Options>& type) {
   using net::LoopLimits;

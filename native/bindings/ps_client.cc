@@ -55,7 +55,7 @@ PushSamples ToSamplesOf(const std::vector<const Lookup*>& lookups, const std::op
   return samples;
 }
 
-// With what the rows are pooled by: the lookups must not go first.
+// Holds the lookups that the rows are pooled by: they must outlive the fetch.
 struct BoundFetch {
   std::unique_ptr<ps::Fetch> fetch;
   std::vector<nb::object> lookups;

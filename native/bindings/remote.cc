@@ -15,7 +15,7 @@ using namespace nb::literals;
 namespace elasticctr {
 namespace {
 
-// With the feasigns the sums are of, so that the lookup may go.
+// Holds the sums' feasigns, so that the lookup need not stay alive.
 struct BoundSums {
   std::vector<uint64_t> feasigns;
   size_t width = 0;

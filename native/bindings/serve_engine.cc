@@ -62,7 +62,7 @@ struct Arrays {
   }
 };
 
-// Of one request of a batch.
+// The result of one request of a batch.
 nb::tuple Scored(const ServedVersion& version, const Samples& samples, size_t request,
                  const ServedVersion::Result& result) {
   const auto [first, n] = samples.request(request);
@@ -75,7 +75,7 @@ nb::tuple Scored(const ServedVersion& version, const Samples& samples, size_t re
                         coverage.found, nb::cast(ReasonsOf(coverage)), result.is_split);
 }
 
-// Scores what the functions of `fill` put together, a request each, in one batch.
+// Scores in one batch the requests that the functions of `fill` add, one each.
 template <typename Fill>
 std::vector<nb::tuple> Score(const ServedVersion& version, uint32_t timeout_ms, const std::vector<Fill>& fill) {
   Samples samples;

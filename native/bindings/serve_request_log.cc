@@ -21,7 +21,7 @@ using serve::RequestLogOptions;
 using DenseSlots = std::vector<std::pair<std::string, uint32_t>>;
 using Bags = std::vector<std::pair<uint32_t, std::vector<uint64_t>>>;
 
-// Checks what the writer takes for granted.
+// Checks what the writer requires.
 LoggedRequest MakeRequest(const std::vector<std::string>& slots, const DenseSlots& dense_slots,
                           const std::vector<Bags>& rows, const std::vector<std::vector<float>>& dense,
                           const std::vector<std::vector<float>>& scores) {

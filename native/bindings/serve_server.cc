@@ -21,9 +21,9 @@ namespace {
 
 using serve::Service;
 
-// name, weight, is it a shadow, version
+// name, weight, whether it is a shadow, version
 using VariantTuple = std::tuple<std::string, double, bool, std::shared_ptr<serve::ServedVersion>>;
-// name, sticky field, its seed, answers Paddle calls that name no model, variants
+// name, sticky field, its seed, whether it answers Paddle calls that name no model, variants
 using ModelTuple = std::tuple<std::string, std::string, uint64_t, bool, std::vector<VariantTuple>>;
 
 void SetModels(Service& self, const std::vector<ModelTuple>& given) {

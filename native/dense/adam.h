@@ -24,11 +24,11 @@ struct AdamTensor {
   size_t size;
 };
 
-// Results depend on neither threads nor instruction set: every operation is rounded by itself. On x86, numbers too
-// small to be normal (below 1.2e-38) count as zero.
+// Results depend on neither the number of threads nor the instruction set: every operation is rounded separately. On
+// x86, subnormal numbers (below 1.2e-38) count as zero.
 void AdamStep(const AdamSettings& settings, const std::vector<AdamTensor>& tensors);
 
-// What AdamStep hands to the kernels of an instruction set: a stretch of one tensor, factors worked out.
+// What AdamStep passes to the kernels of an instruction set: a range of one tensor, with precomputed factors.
 struct AdamSpan {
   float* weights;
   const float* gradient;

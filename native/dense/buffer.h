@@ -1,5 +1,5 @@
-// Memory for panels and packed weights: aligned for vector loads, on huge pages where it is large enough to
-// gain from them, kept between steps. Contents are lost when it grows.
+// Memory for panels and packed weights: aligned for vector loads, on huge pages when it is large enough to benefit,
+// kept between steps. Growing discards the contents.
 #pragma once
 
 #include <sys/mman.h>

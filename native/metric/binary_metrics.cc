@@ -141,7 +141,7 @@ std::vector<CalibrationBin> BinaryMetrics::Calibration(size_t bins, bool equal_w
     const uint64_t weight = buckets_[b].negative + buckets_[b].positive;
     if (weight == 0) continue;
     const double p = Probability(LogitOfBucket(b));
-    // A bucket belongs where its middle lies.
+    // A bucket belongs to the bin of its middle.
     const double position =
         equal_weight ? (static_cast<double>(before) + 0.5 * static_cast<double>(weight)) / total : p;
     const size_t bin = std::min(bins - 1, static_cast<size_t>(position * static_cast<double>(bins)));

@@ -1,6 +1,6 @@
-// Running metrics of a binary classifier, exactly mergeable: whatever the order and grouping of samples over
-// batches, threads and machines, merged accumulators equal the one that saw everything, bit for bit. All sums
-// are integers (loss_kernel.h), AUC comes from a histogram over fixed buckets (score_bucket.h).
+// Running metrics of a binary classifier, exactly mergeable: however samples are ordered and grouped over batches,
+// threads and machines, merged accumulators equal one that saw everything, bit for bit. All sums are integers
+// (loss_kernel.h); AUC comes from a histogram over fixed buckets (score_bucket.h).
 //
 // A label may be any fraction in [0, 1]: it counts as that part positive and the rest negative.
 // Samples with a NaN score or a bad label or weight are counted and otherwise ignored.
@@ -42,7 +42,7 @@ struct CalibrationBin {
   double predicted;  // mean predicted probability
 };
 
-// A value read from the histogram, and how far it can be from the one that every logit on its own would give.
+// A value computed from the histogram, and its largest possible distance from the value computed from exact logits.
 struct Bounded {
   double value;
   double bound;
@@ -62,7 +62,7 @@ class BinaryMetrics {
   Totals totals() const;
   // Area under the ROC curve, ties counting half. NaN when only one class was seen.
   double Auc() const;
-  // The most that Auc() can be off because logits of one bucket tie: half of the share of pairs that do.
+  // The largest error of Auc() due to ties between logits of one bucket: half of the share of tied pairs.
   double AucBound() const;
   // Area under the precision-recall curve as average precision: the mean over positives of the precision at their
   // score, equal scores being one threshold. NaN without a positive. Its bound covers any order within buckets.
@@ -79,10 +79,10 @@ class BinaryMetrics {
 
   // Bytes for a checkpoint, the same for equal accumulators. docs/reference/model-metrics.md is their specification.
   std::string State() const;
-  // The same, and starts over.
+  // Returns the same bytes and starts over.
   std::string Take();
   // Replaces everything by a saved state. Throws Corruption if the bytes are not one, FailedPrecondition if they are of
-  // a later version; nothing is changed then.
+  // a later version; on an error nothing changes.
   void Restore(std::string_view state);
   // Adds a saved state, in time that grows with what is in it. Throws as Restore does.
   void MergeState(std::string_view state);
@@ -102,7 +102,7 @@ class BinaryMetrics {
   };
   struct Saved;
 
-  // REQUIRES, of the four: mutex_ held.
+  // The following four REQUIRE: mutex_ held.
   void Clear();
   void Add(const Saved& saved);
   std::string Encode() const;

@@ -1,4 +1,4 @@
-// What the histogram says besides AUC, and how far its buckets can lead it astray.
+// Metrics from the histogram other than AUC, and the largest error its buckets can cause.
 #include <algorithm>
 #include <cmath>
 #include <limits>

@@ -1,4 +1,4 @@
-// The saved form of BinaryMetrics: a fixed head, the buckets that are not empty, a checksum of it all.
+// The saved form of BinaryMetrics: a fixed head, the non-empty buckets, and a checksum over all of it.
 #include <algorithm>
 
 #include "metric/binary_metrics.h"
@@ -46,7 +46,7 @@ uint64_t TakeWeight(const char** p, const char* end) {
 
 }  // namespace
 
-// What a saved state says, once all of it was checked.
+// The contents of a saved state that passed all checks.
 struct BinaryMetrics::Saved {
   struct Used {
     uint32_t number;

@@ -24,7 +24,7 @@ constexpr uint32_t kFormat = 1;
 constexpr size_t kHead = 4 + 4 + 4 + 8 + 8;
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 
-// How often a sample counts, for a uniform number of 32 bits. Past the last threshold lie 8e-10 of all.
+// How often a sample counts, for a uniform 32-bit number. The probability beyond the last threshold is 8e-10.
 uint8_t PoissonOf(uint32_t uniform) {
   // 2^32 × the probability of at most 0, 1, … under Poisson(1).
   static constexpr uint32_t kThresholds[] = {1580030169u, 3160060337u, 3950075422u, 4213413783u,
@@ -56,7 +56,7 @@ double LossOf(float logit, float label) {
 
 }  // namespace
 
-// Samples in the form that many replicates are computed from.
+// Samples in a form from which many replicates are computed.
 class Bootstrap::Drawing {
  public:
   // REQUIRES: samples are sorted.

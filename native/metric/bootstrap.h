@@ -1,9 +1,10 @@
-// Poisson bootstrap of AUC and logloss: how much they would differ on other samples of the same kind. With the scores
-// of a second model for the same samples, also of how much the two differ, which is far surer than either alone.
+// Poisson bootstrap of AUC and logloss: how much they would vary on other samples of the same kind. Given the scores of
+// a second model for the same samples, also how much the difference varies, which is far more certain than either
+// alone.
 //
-// Keeps every sample, 16 bytes each (some 50 while drawing). In a replicate each sample counts Poisson(1) times,
-// decided by the seed, the replicate and the sample's place in one order of all samples: the same samples give the same
-// replicates however they were split over batches, threads and machines.
+// Keeps every sample, 16 bytes each (about 50 while drawing). In a replicate each sample counts Poisson(1) times,
+// decided by the seed, the replicate and the sample's position in one order of all samples: the same samples give the
+// same replicates however they were split over batches, threads and machines.
 //
 // Threads: every method may be called from several threads.
 #pragma once
@@ -17,7 +18,7 @@
 
 namespace elasticctr::metric {
 
-// NaN: AUC of one class, logloss of nothing, and the second model's without one.
+// NaN: AUC of one class, logloss without samples, and the second model's values if there is none.
 struct Replicate {
   double auc;
   double logloss;
@@ -34,7 +35,7 @@ class Bootstrap {
   // Throws FailedPrecondition if only one of the two is paired.
   void Merge(const Bootstrap& other);
 
-  // Every sample once: the values themselves, AUC exact.
+  // Counts every sample once: the metrics themselves, with an exact AUC.
   Replicate Estimate() const;
   std::vector<Replicate> Draw(size_t replicates, uint64_t seed) const;
 

@@ -6,10 +6,10 @@
 
 namespace elasticctr::metric {
 
-// Area under the ROC curve, ties counting half; NaN when only one class is there. `weights` may be null. Scores
-// may be logits or probabilities. Exact up to the rounding of weights to multiples of 2^-20: pairs are counted in
-// integers, so the order of samples does not matter, not even in the last bit. Samples with a NaN score or a bad
-// label or weight are left out; *invalid says how many.
+// Area under the ROC curve, ties counting half; NaN with only one class. `weights` may be null. Scores may be logits or
+// probabilities. Exact up to the rounding of weights to multiples of 2^-20: pairs are counted in integers, so the order
+// of samples does not affect even the last bit. Samples with a NaN score or a bad label or weight are left out;
+// *invalid receives their number.
 double ExactAuc(const float* scores, const float* labels, const float* weights, size_t n, uint64_t* invalid);
 
 }  // namespace elasticctr::metric

@@ -1,7 +1,7 @@
 // The mean AUC within groups (GAUC), for example by user: how well a model orders what one user saw.
 //
-// Keeps every sample, 20 bytes each: an exact AUC within a group cannot be had from less. Mergeable like
-// BinaryMetrics: samples are put in one order before anything is computed or saved.
+// Keeps every sample, 20 bytes each: an exact AUC within a group needs them all. Mergeable like BinaryMetrics: samples
+// are put in one order before anything is computed or saved.
 //
 // Threads: every method may be called from several threads.
 #pragma once
@@ -49,7 +49,7 @@ class GroupAuc {
   // NDCG and recall of the k best scored samples of each group. A sample's gain is label × weight; weight 0 leaves it
   // out. Samples of one score count as their mean over all orders. REQUIRES: k >= 1.
   GroupedRanking Rank(size_t k) const;
-  // Groups of at least `min_samples` samples, by rising group.
+  // Groups of at least `min_samples` samples, in ascending order.
   std::vector<GroupRow> Rows(uint64_t min_samples) const;
   size_t samples() const;
 
@@ -70,7 +70,7 @@ class GroupAuc {
 
   // REQUIRES: mutex_ held.
   void Sort() const;
-  // Past the last sample of the group that begins at `first`. REQUIRES: sorted.
+  // One past the last sample of the group that begins at `first`. REQUIRES: sorted.
   size_t EndOfGroup(size_t first) const;
 
   mutable std::mutex mutex_;

@@ -1,4 +1,4 @@
-// What GroupAuc says about each group: how good its first k are, and its own AUC with a deviation.
+// Per-group metrics of GroupAuc: the ranking quality of the first k, and each group's own AUC with a deviation.
 #include <algorithm>
 #include <cmath>
 #include <functional>
@@ -12,11 +12,11 @@ namespace {
 
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 
-// Sums of discounts of the first places, as many as were asked for so far.
+// Prefix sums of the discounts, extended on demand.
 class Discounts {
  public:
   explicit Discounts(size_t k) : k_(k) {}
-  // Of places [0, count), those from k on counting 0.
+  // The sum of places [0, count); places from k on count 0.
   double Until(size_t count) {
     count = std::min(count, k_);
     while (sums_.size() <= count)
@@ -29,7 +29,7 @@ class Discounts {
   std::vector<double> sums_ = {0.0};
 };
 
-// One class of one group: its weight, its number of samples, and the spread of what its samples win.
+// One class of one group: its weight, its number of samples, and the spread of its samples' wins.
 struct Side {
   uint64_t weight = 0;
   uint64_t samples = 0;
@@ -50,8 +50,8 @@ struct Side {
   }
 };
 
-// The deviation of an AUC after DeLong, from samples by rising score: how much the share of the other class that a
-// sample wins against spreads, within either class.
+// The deviation of an AUC after DeLong, from samples by rising score: for each sample, the share of the other class
+// that it wins against; the deviation follows from the spread of that share within either class.
 template <typename Iterator>
 double DeviationOf(double auc, Iterator begin, Iterator end, Side positive, Side negative) {
   uint64_t positive_below = 0;

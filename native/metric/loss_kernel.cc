@@ -1,5 +1,5 @@
-// Comparisons turn into selects only when the compiler need not keep floating-point exception flags; values are
-// the same either way.
+// Comparisons become selects only if the compiler need not preserve floating-point exception flags; values are the same
+// either way.
 #if defined(__GNUC__) && !defined(__clang__)
 #pragma GCC optimize("no-trapping-math")
 #endif
@@ -16,7 +16,7 @@
 namespace elasticctr::metric {
 namespace {
 
-// Adding this to |v| < 2^51 rounds v to an integer, which then stands in the low bits.
+// Adding this to |v| < 2^51 rounds v to an integer, which is then in the low bits.
 constexpr double kRound = 0x1.8p52;
 
 // e^-a for 0 <= a <= kMaxLogit, to about 1e-11 relative.
@@ -43,7 +43,7 @@ struct Softplus {
   double inverse;  // 1 / (1 + e)
 };
 
-// For 0 <= e <= 1. ln is 2 atanh(s), past sqrt(2) with ln sqrt(2) taken out. One division gives both.
+// For 0 <= e <= 1. ln is 2 atanh(s); beyond sqrt(2), ln sqrt(2) is split off. One division gives both.
 ELASTICCTR_INLINE Softplus SoftplusOf(double e) {
   const bool is_large = e > 0.41421356237309503;
   const double one = 1.0 + e;
@@ -61,7 +61,7 @@ ELASTICCTR_INLINE Softplus SoftplusOf(double e) {
   return {2.0 * s * p + (is_large ? 0.34657359027997264 : 0.0), (u + 2.0) * both};
 }
 
-// Replaces invalid samples by zeros of weight 0, finds buckets, counts what was replaced.
+// Replaces invalid samples by zeros of weight 0, finds buckets, counts replacements.
 ELASTICCTR_CLONES
 Invalid Clean(const float* logits, const float* labels, const float* weights, size_t n, Block* __restrict block) {
   uint32_t bad_scores = 0;

@@ -1,8 +1,8 @@
 // The vectorised inner loop of BinaryMetrics: what each sample of a block adds to the sums, as exact integers.
 //
-// Everything that is summed is an integer, so sums do not depend on the order or grouping of samples:
-//   weights and labels   multiples of 2^-20 (a weight of 1 is kWeightOne)
-//   loss and prediction  multiples of 2^-30 of weight × value
+// All sums are integers, so they do not depend on the order or grouping of samples:
+// weights and labels   multiples of 2^-20 (a weight of 1 is kWeightOne)
+// loss and prediction  multiples of 2^-30 of weight × value
 // The arithmetic is plain IEEE double without fused operations, so every instruction set gives the same bits.
 #pragma once
 
@@ -14,9 +14,9 @@ namespace elasticctr::metric {
 inline constexpr int kWeightBits = 20;
 inline constexpr int kSumBits = 30;
 inline constexpr double kWeightOne = 1 << kWeightBits;
-// So large that weight × loss stays below 2^51 units, where a double holds every integer.
+// The largest weight for which weight × loss stays below 2^51 units, where a double holds every integer.
 inline constexpr float kMaxWeight = 1 << 16;
-// Loss and prediction see logits clamped to this: a probability nearer than 9.4e-14 to 0 or 1 counts as that.
+// Logits are clamped to this for loss and prediction: a probability nearer than 9.4e-14 to 0 or 1 counts as that.
 inline constexpr double kMaxLogit = 30.0;
 // Scores (probabilities) are clamped to [kMinScore, 1 - kMinScore], the resolution of float32 near 1.
 inline constexpr double kMinScore = 0x1p-23;

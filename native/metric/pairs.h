@@ -1,4 +1,4 @@
-// Counts the pairs of a positive and a negative sample that a score orders rightly, in integers.
+// Counts, in integers, the pairs of a positive and a negative sample that a score orders correctly.
 #pragma once
 
 #include <cstdint>
@@ -26,7 +26,7 @@ inline SplitOfWeight SplitWeight(float label, float weight) {
   return {positive, all - positive};
 }
 
-// Feed samples by rising score; those of the same score in any order.
+// Add samples by rising score; those of the same score in any order.
 class PairCounter {
  public:
   // REQUIRES: IsValid(…), and order is not below the one before.

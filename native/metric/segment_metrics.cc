@@ -10,7 +10,7 @@
 namespace elasticctr::metric {
 namespace {
 
-// Another choice of values than those that shards and indexes make from Mix64.
+// Makes the choice of values independent of the shards and indexes, which also use Mix64.
 constexpr uint64_t kSalt = 0x5EC3E1175A1E5ULL;
 
 const std::array<float, kBlock> kOnes = [] {

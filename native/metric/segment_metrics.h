@@ -1,8 +1,8 @@
-// Sums per value of one slot: what calibration and loss of each value (a "segment" of the samples) are computed from.
+// Sums per value of one slot, from which calibration and loss of each value (a "segment" of the samples) are computed.
 //
 // Memory is bounded: of more than `max_values` values, those with a small hash are kept, half of them, a quarter, …
-// (`level` halvings), until they fit; about 150 bytes each. The choice depends on the values alone, and a value that is
-// kept has all of its samples. So accumulators merge exactly, in whatever order: merged ones equal the one that saw
+// (`level` halvings), until they fit; about 150 bytes each. The choice depends on the values alone, and a kept value
+// has all of its samples. Accumulators therefore merge exactly, in any order: merged ones equal one that saw
 // everything, bit for bit, like BinaryMetrics.
 //
 // Threads: every method may be called from several threads.
@@ -43,14 +43,14 @@ class SegmentMetrics {
   // REQUIRES: max_values >= 1.
   explicit SegmentMetrics(size_t max_values) : max_values_(max_values) {}
 
-  // Sample i has the values [offsets[i], offsets[i + 1]); it counts once for each that differs, and for value 0 if it
-  // has none. `weights` may be null: 1 each. REQUIRES: offsets rise, n + 1 of them, within `values`.
+  // Sample i has the values [offsets[i], offsets[i + 1]). It counts once for each distinct value, and for value 0 if it
+  // has none. `weights` may be null: 1 each. REQUIRES: n + 1 offsets, ascending, within `values`.
   void Update(const uint64_t* values, const int32_t* offsets, const float* logits, const float* labels,
               const float* weights, size_t n);
   // Throws FailedPrecondition if `other` has another max_values.
   void Merge(const SegmentMetrics& other);
 
-  // The values kept, by rising value.
+  // The values kept, in ascending order.
   std::vector<SegmentRow> Rows() const;
   // 2^-level of all values are kept.
   uint32_t level() const;

@@ -1,4 +1,4 @@
-// The saved form of SegmentMetrics: a fixed head, the values kept, a checksum of it all.
+// The saved form of SegmentMetrics: a fixed head, the values kept, and a checksum over all of it.
 #include "metric/segment_metrics.h"
 #include "metric/state_coding.h"
 #include "util/crc32c.h"

@@ -1,5 +1,5 @@
-// Bytes on their way in or out of a connection: a growable block with a front that moves as bytes are taken.
-// Memory is not cleared and is kept until Release, so that a buffer used over and over stays in cache.
+// Bytes received or to be sent on a connection: a growable block whose front advances as bytes are consumed. Memory is
+// not cleared and is kept until Release, so that a buffer in steady use stays in cache.
 #pragma once
 
 #include <cstddef>
@@ -27,7 +27,7 @@ class Buffer {
   size_t capacity() const { return capacity_; }
   const uint8_t* data() const { return block_ + begin_; }
 
-  // Room for n more bytes at the end; Commit says how many were written there.
+  // Makes room for n more bytes at the end; Commit says how many were written there.
   uint8_t* Reserve(size_t n) {
     if (capacity_ - end_ < n) Grow(n);
     return block_ + end_;
@@ -42,7 +42,7 @@ class Buffer {
   }
   void Append(std::string_view text) { Append(text.data(), text.size()); }
 
-  // Drops n bytes from the front, or what was appended after the first n.
+  // Consume drops n bytes from the front; Truncate drops what was appended after the first n.
   void Consume(size_t n) {
     begin_ += n;
     if (begin_ == end_) begin_ = end_ = 0;

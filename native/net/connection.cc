@@ -18,7 +18,7 @@ namespace elasticctr::net {
 namespace {
 
 constexpr size_t kReadBytes = 256 * 1024;
-constexpr size_t kMostUnsent = 256 * 1024;  // encrypted bytes that wait for the socket before no more are taken
+constexpr size_t kMostUnsent = 256 * 1024;  // limit of encrypted bytes that wait for the socket
 
 std::atomic<uint64_t> generation{0};
 
@@ -126,7 +126,7 @@ void Connection::Flush() {
     if (sent < 0 && (errno == EAGAIN || errno == ENOTCONN)) return;
     if (sent < 0) {
       const int error = errno;
-      // A server that refuses us says why before it hangs up.
+      // A server that refuses the connection sends the reason before it closes it.
       while (ReadSecure()) {
       }
       End(std::string("the connection broke: ") + std::strerror(error));
@@ -141,7 +141,7 @@ void Connection::End(std::string why) {
   if (secure_->ending.empty()) secure_->ending = std::move(why);
 }
 
-// Takes what the socket has, once. False: nothing, or nothing more ever; `ending` says that.
+// Reads once from the socket. False: nothing available, or the end, which sets `ending`.
 bool Connection::ReadSecure() {
   if (!secure_->ending.empty()) return false;
   thread_local const std::unique_ptr<uint8_t[]> scratch(new uint8_t[kReadBytes]);
@@ -161,7 +161,7 @@ bool Connection::ReadSecure() {
   }
   if (!stream.Receive(scratch.get(), static_cast<size_t>(received), &secure_->in, &secure_->out)) {
     End(stream.trouble());
-    const ssize_t ignored = send(fd_, secure_->out.data(), secure_->out.size(), MSG_NOSIGNAL);  // our last word
+    const ssize_t ignored = send(fd_, secure_->out.data(), secure_->out.size(), MSG_NOSIGNAL);  // the closing alert
     static_cast<void>(ignored);
     secure_->out.Clear();
   } else if (stream.is_ended()) {
@@ -177,7 +177,7 @@ size_t Connection::ReceiveSecure(iovec* buffers, int count) {
     auto* to = static_cast<uint8_t*>(buffers[i].iov_base);
     for (size_t left = buffers[i].iov_len; left > 0;) {
       if (in.empty() && !ReadSecure()) {
-        // What came before the end counts.
+        // Bytes received before the end still count.
         if (taken == 0 && !secure_->ending.empty()) throw Error(Code::kUnavailable, secure_->ending);
         return taken;
       }

@@ -1,4 +1,4 @@
-// One socket to a server, never blocking, plain or with TLS. Used by one call at a time; the destructor closes it.
+// One non-blocking socket to a server, plain or with TLS. Used by one call at a time; the destructor closes it.
 #pragma once
 
 #include <sys/uio.h>
@@ -12,15 +12,15 @@
 
 namespace elasticctr::net {
 
-// Counts the forks this process descends from since it was loaded. A child must not use its parent's sockets or
-// threads.
+// The number of forks between this process and the one that loaded the library. A child must not use its parent's
+// sockets or threads.
 uint64_t ForkGeneration();
 
 class Connection {
  public:
-  // Starts to connect. Throws Unavailable.
+  // Starts connecting. Throws Unavailable.
   explicit Connection(const SocketAddress& address);
-  // The same with TLS to `host`, whose certificate is checked. `tls` null, or a Unix socket: without.
+  // The same with TLS to `host`, whose certificate is checked. Plain if `tls` is null or the address is a Unix socket.
   Connection(const SocketAddress& address, TlsClient* tls, const std::string& host);
   ~Connection();
   Connection(const Connection&) = delete;
@@ -31,19 +31,19 @@ class Connection {
   bool greeted() const { return greeted_; }
   void set_greeted() { greeted_ = true; }
 
-  // What to wait for (POLLIN, POLLOUT) before FinishConnecting.
+  // The events to wait for (POLLIN, POLLOUT) before FinishConnecting.
   short connect_events() const;
-  // Once the socket is ready for that: true when requests may be sent, false if there is more to wait for. Throws
-  // Unavailable if the connection was not made, or one end refuses the other.
+  // Call when one of connect_events() is ready. Returns true when requests may be sent, false if there is more to wait
+  // for. Throws Unavailable if the connection failed or either end refused the other.
   bool FinishConnecting();
-  // Bytes sent or received; 0: none for now. Less than asked for: the socket has no more room or bytes. Throw
-  // Unavailable when the other side is gone.
+  // Return the number of bytes sent or received; 0: none for now. Fewer than requested: the socket has no more room or
+  // bytes. Throw Unavailable when the peer has closed the connection.
   size_t Send(const iovec* buffers, int count);
   size_t Receive(iovec* buffers, int count);
-  // With TLS, what Send took may still wait for room in the socket: wait for that and Flush.
+  // With TLS, bytes that Send accepted may still wait for room in the socket: wait for POLLOUT and call Flush.
   bool has_unsent() const { return secure_ != nullptr && !secure_->out.empty(); }
   void Flush();
-  // With TLS, bytes to Receive may be here that the socket says nothing of.
+  // With TLS, decrypted bytes may be waiting for Receive although poll reports none.
   bool has_received() const { return secure_ != nullptr && !secure_->in.empty(); }
 
  private:
@@ -55,7 +55,7 @@ class Connection {
     Buffer in;   // decrypted
     Buffer out;  // encrypted
     bool is_connected = false;
-    std::string ending;  // why nothing more comes; empty: it may
+    std::string ending;  // why no more bytes can come; empty: they can
   };
 
   size_t SendSecure(const iovec* buffers, int count);

@@ -1,4 +1,4 @@
-// A whole frame of docs/formats/wire.md in one piece, for what is not sent on a hot path.
+// Builds a whole frame of docs/formats/wire.md, for messages that are not on a hot path.
 #pragma once
 
 #include <string>
@@ -8,7 +8,7 @@
 
 namespace elasticctr::net::wire {
 
-// `header` with the length of `body`, and `body`.
+// `header`, with its length set to that of `body`, followed by `body`.
 inline std::string MakeFrame(Header header, std::string_view body) {
   header.body_bytes = static_cast<uint32_t>(body.size());
   std::string frame(kHeaderBytes, '\0');

@@ -12,7 +12,7 @@ constexpr size_t kMaxLengthBytes = 16;       // of "*1000001\r\n"
 
 bool IsDigit(uint8_t c) { return c >= '0' && c <= '9'; }
 
-// Eight ASCII digits as a number; false if one is none.
+// Converts eight ASCII digits to a number; false if one is not a digit.
 bool EightDigits(const char* p, uint64_t* value) {
   uint64_t x = DecodeFixed64(p);
   constexpr uint64_t kZeros = 0x3030303030303030, kHigh = 0xF0F0F0F0F0F0F0F0, kSixes = 0x0606060606060606;
@@ -38,7 +38,7 @@ RespReader::Result RespReader::Read(const uint8_t* data, size_t size, const Resp
     if (!ReadLength(0, &end, &count)) return bad_reason_ != nullptr ? Result::kBad : Result::kMore;
     if (count > static_cast<int64_t>(limits.arguments)) return Bad("invalid multibulk length");
     at_ = end;
-    if (count <= 0) return Result::kCommand;  // nothing asked, nothing answered
+    if (count <= 0) return Result::kCommand;  // an empty command gets no answer
     is_array_ = true;
     left_ = static_cast<size_t>(count);
     spans_.reserve(std::min<size_t>(left_, 1024));
@@ -52,7 +52,7 @@ RespReader::Result RespReader::ReadArguments(const RespLimits& limits) {
     if (at >= size_) return Result::kMore;
     if (data_[at] != '$') return Bad("expected '$'");
     uint32_t bytes;
-    // Nearly every argument has one or two digits of length.
+    // Nearly all argument lengths have one or two digits.
     if (at + 4 < size_ && data_[at + 2] == '\r' && IsDigit(data_[at + 1])) {
       bytes = data_[at + 1] - uint32_t{'0'};
       text = at + 4;
@@ -97,7 +97,7 @@ bool RespReader::ReadLength(size_t at, size_t* end, int64_t* value) {
 }
 
 RespReader::Result RespReader::ReadInline(const RespLimits& limits) {
-  // at_ is how far no line end was found.
+  // No line end was found before at_.
   const uint8_t* stop = std::find(data_ + at_, data_ + size_, '\n');
   auto line = static_cast<size_t>(stop - data_);
   if (line > std::min(kMaxLineBytes, limits.command_bytes)) return Bad("too big inline request");
@@ -119,7 +119,7 @@ RespReader::Result RespReader::ReadInline(const RespLimits& limits) {
   return spans_.size() > limits.arguments ? Bad("invalid multibulk length") : Result::kCommand;
 }
 
-// As Redis splits a line: "…" knows \n \r \t \b \a \" \\ and \xHH, '…' knows \', and a quote ends its word.
+// Splits a line as Redis does: "…" knows \n \r \t \b \a \" \\ and \xHH, '…' knows \', and a quote ends its word.
 RespReader::Result RespReader::ReadQuoted(std::string_view line, const RespLimits& limits) {
   constexpr const char* kUnbalanced = "unbalanced quotes in request";
   const auto is_blank = [](char c) { return c == ' ' || c == '\t' || c == '\r'; };
@@ -186,7 +186,7 @@ bool ParseFeasign(std::string_view text, uint64_t* feasign) {
   if (n == 0) return false;
   while (n > 20 && *p == '0') ++p, --n;
   if (n > 20) return false;
-  // The first digits, then eights: only the last eight of twenty digits can be too much.
+  // The first digits, then groups of eight: only the last eight of twenty digits can overflow.
   uint64_t value = 0;
   for (; n % 8 != 0; ++p, --n) {
     unsigned digit = static_cast<unsigned char>(*p) - '0';

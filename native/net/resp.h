@@ -1,4 +1,4 @@
-// The Redis protocol: commands read piece by piece, and answers in version 2 or 3.
+// The Redis protocol: commands parsed incrementally, and replies in version 2 or 3.
 #pragma once
 
 #include <charconv>
@@ -18,14 +18,15 @@ struct RespLimits {
   size_t command_bytes;
 };
 
-// Takes commands apart: arrays of bulk strings, or words on a line, which may be quoted as in Redis. Remembers how far
-// it came, so that a command in a thousand pieces is read once.
+// Parses commands: arrays of bulk strings, or words on a line, which may be quoted as in Redis. Keeps its position, so
+// that a command in a thousand pieces is parsed once.
 class RespReader {
  public:
   enum class Result : uint8_t { kMore, kCommand, kBad };
 
-  // `data` is where the unfinished command starts, always the same one until kCommand. Then `command_bytes` of it are
-  // done, and argument(i) points into it. kBad: not the protocol, or over a limit; bad_reason says which.
+  // `data` is where the unfinished command starts, the same position until kCommand. Then the command took
+  // `command_bytes` of it, and argument(i) points into it. kBad: an invalid command, or over a limit; bad_reason says
+  // which.
   Result Read(const uint8_t* data, size_t size, const RespLimits& limits);
 
   size_t count() const { return spans_.size(); }
@@ -33,16 +34,16 @@ class RespReader {
     return {reinterpret_cast<const char*>(data_) + spans_[i].at, spans_[i].bytes};
   }
   size_t command_bytes() const { return at_; }
-  // The command as it came.
+  // The command as received.
   std::string_view raw() const { return {reinterpret_cast<const char*>(raw_), at_}; }
   const char* bad_reason() const { return bad_reason_; }
-  // Forgets the command; the next one starts after its bytes.
+  // Discards the command; the next one starts after its bytes.
   void Reset() {
     spans_.clear();
     at_ = left_ = 0;
     is_array_ = false;
   }
-  // Gives back what a large command took.
+  // Frees the memory that a large command took.
   void Shrink() {
     if (spans_.capacity() > 4096) std::vector<Span>().swap(spans_);
   }
@@ -55,7 +56,7 @@ class RespReader {
   Result ReadArguments(const RespLimits& limits);
   Result ReadInline(const RespLimits& limits);
   Result ReadQuoted(std::string_view line, const RespLimits& limits);
-  // The number after a type byte at `at`; false: its line is not whole yet. kBad is left in bad_reason_.
+  // Reads the number after a type byte at `at`; false: its line is not complete yet. Errors are left in bad_reason_.
   bool ReadLength(size_t at, size_t* end, int64_t* value);
   Result Bad(const char* reason) {
     bad_reason_ = reason;
@@ -73,7 +74,7 @@ class RespReader {
   const char* bad_reason_ = nullptr;
 };
 
-// Appends answers. Maps and nulls look different in version 3.
+// Appends replies. Maps and nulls are encoded differently in version 3.
 class RespWriter {
  public:
   RespWriter(Buffer* out, int version) : out_(out), version_(version) {}
@@ -107,10 +108,10 @@ class RespWriter {
   int version_;
 };
 
-// What of a client's text may be repeated on one line of an error.
+// The part of a client's text that may be repeated on one line of an error.
 std::string Printable(std::string_view text);
 
-// A decimal feasign, leading zeros allowed. False: not one, or over 64 bits.
+// A decimal feasign, leading zeros allowed. False: invalid, or over 64 bits.
 bool ParseFeasign(std::string_view text, uint64_t* feasign);
 
 }  // namespace elasticctr::net

@@ -75,8 +75,8 @@ Fd ListenUnix(const std::string& path) {
     ::unlink(path.c_str());
   }
   Fd fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
-  // The file is made with this mode, less the umask, which is the whole process' and left alone; where that takes the
-  // group out, it is let in again. Nobody can connect before the socket listens.
+  // The file is created with this mode minus the process' umask, which is left alone; if the umask removes the group's
+  // permission, it is added again. Nobody can connect before the socket listens.
   constexpr mode_t kMode = 0660;
   if (!fd || ::fchmod(fd.get(), kMode) != 0 || ::bind(fd.get(), name, sizeof address) != 0 ||
       ::chmod(path.c_str(), kMode) != 0 || ::listen(fd.get(), kBacklog) != 0) {
@@ -114,7 +114,7 @@ std::string PeerOf(int fd) {
 
 void TuneConnection(int fd) {
   SetOption(fd, IPPROTO_TCP, TCP_NODELAY, 1);
-  // A peer that vanished without a word is noticed after some minutes.
+  // Detects a vanished peer after some minutes.
   SetOption(fd, SOL_SOCKET, SO_KEEPALIVE, 1);
   SetOption(fd, IPPROTO_TCP, TCP_KEEPIDLE, 120);
   SetOption(fd, IPPROTO_TCP, TCP_KEEPINTVL, 30);

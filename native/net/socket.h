@@ -1,4 +1,4 @@
-// Sockets as the server and its clients use them: non-blocking, closed on exec, without Nagle's delay.
+// Sockets for the server and its clients: non-blocking, closed on exec, without Nagle's delay.
 #pragma once
 
 #include <cstdint>
@@ -7,7 +7,7 @@
 
 namespace elasticctr::net {
 
-inline constexpr int kBacklog = 4096;  // connections that may wait to be accepted, by listener
+inline constexpr int kBacklog = 4096;  // connections that may wait to be accepted, per listener
 
 class Fd {
  public:
@@ -30,25 +30,25 @@ class Fd {
 // Listens on host:port (port 0: any free one). Throws ConfigError for an invalid host, Unavailable if the port is
 // taken.
 Fd ListenTcp(const std::string& host, uint16_t port);
-// Listens on a Unix socket of mode 0660. A socket file that nobody listens on any more is replaced; Unavailable if
-// somebody does, ConfigError if something else is at that path.
+// Listens on a Unix socket of mode 0660. Replaces a socket file without a listener; throws Unavailable if it has one,
+// ConfigError if something else is at that path.
 Fd ListenUnix(const std::string& path);
 uint16_t PortOf(const Fd& listener);
 
-// Who is at the other end, as host:port; "unix" for a Unix socket.
+// The peer's address, as host:port; "unix" for a Unix socket.
 std::string PeerOf(int fd);
 
 // Prepares an accepted connection.
 void TuneConnection(int fd);
-// Lets a Unix socket hold so many bytes that were sent and not read yet, or as many as the system allows
-// (net.core.wmem_max). A sender of long frames would wake for every part of one.
+// Lets a Unix socket hold this many bytes that were sent and not read yet, or as many as the system allows
+// (net.core.wmem_max). Otherwise a sender of long frames would wake up for every part of one.
 void SetSendRoom(int fd, int bytes);
 
 Fd MakeEventFd();
 void SignalEventFd(const Fd& fd);
 void DrainEventFd(const Fd& fd);
 
-// Raises the soft limit of open files to the hard one and returns it.
+// Raises the soft limit of open files to the hard limit and returns it.
 uint64_t RaiseFileLimit();
 
 // CLOCK_MONOTONIC.

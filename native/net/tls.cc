@@ -23,7 +23,7 @@ namespace {
 constexpr size_t kRecordBytes = 16 * 1024;
 constexpr size_t kMaxWriteBytes = 1u << 30;
 
-// The library's first complaint, and none left.
+// Returns the library's first error and clears its queue.
 std::string Reason() {
   char text[256] = "unknown reason";
   if (const unsigned long code = ERR_get_error(); code != 0) ERR_error_string_n(code, text, sizeof text);
@@ -33,7 +33,7 @@ std::string Reason() {
 
 [[noreturn]] void Refuse(const std::string& what) { throw Error(Code::kConfig, "TLS: " + what + ": " + Reason()); }
 
-// An encrypted key would otherwise be asked for at the terminal.
+// Otherwise OpenSSL would ask for the password of an encrypted key at the terminal.
 int NoPassword(char*, int, int, void*) { return 0; }
 
 using ContextPtr = std::unique_ptr<SSL_CTX, decltype(&SSL_CTX_free)>;
@@ -59,7 +59,7 @@ void UseCertificate(SSL_CTX* context, const std::string& certificate, const std:
   }
 }
 
-// An alert of the peer, in words; empty: there was none of these.
+// A description of the peer's alert; empty: not one of these.
 std::string ExplainAlert(int reason, bool is_caller) {
   const std::string peer = is_caller ? "the server" : "the client";
   switch (reason) {
@@ -165,7 +165,7 @@ void TlsStream::Begin(Buffer* out) {
 
 bool TlsStream::Receive(const uint8_t* data, size_t size, Buffer* plain, Buffer* out) {
   ERR_clear_error();
-  // At most a loop's scratch buffer comes at a time, so lengths fit.
+  // At most a loop's scratch buffer is passed at a time, so lengths fit.
   if (BIO_write(in_, data, static_cast<int>(size)) != static_cast<int>(size)) return false;
   while (true) {
     const int n = SSL_read(ssl_, plain->Reserve(kRecordBytes), static_cast<int>(kRecordBytes));
@@ -176,7 +176,7 @@ bool TlsStream::Receive(const uint8_t* data, size_t size, Buffer* plain, Buffer*
     const int error = SSL_get_error(ssl_, n);
     TakeOutput(out);
     is_ended_ = is_ended_ || error == SSL_ERROR_ZERO_RETURN;
-    // A peer that says it will send no more may still want its answers.
+    // A peer that will send no more may still want its answers.
     const bool is_good = error == SSL_ERROR_WANT_READ || error == SSL_ERROR_ZERO_RETURN;
     if (!is_good) Explain();
     ERR_clear_error();
@@ -217,7 +217,7 @@ void TlsStream::TakeOutput(Buffer* out) {
 }
 
 void TlsStream::Explain() {
-  if (!trouble_.empty()) return;  // what came first is the reason
+  if (!trouble_.empty()) return;  // keep the first reason
   const unsigned long code = ERR_peek_error();
   const int reason = ERR_GET_REASON(code);
   const char* said = ERR_reason_error_string(code);
@@ -254,7 +254,7 @@ TlsContext::TlsContext(const TlsOptions&) { Missing(); }
 TlsContext::TlsContext(const TlsClientOptions&) { Missing(); }
 TlsContext::~TlsContext() = default;
 
-// No context, no stream: none of these is ever called.
+// Without a context there is no stream: these are never called.
 TlsStream::TlsStream(const TlsContext&) { Missing(); }
 TlsStream::TlsStream(const TlsContext&, const std::string&) { Missing(); }
 TlsStream::~TlsStream() = default;
@@ -271,13 +271,13 @@ TlsClient::TlsClient(TlsClientOptions options)
 
 std::shared_ptr<const TlsContext> TlsClient::Get() {
   const std::lock_guard lock(mutex_);
-  // Taken before the files are read, so that what is written meanwhile is seen next time.
+  // Taken before the files are read, so that changes made meanwhile are noticed next time.
   if (std::vector<int64_t> stamp = Stamp(); stamp != stamp_) {
     stamp_ = std::move(stamp);
     try {
       context_ = std::make_shared<const TlsContext>(options_);
     } catch (const Error&) {
-      // Looked at again when one of them changes once more.
+      // Tried again after the next change of a file.
     }
   }
   return context_;

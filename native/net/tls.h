@@ -1,5 +1,5 @@
-// TLS 1.2 and later by OpenSSL, for both ends of a connection. Without its headers at build time the rest is built, and
-// asking for TLS is a ConfigError.
+// TLS 1.2 and later by OpenSSL, for both ends of a connection. If OpenSSL's headers are missing at build time, the
+// library is built without TLS, and requesting TLS throws ConfigError.
 #pragma once
 
 #include <cstddef>
@@ -17,32 +17,32 @@ struct bio_st;
 
 namespace elasticctr::net {
 
-// Whether this build can do TLS, and the library it found, such as "OpenSSL 3.0.15"; empty: it cannot.
+// The TLS library in use, such as "OpenSSL 3.0.15"; empty: this build has no TLS.
 std::string TlsLibrary();
 
-// For those who are called.
+// For servers.
 struct TlsOptions {
   std::string certificate;  // PEM, with the chain up to the authority
   std::string key;          // PEM, not encrypted
-  std::string client_ca;    // PEM; clients must show a certificate of it. Empty: they need none
+  std::string client_ca;    // PEM; clients must present a certificate signed by it. Empty: not required
 
   bool is_set() const { return !certificate.empty(); }
 };
 
-// For those who call.
+// For clients.
 struct TlsClientOptions {
   std::string ca;           // PEM: authority of the servers' certificates
-  std::string certificate;  // own one, with its key, for servers that want to see it; or both empty
+  std::string certificate;  // the client's own, with its key, for servers that require one; or both empty
   std::string key;
-  bool checks_host = true;  // the server's certificate must name the host or address that was called
+  bool checks_host = true;  // the server's certificate must name the host or address of the connection
 
   bool is_set() const { return !ca.empty(); }
 };
 
-// Certificates and keys, ready for use. Any number of threads may make streams of it.
+// Loaded certificates and keys. Any number of threads may create streams from it.
 class TlsContext {
  public:
-  // Throw ConfigError: built without TLS, a file that cannot be read, a key of another certificate.
+  // Throw ConfigError: built without TLS, an unreadable file, a key that does not match the certificate.
   explicit TlsContext(const TlsOptions& options);
   explicit TlsContext(const TlsClientOptions& options);
   ~TlsContext();
@@ -55,12 +55,12 @@ class TlsContext {
   bool checks_host_ = false;
 };
 
-// The context of a client, read again when one of its files has changed. Any thread.
+// A client's context, reloaded when one of its files has changed. Any thread.
 class TlsClient {
  public:
   // Throws as TlsContext.
   explicit TlsClient(TlsClientOptions options);
-  // For a connection made now. Files that cannot be used, half replaced ones say, leave it as it was.
+  // The context for a new connection. Unusable files, such as half-replaced ones, leave the previous context in place.
   std::shared_ptr<const TlsContext> Get();
 
  private:
@@ -72,35 +72,35 @@ class TlsClient {
   std::shared_ptr<const TlsContext> context_;
 };
 
-// A client as the options want it; null where they name no authority: nothing is encrypted then. Throws as TlsContext,
+// A client for these options; null if they name no authority: connections are then unencrypted. Throws as TlsContext,
 // and if a certificate is given without an authority.
 std::shared_ptr<TlsClient> MakeTlsClient(const TlsClientOptions& options);
 
-// One connection's encryption. Knows no sockets: bytes go in and come out.
+// One connection's encryption. It handles bytes only, no sockets.
 class TlsStream {
  public:
-  // Of one who is called. REQUIRES, of both: `context` outlives it.
+  // The server's end. Both constructors REQUIRE: `context` outlives the stream.
   explicit TlsStream(const TlsContext& context);
-  // Of one who calls `host`, a name or an address.
+  // The client's end of a connection to `host`, a name or an address.
   TlsStream(const TlsContext& context, const std::string& host);
   ~TlsStream();
   TlsStream(const TlsStream&) = delete;
   TlsStream& operator=(const TlsStream&) = delete;
 
-  // Takes bytes off the network. What they decrypt to is appended to `plain`, what must be sent (handshake, alerts) to
-  // `out`. False: this is not TLS, or one end refuses the other; send `out` and close.
+  // Takes bytes received from the network. Appends decrypted bytes to `plain` and bytes to be sent (handshake, alerts)
+  // to `out`. False: this is not TLS, or one end refuses the other; send `out` and close.
   bool Receive(const uint8_t* data, size_t size, Buffer* plain, Buffer* out);
-  // Encrypts into `out`. False: broken. REQUIRES: is_open().
+  // Encrypts into `out`. False: the stream is broken. REQUIRES: is_open().
   bool Send(const uint8_t* data, size_t size, Buffer* out);
-  // The caller's first words, into `out`.
+  // Writes the client's first handshake message to `out`.
   void Begin(Buffer* out);
-  // A last word, into `out`.
+  // Writes the closing alert to `out`.
   void End(Buffer* out);
   // Whether the handshake is done.
   bool is_open() const;
-  // The peer has said that it will send no more.
+  // The peer has announced that it will send no more.
   bool is_ended() const { return is_ended_; }
-  // Why Receive or Send said no, and what to do about it.
+  // Why Receive or Send failed, and what to do about it.
   const std::string& trouble() const { return trouble_; }
 
  private:

@@ -1,4 +1,4 @@
-// The frame of docs/formats/wire.md, as both sides of a connection read and write it.
+// The frame of docs/formats/wire.md, for both sides of a connection.
 #pragma once
 
 #include <cstddef>
@@ -17,7 +17,7 @@ inline constexpr size_t kHeaderBytes = 40;
 inline constexpr size_t kLookupHeadBytes = 16;  // count, row bytes, active version: before the found bits
 inline constexpr uint32_t kMaxBodyBytes = 16u << 20;
 inline constexpr uint32_t kMaxKeys = 1'000'000;
-// What servers take unless hello says otherwise.
+// The limit of servers that state no other in hello.
 inline constexpr uint32_t kUsualMaxKeys = 16'384;
 inline constexpr uint32_t kUsualMaxBodyBytes = 2u << 20;
 inline constexpr uint64_t kMaxAnswerBytes = 256ull << 20;
@@ -25,7 +25,7 @@ inline constexpr uint32_t kMaxPingBytes = 64;
 
 enum class Opcode : uint8_t { kHello = 1, kPing = 2, kLookup = 3, kDescribe = 4 };
 
-// Which kind of error an answer's status stands for.
+// The kind of error that an answer's status stands for.
 enum class Detail : uint16_t {
   kNone = 0,
   kNoTable = 1,
@@ -76,7 +76,7 @@ inline void EncodeHeader(uint8_t* p, const Header& h) {
   std::memcpy(p + 38, &h.detail, sizeof h.detail);
 }
 
-// What tells two versions of one number apart in an answer; 0: the server does not know the identity.
+// Distinguishes two versions with the same number in an answer; 0: the server does not know the identity.
 inline uint32_t TagOf(const std::string& identity) {
   return identity.empty() ? 0 : static_cast<uint32_t>(Xxh64(identity.data(), identity.size(), 0)) | 1;
 }

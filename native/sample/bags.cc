@@ -8,7 +8,7 @@
 namespace elasticctr {
 namespace {
 
-// The number of slots. Checks the shape, and that slots lie in the values one after another.
+// Returns the number of slots. Checks the shape, and that the slots' values are contiguous and in order.
 size_t CheckShape(const BagsView& bags) {
   const size_t count = bags.offsets.size();
   if (count == 0 || (bags.n == 0 ? count != 1 : (count - 1) % bags.n != 0)) {

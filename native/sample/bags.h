@@ -1,5 +1,5 @@
-// Rearranges samples: `values` and `offsets` of S slots and n samples (data/batch.py has the layout), taken apart
-// and put together again. Offsets that contradict themselves throw kCorruption.
+// Rearranges samples: splits and joins `values` and `offsets` of S slots and n samples (data/batch.py has the layout).
+// Contradictory offsets throw kCorruption.
 #pragma once
 
 #include <cstdint>
@@ -24,10 +24,10 @@ struct Bags {
 // The samples at `rows`, in that order. A row outside [0, n) throws kFailedPrecondition.
 Bags TakeBags(const BagsView& bags, std::span<const int64_t> rows);
 
-// The samples [start, stop). REQUIRES nothing: the range is cut to [0, n).
+// The samples [start, stop). The range is cut to [0, n).
 Bags SliceBags(const BagsView& bags, size_t start, size_t stop);
 
-// All samples of all parts, in order. Parts of no samples may be among them.
+// All samples of all parts, in order. Parts may be empty.
 Bags ConcatBags(const std::vector<BagsView>& parts);
 
 }  // namespace elasticctr

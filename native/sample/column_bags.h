@@ -1,5 +1,5 @@
-// Columns as Arrow keeps them (each slot's values and offsets in arrays of their own) → hashes and bags. CSV,
-// Parquet and cached sample sets go through here.
+// Converts columns in Arrow's layout (each slot's values and offsets in arrays of their own) to hashes and bags. CSV,
+// Parquet and cached sample sets use this.
 #pragma once
 
 #include <cstdint>
@@ -11,21 +11,21 @@
 
 namespace elasticctr {
 
-// out[i] = the feature hash of data[offsets[i] : offsets[i + 1]]. REQUIRES: out holds offsets.size() - 1.
-// Offsets that go backwards or past `data` throw kCorruption.
+// out[i] = the feature hash of data[offsets[i] : offsets[i + 1]]. REQUIRES: out holds offsets.size() - 1. Offsets that
+// decrease or exceed `data` throw kCorruption.
 void HashStrings(std::span<const int32_t> offsets, std::string_view data, uint64_t slot_seed, uint64_t* out);
 
-// The XXH64 with `seed` of every line of `text`, without its line end: what a split by fraction goes by.
+// The XXH64 with `seed` of every line of `text`, without its line end: a split by fraction decides by these.
 std::vector<uint64_t> HashLines(std::string_view text, uint64_t seed);
 
-// Samples without a text of their own, hashed by content.
+// Samples without text, hashed by content.
 struct RowsView {
   std::span<const float> labels, dense;  // [n, anything], row after row
   std::span<const float> weights;        // [n]
   BagsView bags;
 };
 
-// out[i] = XXH64 of labels, dense, weight and each slot's values of sample i, each seeded with the one before.
+// out[i] = XXH64 of labels, dense, weight and each slot's values of sample i, each seeded with the previous hash.
 void HashRows(const RowsView& rows, uint64_t seed, uint64_t* out);
 
 // One slot of n samples. `offsets` need not start at 0.
@@ -34,7 +34,7 @@ struct BagColumn {
   std::span<const int32_t> offsets;  // [n + 1]
 };
 
-// The samples [start, stop) of several slots, put together. REQUIRES: start <= stop <= n.
+// The samples [start, stop) of several slots, joined. REQUIRES: start <= stop <= n.
 Bags SliceColumns(const std::vector<BagColumn>& columns, size_t start, size_t stop);
 
 }  // namespace elasticctr

@@ -8,8 +8,8 @@
 namespace elasticctr {
 namespace {
 
-// All slots grow in step. Were their arrays to start at the same place in a page, as large allocations do, their
-// ends would fight for the same few cache lines; so each slot starts some cache lines further on.
+// All slots grow in step. If their arrays started at the same offset in a page, as large allocations do, their ends
+// would compete for the same few cache lines; so each slot starts some cache lines later.
 constexpr size_t kStaggerBytes = 192;
 constexpr size_t kStaggers = 64;
 constexpr size_t kMinRows = 1024;

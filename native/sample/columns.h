@@ -41,7 +41,7 @@ class Columns {
       GrowValues(&column);
     *column.next++ = feasign;
   }
-  // AddValue if `is_there`, without a branch to guess wrong.
+  // AddValue if `is_there`, without a branch that could be mispredicted.
   ELASTICCTR_INLINE void AddValueIf(bool is_there, uint32_t slot, uint64_t feasign) {
     Column& column = slots_[slot];
     if (column.next == column.limit) [[unlikely]]
@@ -50,7 +50,7 @@ class Columns {
     column.next += is_there;
   }
 
-  // Ends a line: keeps it, shortened to each slot's max_values, or drops it.
+  // Ends a line: Commit keeps it, with each slot cut to its max_values; Discard drops it.
   ELASTICCTR_INLINE void Commit() {
     for (Column& column : slots_) {
       if (column.next - column.start > column.max_values) [[unlikely]]

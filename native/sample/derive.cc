@@ -19,8 +19,8 @@ constexpr uint32_t kMinusZero = 0x80000000;
   throw Error(Code::kConfig, "slot '" + name + "' " + why);
 }
 
-// Edges as dense floats are: rounded, transformed. A transformed number may differ in its last bit between the C
-// library and NumPy, so there an edge moves two floats down: a number that is an edge is never below it.
+// Converts edges like dense floats: rounded, transformed. A transformed number may differ in its last bit between the C
+// library and NumPy, so transformed edges move two floats down: a number equal to an edge is then never below it.
 std::vector<float> TransformEdges(const BucketSpec& bucket, const DenseSpec& dense, const std::string& name) {
   std::vector<float> edges;
   for (const double edge : bucket.edges) {
@@ -58,7 +58,7 @@ void CheckOffsets(const BagsView& bags) {
 }  // namespace
 
 uint32_t DerivedSlot::CountCross(std::span<const std::span<const uint64_t>> parts) const {
-  uint64_t count = 1;  // a part has at most 2^20 values and there are three at most
+  uint64_t count = 1;  // a part has at most 2^20 values and there are at most three
   for (const auto& part : parts) count *= part.size();
   return static_cast<uint32_t>(std::min<uint64_t>(count, spec_.cross.max_values));
 }
@@ -67,7 +67,7 @@ void DerivedSlot::FillCross(std::span<const std::span<const uint64_t>> parts, ui
   uint64_t total = 1;
   for (const auto& part : parts) total *= part.size();
   const uint64_t start = seed_ + xxh::kPrime5 + 8 * parts.size();
-  if (total == 1) {  // as most crosses are
+  if (total == 1) {  // true of most crosses
     uint64_t hash = start;
     for (const auto& part : parts) hash = xxh::Mix8(hash, part[0]);
     *out = xxh::Avalanche(hash);
@@ -131,7 +131,7 @@ Bags Deriver::Derive(const BagsView& bags, std::span<const float> dense) const {
   const int32_t base = bags.offsets[0];
   for (size_t i = 0; i <= sparse_ * n; ++i) out.offsets[i] = bags.offsets[i] - base;
 
-  // A derived slot may be part of a later one, so values are appended where parts can be read from.
+  // A derived slot may be part of a later one, so values are appended to the array that parts are read from.
   std::vector<uint64_t> derived;
   const auto given = static_cast<size_t>(out.offsets[sparse_ * n]);
   const auto bag_of = [&](uint32_t slot, size_t i) -> std::span<const uint64_t> {

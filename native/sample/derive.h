@@ -1,6 +1,6 @@
-// Derived slots: computed from the slots of a log, for lookups only. The trainer makes those of a whole
-// batch (Deriver::Derive), the server those of a request (serve/codec/samples.cc); both call the two functions of a
-// slot below, so that a sample gets the same feasigns in both. docs/formats/feature-hash.md defines them.
+// Derived slots: computed from the slots of a log, for lookups only. The trainer computes those of a whole batch
+// (Deriver::Derive), the server those of a request (serve/codec/samples.cc). Both call the two functions of a slot
+// below, so a sample gets the same feasigns in both. docs/formats/feature-hash.md defines them.
 //
 // Slots are numbered: first those of the log, 0 … sparse - 1, then derived ones in the order of their specs.
 #pragma once
@@ -38,9 +38,9 @@ struct DerivedSpec {
 
 class DerivedSlot {
  public:
-  // How many values a cross of bags of these sizes has.
+  // The number of values a cross has for bags of these sizes.
   uint32_t CountCross(std::span<const std::span<const uint64_t>> parts) const;
-  // Writes as many to `out`. The last part changes fastest.
+  // Writes CountCross(parts) values to `out`. The last part changes fastest.
   void FillCross(std::span<const std::span<const uint64_t>> parts, uint64_t* out) const;
   // The feasign of a dense float, after its transform.
   uint64_t Bucket(float value) const;
@@ -65,14 +65,14 @@ class DerivedSlot {
 class Deriver {
  public:
   Deriver() = default;
-  // Throws kConfig where slots do not fit the samples'.
+  // Throws kConfig if the slots do not match the samples.
   Deriver(const ParserSpec& samples, std::vector<DerivedSpec> specs);
 
   const std::vector<DerivedSlot>& slots() const { return slots_; }
   size_t sparse() const { return sparse_; }
 
-  // The bags of all slots, of the log and derived. `dense` is [n, dense floats]. Offsets that contradict themselves
-  // throw kCorruption, another shape kFailedPrecondition.
+  // The bags of all slots, of the log and derived. `dense` is [n, dense floats]. Contradictory offsets throw
+  // kCorruption; a wrong shape throws kFailedPrecondition.
   Bags Derive(const BagsView& bags, std::span<const float> dense) const;
 
  private:

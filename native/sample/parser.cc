@@ -13,7 +13,7 @@
 namespace elasticctr {
 namespace {
 
-// Smaller pieces are not worth handing to another thread.
+// The smallest piece that justifies another thread.
 constexpr size_t kMinPiece = 128 << 10;
 
 const char* NameOf(TextFormat format) {
@@ -63,7 +63,7 @@ void CheckSpec(const ParserSpec& spec) {
 
 Parser::Parser(ParserSpec spec, Split split, size_t threads) : spec_(std::move(spec)), split_(split) {
   if (threads > 0) own_pool_ = std::make_unique<ThreadPool>(threads);
-  idle_.push_back(MakePieceParser(spec_, split_));  // so that a schema that does not fit the format is reported now
+  idle_.push_back(MakePieceParser(spec_, split_));  // reports a schema that does not fit the format now
 }
 
 Parser::~Parser() = default;
@@ -115,7 +115,7 @@ std::unique_ptr<Block> Parser::Parse(std::string_view text, uint64_t first_line)
 
 namespace {
 
-// One piece of memory for all arrays, whose sizes are known.
+// Allocates one block of memory for all arrays, whose sizes are known.
 void Allocate(Block* block) {
   const size_t n = block->n;
   const size_t floats = n * (block->label_count + block->dense_dim + 2);

@@ -1,8 +1,8 @@
 // Text → samples. A Parser takes a block of whole lines and returns its samples as columns (data/batch.py has the
-// layout), together with the lines that could not be read. Empty lines are skipped. The result depends on the
-// bytes alone, not on threads or on what was parsed before.
+// layout), together with the lines that could not be read. Empty lines are skipped. The result depends on the bytes
+// alone, not on threads or on earlier calls.
 //
-// Threads: Parse may be called from several threads at once. With threads = 1 all work is done by the caller.
+// Threads: Parse may be called from several threads at once. With threads = 1 the caller does all work.
 #pragma once
 
 #include <cstddef>
@@ -48,14 +48,14 @@ class PieceParser;
 
 class Parser {
  public:
-  // Throws kConfig if the format cannot give what the schema asks for.
+  // Throws kConfig if the format cannot provide what the schema requires.
   // `threads`: 0 for the process-wide pool.
   Parser(ParserSpec spec, Split split, size_t threads);
   ~Parser();
   Parser(const Parser&) = delete;
   Parser& operator=(const Parser&) = delete;
 
-  // The last line need not have a line end.
+  // The last line may lack a line end.
   std::unique_ptr<Block> Parse(std::string_view text, uint64_t first_line);
 
  private:

@@ -19,7 +19,7 @@ class PieceParser {
   PieceParser(const ParserSpec& spec, const Split& split) : columns_(spec), split_(split) {}
   virtual ~PieceParser() = default;
 
-  // Forgets what was parsed before, then parses `text`. Bytes up to `readable_end` may be looked at.
+  // Discards the previous result, then parses `text`. Bytes up to `readable_end` may be read.
   virtual void Parse(std::string_view text, const char* readable_end) = 0;
 
   const Columns& columns() const { return columns_; }
@@ -46,7 +46,7 @@ class PieceParser {
   std::string tail_;
 };
 
-// The parser of the spec's format. Throws kConfig if the format cannot give what the schema asks for.
+// The parser of the spec's format. Throws kConfig if the format cannot provide what the schema requires.
 // REQUIRES: `spec` outlives it.
 std::unique_ptr<PieceParser> MakePieceParser(const ParserSpec& spec, const Split& split);
 
@@ -64,7 +64,7 @@ class PieceParserOf final : public PieceParser {
       const void* found = std::memchr(p, '\n', static_cast<size_t>(end - p));
       const char* line_end = found != nullptr ? static_cast<const char*>(found) : end;
       if (static_cast<size_t>(readable_end - line_end) < kLookahead) {
-        // The last lines are parsed from a copy with room after it, so that no reader has to look for the end.
+        // The last lines are parsed from a copy with padding after it, so that readers need no bounds checks.
         tail_.assign(p, static_cast<size_t>(end - p));
         tail_.append(kLookahead, '\0');
         p = tail_.data();

@@ -1,4 +1,4 @@
-// What a text parser needs to know of a schema. Made by data/formats/parser.py, checked by Parser's constructor.
+// What a text parser needs to know about a schema. Made by data/formats/parser.py, checked by Parser's constructor.
 #pragma once
 
 #include <cstdint>
@@ -29,7 +29,7 @@ struct DenseSpec {
   bool marks_missing = false;     // a missing value is -0.0, which a model reads as 0 and a bucket as missing
 
   float missing() const { return marks_missing ? -0.0f : 0.0f; }
-  // Whether min and diff are as long as the transform reads them.
+  // Whether min and diff have the length that the transform reads.
   bool is_whole() const {
     if (transform == Transform::kScale) return min.size() == dim && diff.size() == dim;
     return diff.empty() || diff.size() == dim;
@@ -43,14 +43,14 @@ struct ParserSpec {
   std::vector<SparseSpec> sparse;
   std::vector<DenseSpec> dense;
   uint64_t hash_seed = 0;
-  bool require_label = true;  // otherwise a missing label is NaN, for scoring logs that have none
+  bool require_label = true;  // otherwise a missing label is NaN, for scoring logs without labels
 
   uint32_t dense_dim() const {
     uint32_t sum = 0;
     for (const auto& slot : dense) sum += slot.dim;
     return sum;
   }
-  // The dense floats of a sample that gives none.
+  // The dense floats of a sample without dense values.
   std::vector<float> missing_dense() const {
     std::vector<float> floats;
     for (const auto& slot : dense) floats.insert(floats.end(), slot.dim, slot.missing());

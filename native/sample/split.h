@@ -1,6 +1,5 @@
-// Which share of a log a reader keeps: decided by the hash of each line alone, so that the same line falls on
-// the same side whatever file, order or number of threads it is read with. [0, 0.9) and [0.9, 1) with one
-// seed part a log into two that never overlap.
+// The share of a log that a reader keeps. The hash of each line alone decides, so the same line falls on the same side
+// in any file, order or number of threads. [0, 0.9) and [0.9, 1) with one seed split a log into two disjoint parts.
 #pragma once
 
 #include <cmath>

@@ -10,7 +10,7 @@ namespace {
 
 constexpr size_t kMinPlaces = 1024;
 
-// At most half of the places are taken, so that searches end soon.
+// At most half of the places are used, so that searches are short.
 size_t PlacesFor(size_t count) { return std::max(kMinPlaces, std::bit_ceil(count * 2)); }
 
 }  // namespace

@@ -1,7 +1,7 @@
-// Exact counts of feasigns, and the set of those worth a row. Used before training (elasticctr data vocabulary) and
-// while samples are looked up: a feasign outside the set is replaced by its slot's own feasign for all of them.
+// Exact counts of feasigns, and the set of those that deserve a row. Used before training (elasticctr data vocabulary)
+// and during lookups: a feasign outside the set is replaced by its slot's catch-all feasign.
 //
-// Threads: a counter is one thread's at a time; a set never changes and may be read by any number.
+// Threads: a counter is used by one thread at a time; a set never changes and any number of threads may read it.
 #pragma once
 
 #include <cstddef>
@@ -40,7 +40,7 @@ class FeasignSet {
   explicit FeasignSet(std::span<const uint64_t> feasigns);
 
   bool Has(uint64_t feasign) const;
-  // Puts `other` in place of every value outside the set; how many there were.
+  // Replaces every value outside the set by `other`; returns how many it replaced.
   size_t Replace(std::span<uint64_t> values, uint64_t other) const;
   size_t size() const { return size_; }
 

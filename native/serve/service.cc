@@ -76,7 +76,8 @@ void Service::Stop(double drain_s) {
   if (stopped_.exchange(true)) return;
   const auto until = Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(drain_s));
   is_draining_.store(true);
-  // A client that asks again meanwhile is answered and told to go; one that says nothing is sent away afterwards.
+  // A client that sends another request meanwhile is answered and told to close; silent ones are disconnected
+  // afterwards.
   const auto polite = Clock::now() + std::min(until - Clock::now(), Clock::duration(std::chrono::seconds(1))) / 2;
   while (server_->connections() != 0 && Clock::now() < polite) std::this_thread::sleep_for(kPoll);
   auto left_s = [&] { return std::max(0.0, std::chrono::duration<double>(until - Clock::now()).count()); };
@@ -140,7 +141,7 @@ std::string Service::MetricsText() const {
 }
 
 std::unique_ptr<net::Session> Service::Open(net::Protocol protocol, net::ConnectionId id, int fd) {
-  // What is text but no method we know is answered in HTTP too.
+  // Text with an unknown method is also answered in HTTP.
   if (protocol == net::Protocol::kHttp || protocol == net::Protocol::kResp)
     return std::make_unique<HttpSession>(&http_, id, net::PeerOf(fd));
   if (protocol == net::Protocol::kBrpc) return std::make_unique<BrpcSession>(&brpc_, id, net::PeerOf(fd));

@@ -1,5 +1,5 @@
-// The prediction server: sockets, the engine, and a queue for what only Python can answer. One object owns them and
-// outlives every request.
+// The prediction server: sockets, the engine, and a queue for requests that only Python can answer. Owns all of them
+// and outlives every request.
 //
 // Threads: event loops read requests, the engine's workers answer predictions, Python's control threads take the rest
 // from control(). All functions may be called from any thread; Start and Stop once each.
@@ -27,8 +27,8 @@ struct ServiceOptions {
   net::ServerOptions net;
   EngineOptions engine;
   ControlOptions control;
-  std::string token;              // empty: anybody may ask
-  std::string read_token;         // may predict and see status, but not command; empty: there is none
+  std::string token;              // empty: no authentication
+  std::string read_token;         // permits predictions and status, not commands; empty: there is none
   AccessLogOptions access_log;    // no path: none
   RequestLogOptions request_log;  // no directory: none
 };
@@ -40,26 +40,28 @@ class Service : public net::Application {
   ~Service() override;
 
   void Start();
-  // Answers end their connections from now on; what arrived is answered within drain_s, then everything ends.
+  // Answers close their connections from now on; requests that arrived are answered within drain_s, then the server
+  // stops.
   void Stop(double drain_s);
 
-  // What is served from now on. A variant without stats gets those it had, if its model, name and version stay.
+  // Replaces the served models. A variant without stats keeps its previous ones if its model, name and version are the
+  // same.
   void SetModels(std::vector<Model> models);
   std::shared_ptr<const Models> models() const { return engine_.models(); }
-  // What GET /readyz says; not ready at first.
+  // Sets the answer of GET /readyz; not ready at first.
   void SetReady(bool is_ready, std::string why);
 
-  // A request that came by another way than our sockets: the answer's bytes, as the codec made them. Blocks until it
-  // is answered, at most a little beyond its deadline (timeout_ms; 0: the engine's). `request` needs codec and body.
+  // Answers a request that did not come over our sockets, with the codec's bytes. Blocks until it is answered, at most
+  // a little beyond its deadline (timeout_ms; 0: the engine's). `request` needs codec and body.
   std::string Call(std::unique_ptr<Request> request, uint32_t timeout_ms);
 
-  // Certificate and key for connections made from now on. Throws FailedPrecondition if the server speaks no TLS.
+  // Certificate and key for new connections. Throws FailedPrecondition if the server does not use TLS.
   void SetTls(const net::TlsOptions& tls) { server_->SetTls(tls); }
 
   bool Matches(std::string_view token) const { return secret_.Matches(token); }
   bool has_token() const { return secret_.is_set(); }
   std::string MetricsText() const;
-  // Further lines for GET /metrics, of what only Python knows.
+  // Additional lines for GET /metrics, for what only Python knows.
   void SetExtraMetrics(std::string text);
   ControlQueue& control() { return control_; }
   const std::vector<uint16_t>& ports() const { return server_->ports(); }
@@ -79,13 +81,13 @@ class Service : public net::Application {
   const Secret secret_;
   const uint64_t started_ns_;
   std::atomic<bool> is_draining_{false};
-  std::vector<uint64_t> refusals_seen_;  // by loop; touched by its thread alone
+  std::vector<uint64_t> refusals_seen_;  // by loop; used only by its thread
   SessionStats session_stats_;
   ProtocolStats protocol_stats_;
   HttpContext http_;
   BrpcContext brpc_;
   std::mutex models_mutex_;   // one change at a time
-  mutable std::mutex mutex_;  // of what Python says
+  mutable std::mutex mutex_;  // guards the state set by Python
   std::string not_ready_ = "no model has a version yet";
   std::string extra_metrics_;
   std::unique_ptr<AccessLog> access_log_;

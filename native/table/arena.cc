@@ -15,7 +15,7 @@ constexpr size_t kHugePage = size_t{2} << 20;
 constexpr uint64_t kMaxRows = uint64_t{1} << 32;
 constexpr size_t kMinReserved = size_t{1} << 26;
 #ifdef __SANITIZE_THREAD__
-constexpr size_t kMaxReserved = size_t{1} << 36;  // the sanitizer keeps most addresses for itself
+constexpr size_t kMaxReserved = size_t{1} << 36;  // the sanitizer reserves most addresses
 #else
 constexpr size_t kMaxReserved = size_t{1} << 44;  // 16 TiB of the 128 TiB a process can address
 #endif
@@ -44,7 +44,7 @@ RowArena::~RowArena() { munmap(mapping_, reserved_bytes_ + kHugePage); }
 
 void RowArena::Commit(size_t bytes) {
   if (bytes <= committed_bytes_) return;
-  // Ahead by a sixteenth, so that calls are few; pages cost memory only once touched.
+  // Commits a sixteenth in advance, so that calls are rare; pages take no memory before they are touched.
   const size_t goal = std::min(RoundUp(bytes + bytes / 16, kHugePage), reserved_bytes_);
   if (bytes > goal) {
     throw Error(Code::kInternal, "the table is full: the system lends it addresses for " +
@@ -56,7 +56,7 @@ void RowArena::Commit(size_t bytes) {
     throw Error(Code::kInternal, "out of memory for table rows; admit fewer feasigns or evict rows");
   }
 #ifdef MADV_HUGEPAGE
-  // Not for the first two megabytes: a small table would be large.
+  // Not for the first two megabytes, which would make a small table large.
   if (committed_bytes_ >= kHugePage) madvise(from, goal - committed_bytes_, MADV_HUGEPAGE);
 #endif
   committed_bytes_ = goal;

@@ -1,6 +1,6 @@
-// Memory for the rows of a table: one reserved range of addresses that is given memory as it fills, in huge pages
-// where the system has them. Rows therefore never move and a row's address is base + number * stride.
-// Shards take rows by the extent (64 rows), so their rows interleave and small shards waste little.
+// Memory for the rows of a table: one reserved address range that is backed by memory as it fills, with huge pages if
+// the system has them. Rows therefore never move, and a row's address is base + number * stride.
+// Shards allocate rows in extents of 64, so the extents of shards interleave and small shards waste little.
 //
 // Threads: Take and Return may be called from several threads.
 #pragma once
@@ -26,13 +26,13 @@ class RowArena {
   // Row 0 is all zeros and belongs to no feasign: feasigns without a row read it.
   std::byte* base() const { return base_; }
 
-  // The number of the first row of an extent for the caller alone; contents are undefined. Throws Error(kInternal)
-  // when memory is exhausted.
+  // Returns the number of the first row of an extent that only the caller uses; its contents are undefined. Throws
+  // Error(kInternal) when memory is exhausted.
   uint32_t Take();
   void Return(uint32_t extent);
-  // Past the highest number of any row taken so far.
+  // One past the highest row number taken so far.
   uint64_t end() const { return next_; }
-  // Forgets all extents and gives their memory back.
+  // Releases all extents and their memory.
   void Reset();
 
  private:

@@ -1,8 +1,8 @@
-// The index of one shard: which row holds a feasign. Open addressing over 4-byte entries (8 tag bits of the hash,
-// 24 bits of row number), 16 to a cache line; the feasign itself is compared in the row. A search reads one line
-// here and one row. Grows by a fifth when 85 % full, so it takes 4.7 to 5.7 bytes per row.
+// The index of one shard: maps a feasign to its row. Open addressing over 4-byte entries (8 tag bits of the hash, 24
+// bits of row number), 16 to a cache line; the feasign itself is compared in the row. A search reads one line here and
+// one row. The index grows by a fifth when 85 % full, so it takes 4.7 to 5.7 bytes per row.
 //
-// Nothing is ever removed one by one: dropping rows rebuilds the index, which costs about as much.
+// Entries are never removed one by one: dropping rows rebuilds the index, which costs about as much.
 #pragma once
 
 #include <cstddef>
@@ -32,10 +32,10 @@ class Index {
 
   Index() = default;
 
-  // The line to look at first for a feasign with this hash (Mix64, whose top byte chose the shard).
+  // The line at which the search for a feasign with this hash begins (Mix64, whose top byte chose the shard).
   const uint32_t* Line(uint64_t hash) const { return lines_.get() + kWidth * LineNumber(hash); }
 
-  // The first row in `line` whose tag fits, 0 if none. It may hold another feasign.
+  // The first row in `line` whose tag matches, 0 if none. It may hold another feasign.
   static uint32_t Candidate(const uint32_t* line, uint64_t hash) {
     const uint32_t fits = Fits(line, Tag(hash));
     return fits == 0 ? 0 : line[__builtin_ctz(fits)] & kMaxRow;
@@ -53,7 +53,7 @@ class Index {
     }
   }
 
-  // Adds row `count`, the newest of the shard, growing first if need be. REQUIRES: its feasign is not in yet.
+  // Adds row `count`, the newest of the shard, and grows first if needed. REQUIRES: its feasign is not in the index.
   void Add(uint32_t count, const KeySource& keys);
   // Starts over with rows 1 to count.
   void Rebuild(uint32_t count, const KeySource& keys);
@@ -70,7 +70,7 @@ class Index {
   static uint32_t Tag(uint64_t hash) { return static_cast<uint32_t>(hash & 0xFF); }
   uint32_t LineNumber(uint64_t hash) const { return static_cast<uint32_t>((((hash << 8) >> 32) * line_count_) >> 32); }
 
-  // Bit i: entry i is taken and has this tag. Free entries are 0 and no row is number 0.
+  // Bit i: entry i is taken and has this tag. Free entries are 0; no row has number 0.
   static uint32_t Fits(const uint32_t* line, uint32_t tag) {
 #if defined(__SSE2__)
     const __m128i wanted = _mm_set1_epi32(static_cast<int>(tag));
@@ -95,7 +95,7 @@ class Index {
 
   std::unique_ptr<uint32_t, Free> lines_;
   uint32_t line_count_ = 0;
-  uint32_t limit_ = 0;  // rows it takes before it grows
+  uint32_t limit_ = 0;  // rows it holds before it grows
 };
 
 }  // namespace elasticctr

@@ -1,5 +1,5 @@
-// Where pull writes and push reads: for every slot of a lookup the array, the column of each segment in it and
-// how the values of a bag become one. Made once per model, used every batch.
+// Where pull writes and push reads: for every slot of a lookup the array, the column of each segment in it, and how the
+// values of a bag are pooled. Made once per model, used for every batch.
 #pragma once
 
 #include <cstddef>
@@ -19,12 +19,12 @@ struct SlotTarget {
   uint32_t slot = 0;    // number in the batch
   uint32_t target = 0;  // number of the array
   PoolingKind pooling = PoolingKind::kSum;
-  std::vector<int32_t> columns;  // one per segment of the table; -1: the slot does without this segment
+  std::vector<int32_t> columns;  // one per segment of the table; -1: the slot does not use this segment
   uint32_t length = 0;           // of a sequence
 };
 
-// An array given to pull or push: float32 [samples, width] or, for a sequence, [samples, length, width], each
-// sample in one piece.
+// An array given to pull or push: float32 [samples, width] or, for a sequence, [samples, length, width]. Each sample is
+// contiguous.
 struct Target {
   float* data;
   size_t samples;
@@ -47,7 +47,7 @@ class Layout {
   // Every slot has every segment, so every gradient sum covers all weights of a row.
   bool is_complete() const { return is_complete_; }
 
-  // Throws Error(kFailedPrecondition) unless the arrays hold what this layout and `samples` ask for.
+  // Throws Error(kFailedPrecondition) unless the arrays have the sizes that this layout and `samples` require.
   void CheckTargets(const std::vector<Target>& targets, size_t samples) const;
 
  private:

@@ -100,7 +100,7 @@ Mark Table::SetMark(bool by_content) {
   for (uint64_t row = 0; row < arena_.end(); row += RowArena::kExtentRows) marks_.Ensure(static_cast<uint32_t>(row));
   DropOldMarks();
   if (marks_.epoch() <= Marks::kRemembered) return mark;
-  // The stamp of the epoch that begins is that of one 255 marks ago.
+  // The stamp of the new epoch is that of the epoch 255 marks ago.
   ThreadPool::Default().Run(kShards, [&](size_t s) {
     for (uint32_t local = 1; local <= shards_[s].rows.count(); ++local) {
       const uint32_t number = shards_[s].rows.Number(local);
@@ -162,8 +162,8 @@ void Table::Decay(float rate) {
   });
 }
 
-// Rows that stay move up, in order, so that a shard's rows are always numbered without gaps; extents left over are
-// taken by whichever shard grows next.
+// Remaining rows move up, in order, so that a shard's rows are always numbered without gaps; any shard can take the
+// freed extents.
 template <typename Keep>
 uint64_t Table::Compact(Keep&& keep) {
   std::array<uint32_t, kShards> dropped{};

@@ -14,18 +14,19 @@ namespace {
 
 constexpr uint64_t kMaxBags = std::numeric_limits<uint32_t>::max();
 constexpr size_t kMinBuckets = 1024;
-constexpr ptrdiff_t kAhead = 12;  // values whose place is being fetched
-// Places per feasign: 4 bytes each, so a sparse index is still small, and most searches end at their first place.
+constexpr ptrdiff_t kAhead = 12;  // values whose place is being prefetched
+// Places per feasign. A place has 4 bytes, so a sparse index is still small, and most searches end at their first
+// place.
 constexpr size_t kSparseness = 4;
 
-// One multiplication; good enough for a table that lives for one batch.
+// One multiplication is enough for a table that lives for one batch.
 inline uint64_t Scatter(uint64_t feasign) {
   const uint64_t product = feasign * 0xD6E8FEB86659FD93ULL;
   return product ^ (product >> 32);
 }
 
-// Open addressing over positions in `feasigns`, which count from 1; a free place holds 0. Kept per thread: the size
-// that served one batch serves the next.
+// Open addressing over positions in `feasigns`, counted from 1; a free place holds 0. Kept per thread: the size for one
+// batch usually fits the next.
 struct Scratch {
   Buffer<uint32_t> places;
   size_t buckets = kMinBuckets;
@@ -109,8 +110,8 @@ void Lookup::Deduplicate(const uint64_t* values, std::span<const int32_t> offset
     const uint64_t* const end = values + offsets[(slot + 1) * samples_];
     for (; value != end; ++value, ++occurrence) {
       if (end - value > kAhead) __builtin_prefetch(places + (Scatter(value[kAhead]) & mask));
-      // Whether a feasign is new cannot be predicted, so nothing branches on it: position 0 holds the value itself
-      // and ends a search at a free place like a match does, and what a new feasign needs is written every time.
+      // Whether a feasign is new is unpredictable, so the code does not branch on it: position 0 holds the value itself
+      // and ends a search at a free place like a match, and the data of a new feasign is written every time.
       feasigns[0] = *value;
       size_t place = Scatter(*value) & mask;
       uint32_t found;

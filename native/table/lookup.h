@@ -1,11 +1,11 @@
-// A batch's feasigns, each once, and where each occurs: what find, pull and push walk over. A pure function of
-// the batch, so it is made ahead of time on another thread; Table::Find then writes each feasign's row into it.
+// The distinct feasigns of a batch and where each occurs: find, pull and push iterate over it. A pure function of the
+// batch, so another thread can make it ahead of time; Table::Find then writes each feasign's row into it.
 //
-// Only the slots that live in one table take part. Their occurrences are numbered in (slot, sample, position)
-// order, and a bag (the values of one sample in one slot) is slot * samples + sample, slots counted from 0 in the
-// order given. Sums over a feasign's occurrences go in that order, whatever the number of threads.
+// Only slots of one table are included. Their occurrences are numbered in (slot, sample, position) order, and a bag
+// (the values of one sample in one slot) is slot * samples + sample, slots counted from 0 in the order given. Sums over
+// a feasign's occurrences are taken in that order, whatever the number of threads.
 //
-// Threads: building uses thread-local scratch and nothing shared. A Lookup is not synchronised.
+// Threads: building uses thread-local scratch and no shared state. A Lookup is not synchronised.
 #pragma once
 
 #include <cstddef>
@@ -43,7 +43,7 @@ class Lookup {
   uint32_t BagSize(size_t bag) const { return is_single_valued_ ? 1 : bag_starts_[bag + 1] - bag_starts_[bag]; }
   const uint32_t* bags() const { return bags_.data(); }  // [occurrences] the bag of each
 
-  // Rows found by Table::Find, 0 where there is none, and the table and state of it they hold for.
+  // Rows found by Table::Find, 0 for a feasign without one, and the table and state they are valid for.
   uint32_t* rows() { return rows_.data(); }
   const uint32_t* rows() const { return rows_.data(); }
   void SetFound(const void* table, uint64_t generation) { table_ = table, generation_ = generation; }

@@ -33,7 +33,7 @@ void Marks::Forget(const Mark& mark) {
   while (!ids_.empty() && oldest() <= mark.epoch) ids_.pop_front();
 }
 
-// Memory the system gives as zeros when it is first touched; kLongAgo is zero.
+// The system provides memory that is zero on first touch; kLongAgo is zero.
 void Marks::Allocate(size_t chunk) {
   std::lock_guard lock(mutex_);
   if (chunks_[chunk].load(std::memory_order_relaxed) != nullptr) return;

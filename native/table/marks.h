@@ -1,12 +1,12 @@
-// Which rows changed since a mark: what a delta is made from. A table's time is cut into epochs by marks; every row
-// has the epoch it last changed in as one byte, the stamp, so changes since each of the last 255 marks are told
-// apart. Pushes do not write stamps, which would cost a cache miss per row: they set the row's touched bit
-// (row.h), and the next mark turns bits into stamps. A table that was never marked (epoch 0) keeps nothing.
+// Which rows changed since a mark; deltas are made from this. Marks cut a table's time into epochs; every row has a
+// one-byte stamp, the epoch in which it last changed, so changes since each of the last 255 marks can be told apart.
+// Pushes do not write stamps, which would cost a cache miss per row: they set the row's touched bit (row.h), and the
+// next mark turns bits into stamps. A table that was never marked (epoch 0) keeps nothing.
 //
-// Epoch numbers start again where a checkpoint is resumed from, so a mark also has a random id: a mark of another
-// history is never taken for one of this.
+// Epoch numbers restart when a table resumes from a checkpoint, so a mark also has a random id: a mark of another
+// history is never mistaken for one of this table's.
 //
-// Threads: Stamp and Ensure may run side by side for different rows; everything else needs the table's lock.
+// Threads: Stamp and Ensure may run concurrently for different rows; everything else needs the table's lock.
 #pragma once
 
 #include <array>
@@ -26,8 +26,8 @@ struct Mark {
 
 class Marks {
  public:
-  static constexpr uint32_t kRemembered = 255;  // marks that changes can be asked for
-  static constexpr uint8_t kLongAgo = 0;        // the stamp of a row that changed before all of them
+  static constexpr uint32_t kRemembered = 255;  // marks since which changes can be listed
+  static constexpr uint8_t kLongAgo = 0;        // the stamp of a row that last changed before all of them
 
   bool is_on() const { return epoch_ != 0; }
   uint32_t epoch() const { return epoch_; }
@@ -35,8 +35,8 @@ class Marks {
   size_t bytes() const { return chunk_count_.load(std::memory_order_relaxed) * kChunkRows; }
 
   static uint64_t DrawId();  // at random
-  // Ends the current epoch, by a mark with this id. The new one's code was last used kRemembered epochs ago: the caller
-  // replaces it by kLongAgo.
+  // Ends the current epoch with a mark of this id. The new epoch's code was last used kRemembered epochs ago: the
+  // caller replaces it by kLongAgo.
   Mark Next(uint64_t id);
   uint8_t code() const { return CodeOf(epoch_); }
 
@@ -48,7 +48,7 @@ class Marks {
     if (chunks_[row / kChunkRows].load(std::memory_order_acquire) == nullptr) Allocate(row / kChunkRows);
   }
 
-  // Whether changes since the mark are known: it is of this history and not too old.
+  // Whether changes since the mark are known: it belongs to this history and is not too old.
   bool Knows(const Mark& mark) const;
   // Whether a row with this stamp changed after the mark. REQUIRES: Knows(mark).
   bool IsAfter(uint8_t stamp, const Mark& mark) const {
@@ -56,12 +56,12 @@ class Marks {
     const uint32_t age = (code() + kRemembered - stamp) % kRemembered;
     return age < epoch_ - mark.epoch;
   }
-  // Marks up to this one are no longer asked for.
+  // Drops this mark and all older ones.
   void Forget(const Mark& mark);
   uint32_t oldest() const { return epoch_ - static_cast<uint32_t>(ids_.size()); }  // epoch of the oldest mark known
 
   void Clear();
-  // REQUIRES: as a file has them: at most kRemembered ids, no more than epochs.
+  // REQUIRES: values read from a file: at most kRemembered ids, no more than epochs.
   void Restore(uint32_t epoch, std::deque<uint64_t> ids);
 
  private:

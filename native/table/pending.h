@@ -1,4 +1,5 @@
-// Feasigns seen but not admitted yet, with how often: the side map of admission by count. 10 bytes per place.
+// Feasigns seen but not admitted yet, with their counts: the side map of admission by count. 10 bytes per slot of the
+// map.
 #pragma once
 
 #include <cstddef>
@@ -19,7 +20,7 @@ class Pending {
     if ((size_ + 1) * 4 > feasigns_.size() * 3) Grow();
     size_t place = Search(feasign);
     const uint32_t before = counts_[place];
-    // A loaded count may lie above a threshold lowered since.
+    // A loaded count may exceed a threshold that was lowered since.
     const uint32_t count = before >= enough || occurrences >= enough - before ? enough : before + occurrences;
     if (count < enough) {
       feasigns_[place] = feasign;
@@ -54,14 +55,14 @@ class Pending {
  private:
   size_t Home(uint64_t feasign) const { return (Mix64(feasign) >> 8) & (feasigns_.size() - 1); }
 
-  // Where the feasign is, or would be put.
+  // The feasign's position, or where it would be inserted.
   size_t Search(uint64_t feasign) const {
     size_t place = Home(feasign);
     while (counts_[place] != 0 && feasigns_[place] != feasign) place = (place + 1) & (feasigns_.size() - 1);
     return place;
   }
 
-  // Moves later feasigns of the same run back, so that searches need no marks of removed ones.
+  // Moves later feasigns of the same run back, so that searches need no tombstones.
   void Remove(size_t place) {
     const size_t mask = feasigns_.size() - 1;
     for (size_t next = (place + 1) & mask; counts_[next] != 0; next = (next + 1) & mask) {

@@ -1,6 +1,6 @@
-// Rows into a model's input, wherever the rows are: what Table::Pull and PoolRows do per block of samples. Blocks are
-// small enough that a block of the output stays in cache while slot after slot is written into it; the rows of the next
-// slot are fetched meanwhile. Included by those two alone.
+// Copies rows into a model's input, wherever the rows are: Table::Pull and PoolRows call this per block of samples.
+// Blocks are small enough that a block of the output stays in cache while slot after slot is written into it; the rows
+// of the next slot are fetched meanwhile. Included by those two only.
 #pragma once
 
 #include <algorithm>
@@ -29,7 +29,7 @@ inline uint32_t PrefetchLines(size_t stride, size_t width) {
 }
 
 // Where weights are: `first` is the first weight of row 0. kIsFound: `rows` holds the row of each distinct feasign, as
-// Table::Find does; else there is one per distinct feasign, in the lookup's order.
+// Table::Find writes it; otherwise there is one per distinct feasign, in the lookup's order.
 template <bool kIsFound>
 struct Source {
   const std::byte* first;

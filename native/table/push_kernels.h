@@ -1,6 +1,7 @@
-// The gradients of each distinct feasign, summed over its occurrences: what Table::Push and SumGradients do per block
-// of feasigns. A feasign belongs to one block and its sum has one order, so the number of threads changes nothing.
-// Included by those two alone.
+// Sums the gradients of each distinct feasign over its occurrences: Table::Push and SumGradients call this per block of
+// feasigns. A feasign belongs to one block and its sum has one order, so results do not depend on the number of
+// threads.
+// Included by those two only.
 #pragma once
 
 #include <algorithm>
@@ -21,7 +22,7 @@ namespace {
 
 constexpr size_t kMaxBlock = kMaxStepRows;        // feasigns
 constexpr size_t kBlockFloats = size_t{1} << 15;  // of summed gradients, to stay in the second-level cache
-constexpr size_t kAhead = 16;                     // gradients on their way from memory
+constexpr size_t kAhead = 16;                     // gradients to prefetch
 
 // Where a slot's gradient is, per segment.
 struct SlotGradient {
@@ -78,7 +79,7 @@ ELASTICCTR_INLINE Place Locate(const Work& work, uint32_t occurrence) {
   return {bag, slot, bag - slot * samples};
 }
 
-// The gradient of one occurrence, null if its value was cut from a sequence, and what to multiply it by.
+// The gradient of one occurrence, null if its value was cut from a sequence, and the factor to multiply it by.
 struct Part {
   const float* data;
   float share;
@@ -119,7 +120,7 @@ ELASTICCTR_INLINE void AddSample(const PushSamples& samples, uint32_t sample, Su
   if (samples.clicks != nullptr) sums->click += samples.clicks[sample * samples.click_stride];
 }
 
-// Pooled slots with every segment in one run of columns: no branches per occurrence but the shares of means.
+// Pooled slots with every segment in one run of columns: the only branch per occurrence is the scale of a mean.
 template <size_t kDim>
 ELASTICCTR_INLINE void SumPlain(const Work& work, const uint32_t* order, const uint32_t* starts, size_t count,
                                 float* __restrict gradients, Sums* sums) {

@@ -12,7 +12,7 @@
 namespace elasticctr {
 namespace {
 
-// Segments of a row that is nothing but weights.
+// The segments of a row that consists of weights only.
 std::vector<SegmentLayout> BareSegments(const Layout& layout, size_t width) {
   std::vector<SegmentLayout> segments;
   uint32_t column = 0;

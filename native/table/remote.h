@@ -1,5 +1,5 @@
-// What a trainer does with rows of other processes: pools fetched rows into a model's inputs and sums its gradients
-// per feasign, by the kernels of Table::Pull and Table::Push, so that a remote step is a local one.
+// The trainer's side of remote tables: pools fetched rows into a model's inputs and sums its gradients per feasign,
+// with the kernels of Table::Pull and Table::Push, so that a remote step computes the same as a local one.
 #pragma once
 
 #include <cstdint>
@@ -26,7 +26,7 @@ struct SummedGradients {
   bool is_finite = true;
 };
 
-// Whether every value is finite, and its square too: an optimizer's state that became infinite would freeze its weight.
+// Whether every value and its square are finite: an optimizer's state that became infinite would freeze its weight.
 bool AllFinite(const float* values, size_t count);
 
 // Sums each distinct feasign's gradients over its occurrences, as Table::Push does before it steps rows.

@@ -8,7 +8,7 @@ namespace {
 constexpr size_t kCacheLine = 64;
 constexpr size_t kCheapPadding = 8;
 
-// Whole cache lines where they cost next to nothing, else just what the key's alignment asks.
+// Rounds up to whole cache lines if that costs little, else only to the key's alignment.
 size_t PaddedSize(size_t bytes) {
   const size_t lines = (bytes + kCacheLine - 1) / kCacheLine * kCacheLine;
   return lines - bytes <= kCheapPadding ? lines : (bytes + 7) / 8 * 8;

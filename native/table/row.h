@@ -1,9 +1,9 @@
 // The layout of a row, and the only place that knows it:
 //   key u64 | show f32 | click f32 | last_seen u31, touched bit | weights of all segments | optimizer state of all
 //   segments
-// The counters are there only if the table keeps them. The touched bit says that the row changed since the table's
-// last mark: it stands where a push writes anyway, so noting a change costs nothing. Weights stand before all state so
-// that a pull reads the fewest cache lines; a row of 9 weights with Adam is exactly 128 bytes, all weights in the
+// The counters exist only if the table keeps them. The touched bit says that the row changed since the table's last
+// mark: it is in a word that a push writes anyway, so noting a change costs nothing. Weights come before all state so
+// that a pull reads the fewest cache lines; a row of 9 weights with Adam is exactly 128 bytes, with all weights in the
 // first 64.
 #pragma once
 
@@ -23,7 +23,7 @@ struct Counters {
   uint32_t last_seen = 0;
 };
 
-// Where one segment stands in a row, in bytes from the row's start.
+// The offsets of one segment in a row, in bytes from the row's start.
 struct SegmentLayout {
   uint32_t dim;
   uint32_t weights;
@@ -43,7 +43,7 @@ class RowLayout {
   bool has_counters() const { return has_counters_; }
   const std::vector<SegmentLayout>& segments() const { return segments_; }
 
-  // What a file must agree on to be loaded into a table: names, widths and optimizers, as one line of JSON.
+  // What a file must match to be loaded into a table: names, widths and optimizers, as one line of JSON.
   const std::string& description() const { return description_; }
 
   static uint64_t Key(const std::byte* row) {
@@ -63,7 +63,7 @@ class RowLayout {
     counters.last_seen &= ~kTouched;
     return counters;
   }
-  // For changes. `last_seen` holds the touched bit.
+  // For modification. `last_seen` holds the touched bit.
   static Counters* MutableCounters(std::byte* row) { return reinterpret_cast<Counters*>(row + kCountersOffset); }
   static bool IsTouched(const std::byte* row) {
     return (reinterpret_cast<const Counters*>(row + kCountersOffset)->last_seen & kTouched) != 0;

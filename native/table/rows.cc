@@ -1,4 +1,4 @@
-// Rows by feasign, for those who keep a table for others: PullRows, InsertRows, PushRows, AddRows.
+// Rows by feasign, for remote callers such as pservers: PullRows, InsertRows, PushRows, AddRows.
 
 #include <algorithm>
 #include <cstring>
@@ -14,7 +14,7 @@
 namespace elasticctr {
 namespace {
 
-constexpr size_t kTaskRows = 1024;  // feasigns per task: fewer are not worth another thread
+constexpr size_t kTaskRows = 1024;  // feasigns per task: fewer do not justify another thread
 constexpr size_t kCacheLine = 64;
 constexpr size_t kMaxPrefetch = 4 * kCacheLine;
 

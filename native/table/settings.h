@@ -1,5 +1,5 @@
-// What a table is made with. The Python settings (src/elasticctr/table/settings.py) are checked there
-// and arrive here as plain values; Check says what native callers got wrong.
+// The settings of a table. The Python settings (src/elasticctr/table/settings.py) are checked in Python and arrive here
+// as plain values; Check reports the errors of native callers.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +23,7 @@ struct OptimizerSettings {
   float l2 = 0.0f;                   // FTRL: in its formula; others: added to the gradient of touched rows
   float gradient_clip = 0.0f;        // 0: none; else every summed gradient is cut to [-clip, clip]
   float weight_bound = 0.0f;         // 0: none; else weights are kept in [-bound, bound]
-  uint32_t catch_up = 0;             // Adam: steps that a row no batch touched makes up for; 0: it stays unchanged
+  uint32_t catch_up = 0;             // Adam: steps that an untouched row makes up for; 0: it stays unchanged
 };
 
 enum class InitializerKind : uint8_t { kZeros = 0, kConstant = 1, kUniform = 2, kNormal = 3 };
@@ -34,7 +34,7 @@ struct InitializerSettings {
   float b = 0.0f;  // uniform: high; normal: standard deviation
 };
 
-// A run of weights with its own optimizer, for example `linear` (1) beside `embedding` (9).
+// A group of weights with its own optimizer, for example `linear` (1) beside `embedding` (9).
 struct SegmentSettings {
   std::string name;
   uint32_t dim = 0;
@@ -55,7 +55,7 @@ struct TableSettings {
   std::vector<SegmentSettings> segments;
   AdmissionSettings admission;
 
-  // Throws Error(kConfig) for a table that cannot be.
+  // Throws Error(kConfig) for contradictory or unsupported settings.
   void Check() const;
 };
 

@@ -1,4 +1,4 @@
-// The rows of one shard, numbered from 1 in the order they were made, and the extents they stand in.
+// The rows of one shard, numbered from 1 in the order of creation, and the extents that hold them.
 #pragma once
 
 #include <cstddef>
@@ -14,7 +14,7 @@ class ShardRows {
   uint32_t count() const { return count_; }
   size_t extent_bytes() const { return extents_.capacity() * sizeof(uint32_t); }
 
-  // The number over the whole table of this shard's row `local`; 0, the row of zeros, for 0.
+  // Maps this shard's row `local` to its number over the whole table; 0, the row of zeros, for 0.
   uint32_t Number(uint32_t local) const {
     if (local == 0) return 0;
     return extents_[(local - 1) / RowArena::kExtentRows] + (local - 1) % RowArena::kExtentRows;

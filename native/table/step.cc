@@ -1,4 +1,4 @@
-// One optimizer step of a block of rows, and what it leaves in their counters.
+// One optimizer step of a block of rows, and its effect on their counters.
 
 #include <algorithm>
 
@@ -10,7 +10,7 @@
 namespace elasticctr {
 namespace {
 
-// Clipping, L2 and the scale, in place. Rows not admitted never come here.
+// Clipping, L2 and the scale, in place. Called only for rows that exist.
 void PrepareGradients(const StepBlock& block, const OptimizerSettings& optimizer, float scale) {
   const float l2 = optimizer.kind == OptimizerKind::kFtrl ? 0.0f : optimizer.l2;
   const float clip = optimizer.gradient_clip;
@@ -26,7 +26,7 @@ void PrepareGradients(const StepBlock& block, const OptimizerSettings& optimizer
   }
 }
 
-// Every touched weight comes `by` nearer to zero and stops there: the proximal step of L1.
+// Moves every touched weight towards zero by at most `by`: the proximal step of L1.
 void ShrinkWeights(const StepBlock& block, float by) {
   if (by == 0.0f) return;
   for (size_t i = 0; i < block.count; ++i) {

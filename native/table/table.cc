@@ -11,9 +11,9 @@ namespace elasticctr {
 namespace {
 
 constexpr size_t kFindBlock = 512;    // feasigns per task
-constexpr size_t kAhead = 32;         // searches under way at once
+constexpr size_t kAhead = 32;         // concurrent searches
 constexpr size_t kFewMissing = 128;   // inserted by one thread
-constexpr size_t kGoneMapBytes = 40;  // about what a map takes for one
+constexpr size_t kGoneMapBytes = 40;  // approximate size of a map entry
 
 TableSettings Checked(TableSettings settings) {
   settings.Check();
@@ -51,7 +51,7 @@ uint32_t Table::FindRow(uint64_t feasign) const {
   return shard.rows.Number(shard.index.Find(feasign, hash, KeysOf(shard)));
 }
 
-// Three passes over a few feasigns at a time, each asking memory for what the next one reads.
+// Three passes over a few feasigns at a time, each prefetching the memory that the next one reads.
 void Table::FindRange(const uint64_t* feasigns, size_t count, uint32_t* rows) const {
   uint64_t hashes[kAhead];
   const uint32_t* lines[kAhead];
@@ -75,7 +75,7 @@ void Table::FindRange(const uint64_t* feasigns, size_t count, uint32_t* rows) co
   }
 }
 
-// Row 0 holds no feasign's weights, and numbers of this generation are all of rows that are there.
+// Row 0 holds no feasign's weights, and row numbers of this generation all belong to existing rows.
 void Table::FindKnown(const uint64_t* feasigns, const uint32_t* known, size_t count, uint32_t* rows) const {
   for (size_t i = 0; i < count; ++i) __builtin_prefetch(Row(known[i]));
   for (size_t i = 0; i < count; ++i) {
@@ -111,8 +111,8 @@ void Table::Find(Lookup* lookup, bool insert) {
   lookup->SetFound(this, generation_);
 }
 
-// A task owns every kTasks-th shard and walks all missing feasigns in order, so rows are made in the same order
-// within their shard whatever the number of threads.
+// A task owns every kTasks-th shard and processes all missing feasigns in order, so the rows of a shard are created in
+// the same order with any number of threads.
 void Table::InsertMissing(Lookup* lookup, const std::vector<std::vector<uint32_t>>& missing) {
   size_t count = 0;
   for (const auto& block : missing) count += block.size();
@@ -138,7 +138,7 @@ bool Table::IsAdmitted(Shard& shard, uint64_t feasign, uint32_t occurrences) con
     return shard.pending.Count(feasign, occurrences, admission.count) >= admission.count;
   }
   if (admission.probability >= 1.0) return true;
-  // One draw per occurrence, from a stream of its own for every (seed, feasign, batch).
+  // One draw per occurrence, from a separate stream for every (seed, feasign, batch).
   const uint64_t stream = Mix64(Mix64(feasign ^ settings_.seed) + finds_);
   for (uint32_t k = 1; k <= occurrences; ++k) {
     const double draw = static_cast<double>(Mix64(stream + k * 0x9E3779B97F4A7C15ULL) >> 11) * 0x1p-53;
@@ -165,7 +165,7 @@ uint32_t Table::AddRow(Shard& shard, uint64_t feasign) {
   shard.index.Add(local, KeysOf(shard));
   if (marks_.is_on()) {
     marks_.Ensure(number);
-    marks_.Stamp(number);  // and not the bit: whatever the row's place held is overwritten
+    marks_.Stamp(number);  // not the bit: all of the row is overwritten
     if (!shard.gone.empty()) shard.gone.erase(feasign);
   }
   return number;

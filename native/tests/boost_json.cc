@@ -1,2 +1,2 @@
-// Boost.JSON, compiled once: what tests compare our own reader and writers with. The core itself does not use it.
+// Boost.JSON, compiled once: tests compare our own reader and writers with it. The core itself does not use it.
 #include <boost/json/src.hpp>

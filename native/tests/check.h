@@ -1,4 +1,4 @@
-// The whole test framework: CHECK says where and what, and ends the program with status 1.
+// The whole test framework: CHECK prints where and what failed, and exits with status 1.
 #pragma once
 
 [[noreturn]] void FailCheck(const char* file, int line, const char* condition);

@@ -47,7 +47,7 @@ __attribute__((target("avx512f,amx-tile,amx-bf16"))) bool TrialProduct() {
   return true;
 }
 
-// The trial runs in a child, which an illegal instruction may kill without harm to anyone.
+// The trial runs in a child process, because an illegal instruction would kill it.
 bool AmxWorks() {
   const pid_t child = fork();
   if (child < 0) return false;

@@ -27,7 +27,7 @@ std::optional<JsonObject> JsonObject::Parse(std::string_view text) {
   }
 }
 
-// The text of a value that Parse has read, so it is valid; empty: there is none.
+// The text of a value, valid because Parse has read it; empty: there is none.
 std::string_view JsonObject::Find(std::string_view key) const {
   const auto found = members_.find(key);
   return found == members_.end() ? std::string_view() : found->second;

@@ -19,7 +19,7 @@ class JsonObject {
   bool Has(std::string_view key) const { return members_.find(key) != members_.end(); }
   bool IsNull(std::string_view key) const;
   bool IsNumber(std::string_view key) const;
-  // Each is nothing if the member is missing or of another kind.
+  // Each returns nullopt if the member is missing or of another kind.
   std::optional<uint64_t> Uint64(std::string_view key) const;  // a whole number, however it is written: 7 or 7.0
   std::optional<std::string> Text(std::string_view key) const;
   std::optional<std::vector<JsonObject>> Objects(std::string_view key) const;  // an array of objects

@@ -29,8 +29,8 @@ void AppendUtf8(std::string* out, uint32_t code) {
   while (more-- > 0) out->push_back(static_cast<char>(0x80 | ((code >> (6 * more)) & 0x3F)));
 }
 
-// The first byte from `at` on that is a quote, a backslash, a control character or not ASCII; otherwise some byte less
-// than 8 bytes before the end.
+// The first byte from `at` on that is a quote, a backslash, a control character or not ASCII. If there is none, some
+// byte less than 8 bytes before the end.
 const char* FindInString(const char* at, const char* end) {
   constexpr uint64_t kOnes = 0x0101010101010101, kHigh = 0x8080808080808080;
   for (; end - at >= 8; at += 8) {

@@ -1,4 +1,4 @@
-// Parses text that is a number and nothing else.
+// Parses text that must be exactly one number.
 #pragma once
 
 #include <charconv>
@@ -8,7 +8,7 @@
 
 namespace elasticctr {
 
-// Nothing if anything follows the number, or it does not fit T.
+// Returns nullopt if anything follows the number, or it does not fit T.
 template <typename T>
 std::optional<T> ParseNumber(std::string_view text) {
   T value{};

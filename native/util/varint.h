@@ -17,7 +17,7 @@ inline char* PutVarint(char* p, uint64_t value) {
 
 enum class VarintEnd : uint8_t { kGood, kCut, kTooLarge };
 
-// Reads a number and moves `at` behind it. Anything but kGood leaves both alone.
+// Reads a number and moves `at` past it. Any result but kGood changes neither `at` nor `value`.
 inline VarintEnd TakeVarint(const char** at, const char* end, uint64_t* value) {
   uint64_t taken = 0;
   const char* p = *at;

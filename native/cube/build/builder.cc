@@ -17,14 +17,13 @@
 namespace elasticctr::cube {
 namespace {
 
-// A record is the feasign, its row and, where feasigns can be gone, one byte: 1 for a tombstone, whose row is
-// meaningless.
+// A record is the feasign, its row and, if feasigns can be gone, one byte: 1 for a tombstone, whose row is meaningless.
 constexpr uint64_t kPartitionBytes = uint64_t{1} << 20;  // sorted inside the cache of a core
 constexpr size_t kMostPartitions = 8192;
 constexpr uint64_t kLeastMemory = uint64_t{16} << 20;
-constexpr uint64_t kUnknownBytes = uint64_t{1} << 32;  // what an unknown number of rows is taken for
+constexpr uint64_t kUnknownBytes = uint64_t{1} << 32;  // assumed for an unknown number of rows
 
-// What a thread sorts a partition with.
+// A thread's scratch memory for sorting a partition.
 struct Scratch {
   std::vector<uint8_t> buffer;
   std::vector<uint32_t> starts;
@@ -44,7 +43,7 @@ void SortBin(Entry* first, Entry* last) {
   }
 }
 
-// Partitions in one shard: a power of two.
+// The number of partitions in one shard: a power of two.
 size_t RangesFor(const BuilderOptions& options, size_t record_bytes) {
   const uint64_t bytes = options.expected_rows == 0 ? kUnknownBytes : options.expected_rows * record_bytes;
   const uint64_t wanted = std::max<uint64_t>(bytes / kPartitionBytes / options.info.shards, 1);
@@ -98,12 +97,12 @@ struct Builder::Rep {
   const size_t ranges;
   const unsigned range_bits;
   Partitions partitions;
-  std::vector<IndexInfo> counted;  // what each shard's file will be
+  std::vector<IndexInfo> counted;  // the numbers for each shard's file
   std::atomic<uint64_t> sorted{0};
 };
 
-// One pass of counting by the next bits of the place leaves a few entries to each bin. It is stable, so of equal
-// feasigns the last stands last. Returns how many records did not count.
+// One pass of counting sort by the next bits of the place leaves a few entries in each bin. It is stable, so the last
+// of equal feasigns stays last. Returns the number of records that were replaced.
 uint64_t Builder::Rep::Sort(size_t partition, Scratch* scratch) const {
   const auto stretches = partitions.Read(partition, &scratch->buffer);
   const size_t record_bytes = partitions.record_bytes(), n = partitions.records(partition);
@@ -127,7 +126,7 @@ uint64_t Builder::Rep::Sort(size_t partition, Scratch* scratch) const {
       entries[starts[bin_of(place)]++] = {place, feasign, is_dead ? nullptr : record + 8};
     }
   }
-  // Each start has moved to the end of its bin.
+  // Each start has advanced to the end of its bin.
   for (size_t b = 0; b + 1 < starts.size(); ++b) {
     SortBin(entries.data() + (b == 0 ? 0 : starts[b - 1]), entries.data() + starts[b]);
   }
@@ -141,14 +140,14 @@ uint64_t Builder::Rep::Sort(size_t partition, Scratch* scratch) const {
   return n - kept;
 }
 
-// Sorts every partition and writes them in order. A file is begun with the number of its entries, so records that turn
-// out not to count come too late for it: that shard is only counted, and written by a second pass.
+// Sorts every partition and writes them in order. A file begins with the number of its entries. If replaced records
+// turn up later, that shard is only counted, and a second pass writes it.
 void Builder::Rep::Pass(const std::vector<std::string>& paths, bool is_counted, BuilderResult* result) {
   const size_t shards = options.info.shards;
   std::vector<std::unique_ptr<Writer>> writers(shards);
   std::vector<IndexInfo> seen(shards);
   std::vector<uint64_t> duplicates(shards);
-  std::vector<size_t> turns(shards, 0);  // the range each shard's writer waits for
+  std::vector<size_t> turns(shards, 0);  // the range that each shard's writer waits for
   std::mutex mutex;
   std::condition_variable turned;
   std::exception_ptr error;
@@ -167,7 +166,7 @@ void Builder::Rep::Pass(const std::vector<std::string>& paths, bool is_counted, 
           turned.wait(lock, [&] { return turns[shard] == range || error != nullptr; });
           if (error != nullptr) return;
         }
-        // Only the thread whose turn it is touches this shard.
+        // Only the thread whose turn it is accesses this shard.
         if (range == 0) writers[shard] = std::make_unique<Writer>(paths[shard], counted[shard]);
         duplicates[shard] += repeated;
         uint64_t live = 0;

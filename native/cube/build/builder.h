@@ -1,10 +1,10 @@
 // Rows in any order → one cube file per shard, within a memory budget.
 //
-// Rows are distributed to partitions by (shard, range of place). While they fit they stay in memory; when they do not,
-// all partitions are appended to a run file. At the end each partition is read back, sorted and streamed into its
-// shard's writer, partitions sorted by several threads ahead of the one that writes.
+// Rows are distributed to partitions by (shard, range of places). Partitions stay in memory until the budget is used
+// up; then all of them are appended to a run file. At the end each partition is read back, sorted and streamed into its
+// shard's writer; several threads sort partitions ahead of the writing thread.
 //
-// A feasign given several times keeps the last row. Add and AddGone are called from one thread.
+// The last row of a repeated feasign wins. Add and AddGone are called from one thread.
 #pragma once
 
 #include <cstdint>
@@ -22,32 +22,32 @@ struct BuilderOptions {
   uint64_t memory_bytes = uint64_t{1} << 30;
   uint64_t expected_rows = 0;  // 0: unknown
   unsigned threads = 1;
-  bool is_chain = false;  // a base from a base and its deltas in order: gone feasigns only take away what came before
+  bool is_chain = false;  // builds a base from a base and its deltas in order: gone feasigns only remove earlier rows
 };
 
 struct BuilderResult {
   std::vector<IndexInfo> files;  // one per shard
-  uint64_t duplicates = 0;       // rows and tombstones that did not count because their feasign came again
+  uint64_t duplicates = 0;       // rows and tombstones that were replaced by a later entry of their feasign
   uint64_t run_bytes = 0;        // written to run files
 };
 
 class Builder {
  public:
-  // Throws ConfigError for options that cannot be.
+  // Throws ConfigError for invalid options.
   explicit Builder(const BuilderOptions& options);
   ~Builder();
   Builder(const Builder&) = delete;
   Builder& operator=(const Builder&) = delete;
 
   uint32_t row_bytes() const;
-  // n rows of row_bytes().
+  // Adds n rows of row_bytes().
   void Add(const uint64_t* feasigns, const uint8_t* rows, size_t n);
-  // Feasigns that are gone. Throws FailedPrecondition in a base that is not made of a chain.
+  // Adds feasigns without a row any more. Throws FailedPrecondition for a base that is not built from a chain.
   void AddGone(const uint64_t* feasigns, size_t n);
   // Writes one file per shard. REQUIRES: as many paths as shards; called once. The files are not synced.
   BuilderResult Finish(const std::vector<std::string>& paths);
 
-  // Entries that Finish has sorted so far; from any thread.
+  // The number of entries that Finish has sorted so far. Any thread.
   uint64_t progress() const;
 
  private:

@@ -1,4 +1,4 @@
-// Layers of one table made into one: in memory for the store, as a file for compaction.
+// Merges layers of one table: in memory for the store, to a file for compaction.
 #include <cstring>
 #include <queue>
 
@@ -9,7 +9,7 @@
 namespace elasticctr::cube {
 namespace {
 
-// Every entry of two images in order, the newer one's where both have it.
+// Calls `take` for every entry of two images in order; the newer entry wins if both have the feasign.
 template <typename Take>
 void Walk(const Image& newer, const Image& older, Take take) {
   Cursor a(newer), b(older);
@@ -60,7 +60,7 @@ std::shared_ptr<const Index> Index::Merge(const Index& newer, const Index& older
   info.kind = Kind::kDelta;
   info.parent = older.info().parent;
   info.rows = info.tombstones = info.file_bytes = 0;
-  // Buckets are sized by what comes out, and deltas often hold the same feasigns: count first.
+  // Buckets are sized by the result, and deltas often hold the same feasigns: count first.
   Walk(newer.image(), older.image(), [&](const Entry& e) { ++(e.row == nullptr ? info.tombstones : info.rows); });
   info.homes = HomesFor(info.rows + info.tombstones);
 

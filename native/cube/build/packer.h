@@ -1,4 +1,4 @@
-// Puts feasigns, in the order of their places, into buckets: each into its home or the first bucket after it with room.
+// Packs feasigns, in the order of their places, into buckets: each into its home or the first later bucket with room.
 #pragma once
 
 #include <cstring>
@@ -13,7 +13,7 @@ class Packer {
  public:
   Packer(uint64_t homes, Emit emit) : homes_(homes), emit_(emit) { Clear(); }
 
-  // REQUIRES: places do not descend.
+  // REQUIRES: places are in ascending order; equal ones are allowed.
   void Add(uint64_t place, uint64_t feasign, bool is_dead) {
     const uint64_t home = HomeOf(place, homes_);
     if (home > index_) {
@@ -27,7 +27,7 @@ class Packer {
     tombstones_ += is_dead ? 1 : 0;
   }
 
-  // Emits what is left. Returns the number of buckets.
+  // Emits the remaining buckets. Returns the number of buckets.
   uint64_t Finish() {
     while (index_ < homes_ || bucket_.count > 0) Flush(false);
     return index_;

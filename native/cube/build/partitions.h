@@ -1,4 +1,4 @@
-// Records of one size in partitions, in memory while they fit and in run files beyond that (builder.h).
+// Fixed-size records in partitions, in memory until it is full and then in run files (builder.h).
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@ namespace elasticctr::cube {
 
 class Partitions {
  public:
-  // `arena_bytes` is all the memory records take.
+  // Records take at most `arena_bytes` of memory.
   Partitions(size_t partitions, size_t record_bytes, uint64_t arena_bytes, std::string run_directory);
   ~Partitions();
   Partitions(const Partitions&) = delete;
@@ -24,7 +24,7 @@ class Partitions {
   uint64_t records(size_t partition) const { return heads_[partition].records; }
   uint64_t run_bytes() const { return run_bytes_; }
 
-  // Room for one record, to be written by the caller.
+  // Room for one record, which the caller writes.
   uint8_t* Append(size_t partition) {
     Head& head = heads_[partition];
     if (head.next == head.end) [[unlikely]]
@@ -35,8 +35,8 @@ class Partitions {
     return record;
   }
 
-  // All records of a partition in the order they came, as stretches of whole records. Those in memory are pointed at,
-  // those in runs are read into `buffer`. May be called from several threads once nothing is appended any more.
+  // All records of a partition in the order of their arrival, as stretches of whole records. Stretches in memory are
+  // not copied; those in runs are read into `buffer`. May be called from several threads after the last Append.
   struct Stretch {
     const uint8_t* data;
     size_t records;

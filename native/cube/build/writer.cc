@@ -13,7 +13,7 @@
 namespace elasticctr::cube {
 namespace {
 
-// Bytes of one section, cut into checksummed blocks and written as each is full.
+// The bytes of one section, split into checksummed blocks that are written when full.
 class Section {
  public:
   Section(const File& file, uint64_t offset) : file_(file), offset_(offset), block_(kBlockBytes) {}
@@ -36,7 +36,7 @@ class Section {
     }
   }
 
-  // Zeros up to a whole page. Returns where the section ends.
+  // Writes zeros up to a whole page. Returns the end of the section.
   uint64_t Finish() {
     const size_t padding = RoundUp(used_, kPageBytes) - used_;
     std::memset(block_.data() + used_, 0, padding);
@@ -52,7 +52,7 @@ class Section {
     if (used_ == 0) return;
     checksums_.push_back(Crc32c(0, block_.data(), used_));
     file_.Write(block_.data(), used_, offset_);
-    // The disk works while the next blocks are made.
+    // The disk writes while the next blocks are made.
     file_.StartSync(offset_, used_);
     offset_ += used_;
     used_ = 0;

@@ -12,16 +12,16 @@ namespace elasticctr::cube {
 class Writer {
  public:
   // Writes `path`.tmp. `info` gives name, kind, encoding, sharding, dim, row_bytes, shard, shards, version and parent;
-  // its rows and tombstones say how many entries will come. Throws ConfigError for an info that cannot be.
+  // its rows and tombstones announce the number of entries. Throws ConfigError for an invalid info.
   Writer(const std::string& path, const IndexInfo& info);
-  ~Writer();  // without Finish, nothing is left behind
+  ~Writer();  // removes the temporary file unless Finish was called
   Writer(const Writer&) = delete;
   Writer& operator=(const Writer&) = delete;
 
   // REQUIRES: ascending by (place, feasign), each feasign once, all of this shard; place == PlaceOf(feasign).
   void Add(const Entry* entries, size_t count);
-  // Completes the file, syncs it (or leaves that to the caller) and gives it its name. Throws InternalError if other
-  // than the announced number of entries came, or the disk is full.
+  // Completes the file, syncs it (or leaves that to the caller) and renames it. Throws InternalError if the number of
+  // entries differs from the announced one, or the disk is full.
   IndexInfo Finish(bool sync = true);
 
  private:

@@ -11,7 +11,7 @@ namespace {
 
 constexpr uint32_t kMaxErrorBytes = 64u << 10;
 constexpr uint32_t kMaxTextBytes = 16u << 20;
-constexpr size_t kTextStep = 64u << 10;  // a length is believed only as fast as its bytes arrive
+constexpr size_t kTextStep = 64u << 10;  // memory for a body grows only as its bytes arrive, whatever its length claims
 
 [[noreturn]] void Corrupt(const std::string& what) { throw Error(Code::kCorruption, what); }
 
@@ -100,7 +100,7 @@ void AnswerReader::CheckLookupHead() {
   }
 }
 
-// An error, or a body that is not rows: what already came behind the header lies in the buffers meant for rows.
+// An error, or a body other than rows: the bytes already received after the header are in the buffers for rows.
 void AnswerReader::TurnToText() {
   const size_t extra = received_ - wire::kHeaderBytes;
   if (extra > header_.body_bytes) Corrupt("sent more than it said it would");

@@ -12,7 +12,7 @@ namespace wire = net::wire;
 
 namespace {
 
-constexpr int kMostReads = 16;  // in a row, so that one fast sender does not keep the others waiting
+constexpr int kMostReads = 16;  // in a row, so that one fast sender does not block the others
 
 }  // namespace
 

@@ -1,4 +1,4 @@
-// A frame for a shard, and one try at having a replica answer it.
+// A frame for a shard, and one attempt to have a replica answer it.
 #pragma once
 
 #include <sys/uio.h>
@@ -24,10 +24,10 @@ struct LegError {
 struct Leg {
   net::wire::Opcode opcode = net::wire::Opcode::kLookup;
   uint32_t shard = 0;
-  int replica = -1;  // this one only and once; -1: as it comes
+  int replica = -1;  // this one only, and only once; -1: chosen by the balance
   uint64_t table = 0;
   uint64_t version = 0;
-  const uint64_t* keys = nullptr;  // must stay until Run returns
+  const uint64_t* keys = nullptr;  // must stay valid until Run returns
   size_t count = 0;
   uint32_t row_bytes = 0;
   uint8_t* rows = nullptr;  // where the rows should go; they may end elsewhere (answer->rows() says)
@@ -38,25 +38,26 @@ struct Leg {
   LegError error;
 };
 
-// A connection, the frame under way on it and the answer to that. One thread's.
+// A connection, the frame in flight on it and its answer. Used by one thread.
 struct Attempt {
   enum class Phase : uint8_t { kClosed, kConnecting, kSending, kReceiving };
 
   bool is_open() const { return phase != Phase::kClosed; }
-  // No request was sent yet.
+  // No request has been sent yet.
   bool is_opening() const { return phase == Phase::kConnecting || (is_open() && is_hello); }
 
-  // What its socket is waited for. REQUIRES: is_open().
+  // The events to wait for on its socket. REQUIRES: is_open().
   short events() const;
 
   void PrepareHello(const std::string& token, uint64_t id);
-  // `target` is where rows go; null: the reader keeps them.
+  // Rows go to `target`; null: the reader keeps them.
   void PrepareRequest(const Leg& asked, uint64_t id, uint32_t time_ms, uint8_t* target);
-  // Sends what the socket takes. Throws Unavailable.
+  // Sends as much as the socket accepts. Throws Unavailable.
   void Transmit();
-  // Reads what there is. True: the answer to the frame under way is whole. Throws Unavailable, and as AnswerReader.
+  // Reads what has arrived. True: the answer to the frame in flight is complete. Throws Unavailable, and as
+  // AnswerReader.
   bool Receive();
-  // The answer to hello was good: remembers what it says. Throws FailedPrecondition, Corruption.
+  // Stores what a valid answer to hello says. Throws FailedPrecondition, Corruption.
   void TakeHello();
 
   Phase phase = Phase::kClosed;
@@ -64,11 +65,11 @@ struct Attempt {
   int number = 0;  // of the replica in its set
   Replica* replica = nullptr;
   std::unique_ptr<net::Connection> connection;
-  bool is_reused = false;  // the connection was idle: it may have died since
+  bool is_reused = false;  // the connection was idle: the server may have closed it since
   bool is_backup = false;
-  bool is_hello = false;      // the frame under way
-  bool is_direct = false;     // rows go where the leg wants them
-  bool has_answered = false;  // at least one byte of the answer to the request came
+  bool is_hello = false;      // the frame in flight
+  bool is_direct = false;     // rows go to their final place
+  bool has_answered = false;  // at least one byte of the answer to the request arrived
   Clock::time_point started;
   uint8_t head[net::wire::kHeaderBytes];
   iovec out[2];

@@ -12,8 +12,8 @@ using std::chrono::milliseconds;
 
 namespace {
 
-constexpr int kMostRounds = 3;  // of a call that finds its version gone
-// Finding repeats and copying rows to them costs what sending a third of the feasigns does (40-byte rows, loopback).
+constexpr int kMostRounds = 3;  // of a call whose version is gone
+// Finding repeats and copying rows to them costs as much as sending a third of the feasigns (40-byte rows, loopback).
 constexpr size_t kWorthMerging = 3;
 constexpr uint32_t kUnmerged = 31;  // calls that do not look for repeats after one that found hardly any
 constexpr auto kLeastRefresh = milliseconds(10);
@@ -33,8 +33,8 @@ bool IsDegradable(Code code) {
          code == Code::kInternal;
 }
 
-// Whether answers are from several versions of the number that was asked for, or from another one than was described,
-// of which the cache may hold rows.
+// Whether answers come from several versions with the requested number, or from another one than the servers described,
+// whose rows the cache may hold.
 bool IsMixed(std::span<const Leg> legs, uint32_t tag) {
   for (const Leg& leg : legs) {
     const uint32_t heard = leg.answer == nullptr ? 0 : leg.answer->tag();
@@ -53,7 +53,7 @@ struct Client::Call {
   Exchange exchange;
   std::vector<TableState*> states;
   std::vector<RowShape> shapes;
-  uint32_t tag = 0;  // of the version that is asked for, as servers described it; 0: not known
+  uint32_t tag = 0;  // of the requested version, as servers described it; 0: unknown
   std::vector<std::unique_ptr<Gather>> gathers;
   std::vector<Leg> legs;
   std::vector<uint64_t> max_keys;
@@ -138,7 +138,7 @@ Answer Client::GetOnce(Call& call, std::span<const TableQuery> queries, const Op
       continue;
     }
     if (IsMixed(call.legs, call.tag)) {
-      // The number is being given to another version. Switching all shards takes a moment.
+      // The number is being reassigned to another version. Switching all shards takes a moment.
       cluster_.counters().versions_gone.fetch_add(1, std::memory_order_relaxed);
       const auto now = Clock::now();
       if (deadline - now < 2 * kSwitchPause) {
@@ -200,7 +200,7 @@ uint64_t Client::Prepare(Call& call, std::span<const TableQuery> queries, uint64
 
 bool Client::NeedsRefresh(const ModelState& model) const {
   const bool is_doubtful = model.is_doubtful.load(std::memory_order_relaxed);
-  // A call answered from the cache does not learn of new versions; one that asks the servers does.
+  // A call answered from the cache learns nothing about new versions; one that asks the servers does.
   if (!is_doubtful && cache_ == nullptr) return false;
   const auto now = Clock::now().time_since_epoch();
   const auto limit = milliseconds(cluster_.settings().refresh_ms);
@@ -221,7 +221,7 @@ void Client::Plan(Call& call, std::span<const TableQuery> queries, uint64_t vers
     TableState& table = *call.states[i];
     const uint32_t wait = table.unmerged_calls.load(std::memory_order_relaxed);
     if (wait > 0) table.unmerged_calls.store(wait - 1, std::memory_order_relaxed);
-    // What was kept of a version that was replaced under its number is not found again.
+    // Rows of a version that was replaced under its number are not found again.
     const uint64_t cached_as = table.hash + table.model->replacements.load(std::memory_order_relaxed);
     const Gather::Ask ask{queries[i].feasigns, queries[i].count, table.hash,   version,
                           call.shapes[i],      wait == 0,        cache_.get(), cached_as};
@@ -316,7 +316,7 @@ void Client::AskAll(Exchange& exchange, Clock::time_point deadline, bool settle)
       legs.push_back(leg);
     }
   }
-  // Every replica is asked, but a hanging one is not waited for while others answer for its shard.
+  // Every replica is asked, but a hanging one does not block the call while others answer for its shard.
   const ClientSettings& settings = cluster_.settings();
   const auto patience = std::max<milliseconds>(
       milliseconds(settings.backup_ms > 0 ? settings.backup_ms : settings.timeout_ms / 4), kLeastRefresh);
@@ -349,7 +349,7 @@ void Client::AskAll(Exchange& exchange, Clock::time_point deadline, bool settle)
   }
   failed.reset();
   if (!legs.empty()) {
-    // Half of what is left: a dead shard must not take the time the living ones need.
+    // Half of the remaining time: a dead shard must not use the time the others need.
     const auto now = Clock::now();
     exchange.Run(legs, sources.empty() ? deadline : now + (deadline - now) / 2);
     take();

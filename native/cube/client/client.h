@@ -1,7 +1,7 @@
-// Looks up rows on the servers of one cluster. A call is answered from one version by all shards, or not at all.
+// Looks up rows on the servers of one cluster. A call is answered from one version by all shards, or fails.
 //
-// Threads: any number may call at once; a call's work is done by its own thread. The only other thread is the prober of
-// cluster.h.
+// Threads: any number of threads may call at once; each call's work is done by its own thread. The only other thread is
+// the prober of cluster.h.
 #pragma once
 
 #include <condition_variable>
@@ -30,8 +30,8 @@ struct TableRows {
 
 struct Answer {
   uint64_t version;
-  std::vector<uint32_t> degraded;  // shards that did not answer, ascending; always empty unless that was allowed
-  std::vector<TableRows> tables;   // as asked
+  std::vector<uint32_t> degraded;  // shards that did not answer, ascending; always empty unless Options::degrade is set
+  std::vector<TableRows> tables;   // in the order of the queries
 };
 
 class Client {
@@ -43,15 +43,15 @@ class Client {
   struct Options {
     uint64_t version = 0;     // exactly this one; 0: the active one
     uint32_t timeout_ms = 0;  // 0: the settings'
-    bool degrade = false;     // a shard that does not answer gives zeros
+    bool degrade = false;     // a shard that does not answer gives zeros instead of an error
   };
-  // All tables in one version. REQUIRES: they are of one model.
-  // Throws NotFound (no such table; a version asked for that is gone), Unavailable, DeadlineExceeded, Corruption,
-  // FailedPrecondition (shards in the wrong order, rows of different widths), Unauthorized; messages name shard and
+  // Looks up all tables in one version. REQUIRES: they belong to one model.
+  // Throws NotFound (no such table, or the requested version is gone), Unavailable, DeadlineExceeded, Corruption,
+  // FailedPrecondition (shards in the wrong order, rows of different widths), Unauthorized. Messages name shard and
   // replicas.
   Answer Get(std::span<const TableQuery> queries, const Options& options);
 
-  // Asks the servers what they hold and checks it against the settings; throws as Get.
+  // Asks the servers which tables they hold and checks the answers against the settings; throws as Get.
   void Connect(uint32_t timeout_ms);
 
   Cluster& cluster() { return cluster_; }
@@ -59,19 +59,20 @@ class Client {
   const HotCache* cache() const { return cache_.get(); }
 
  private:
-  // What one call needs, kept for the next one's use of its memory.
+  // The state of one call, kept so that later calls reuse its memory.
   struct Call;
   class Borrowed;
 
   Answer GetOnce(Call& call, std::span<const TableQuery> queries, const Options& options, Clock::time_point deadline);
-  // Fills call.states and call.shapes; the version to name.
+  // Fills call.states and call.shapes; returns the version to request.
   uint64_t Prepare(Call& call, std::span<const TableQuery> queries, uint64_t wanted, Clock::time_point deadline);
   void Plan(Call& call, std::span<const TableQuery> queries, uint64_t version);
-  // Has everybody asked what they hold, once however many calls want it at a time.
+  // Asks all servers what they hold; concurrent callers share one round.
   void Refresh(Exchange& exchange, Clock::time_point deadline, bool settle);
   void AskAll(Exchange& exchange, Clock::time_point deadline, bool settle);
   bool NeedsRefresh(const ModelState& model) const;
-  // Throws what the legs' failures amount to, unless there are none or they may be degraded; those shards.
+  // Throws the error that the legs' failures add up to, unless there are none or they may be degraded. Returns the
+  // failed shards.
   std::vector<uint32_t> CheckLegs(const Call& call, const std::string& what, bool degrade) const;
   Answer Finish(Call& call, std::span<const TableQuery> queries, uint64_t version, std::vector<uint32_t> degraded);
 

@@ -1,4 +1,4 @@
-// The servers a client talks to, its counters, and the thread that checks whether ejected replicas are back.
+// The servers a client talks to, its counters, and the thread that probes ejected replicas.
 #pragma once
 
 #include <array>
@@ -37,12 +37,12 @@ class Cluster {
   ClientCounters& counters() { return counters_; }
   uint64_t NextId() { return next_id_.fetch_add(1, std::memory_order_relaxed); }
 
-  // A replica was taken out: the prober starts, or wakes.
+  // Called after an ejection: starts or wakes the prober.
   void WakeProber();
 
  private:
   void Probe();
-  // Asks those that are due; when the next one is.
+  // Probes the replicas that are due; returns the time of the next probe.
   Clock::time_point ProbeDue();
 
   const ClientSettings settings_;
@@ -55,7 +55,7 @@ class Cluster {
   bool stopping_ = false;
   bool woken_ = false;
   std::thread prober_;
-  uint64_t prober_generation_ = 0;  // of forks: a child has no prober until it needs one
+  uint64_t prober_generation_ = 0;  // ForkGeneration of the prober: a child process has none until it needs one
 };
 
 }  // namespace elasticctr::cube

@@ -1,10 +1,10 @@
-// What the servers of a cluster said they hold: tables, their rows' shape in each version, and which version of each
-// model a call should name.
+// What the servers of a cluster say they hold: tables, their row shape in each version, and which version of each model
+// a call should request.
 //
-// The version to name. What a replica calls active is news only when it differs from what the same replica said before:
-// during an activation the first one to switch is followed, and those that have not switched yet do not pull the client
-// back. A replica that merely differs from the others raises a doubt; doubts are settled by asking all of them (Update
-// with settle), where the version that all shards hold and most replicas call active wins.
+// Choice of the version. A replica's active version is news only when it differs from what the same replica said
+// before: during an activation the client follows the first replica that switches, and replicas that have not switched
+// yet do not pull it back. A replica that merely differs from the others raises a doubt. Asking all of them (Update
+// with settle) settles it: the version that all shards hold and most replicas call active wins.
 //
 // Threads: any.
 #pragma once
@@ -32,50 +32,50 @@ struct ModelState {
   size_t index;
   std::atomic<uint64_t> active{0};  // 0: not known
   std::atomic<bool> is_doubtful{false};
-  std::atomic<uint64_t> replacements{0};  // times a version was seen to have other contents than before
+  std::atomic<uint64_t> replacements{0};  // how often a version was seen to have other contents than before
   // Since the clock's epoch:
-  std::atomic<Clock::duration> heard_at{};    // when a server last spoke of it
-  std::atomic<Clock::duration> settled_at{};  // when everybody was last asked
+  std::atomic<Clock::duration> heard_at{};    // when a server last reported the active version
+  std::atomic<Clock::duration> settled_at{};  // when all servers were last asked
 };
 
 struct TableState {
   std::string name;  // model/table
   uint64_t hash;
   ModelState* model;
-  std::atomic<uint32_t> unmerged_calls{0};  // left before repeats are looked for again
+  std::atomic<uint32_t> unmerged_calls{0};  // until repeats are looked for again
 };
 
 class Directory {
  public:
   explicit Directory(Cluster& cluster) : cluster_(cluster) {}
 
-  // One replica's description of itself.
+  // One replica's report about itself.
   struct Source {
     Replica* replica;
     std::vector<ModelReport> models;
   };
-  // Takes in what replicas said, all at about the same time. settle: the version to name is chosen anew even if the
-  // one known so far would do.
+  // Stores what replicas reported at about the same time. With `settle` the version to request is chosen anew even if
+  // the current one is still valid.
   void Update(std::span<const Source> sources, bool settle);
 
-  // Null if no server has ever named it. States live as long as the directory.
+  // Null if no server has ever reported it. States live as long as the directory.
   TableState* Find(const std::string& table);
-  // False: no server holds the table in that version. `tag` is that of its identity, 0 where servers do not tell it or
-  // hold several. Throws FailedPrecondition if the servers contradict the settings or each other about it.
+  // False: no server holds the table in that version. `tag` is that of its identity, 0 if the servers do not report it
+  // or hold several. Throws FailedPrecondition if the servers contradict the settings or each other about it.
   bool FindShape(const TableState& table, uint64_t version, RowShape* shape, uint32_t* tag) const;
   std::vector<uint64_t> VersionsOf(const TableState& table) const;
   std::vector<std::string> tables() const;
-  // What the servers hold under a version's number; empty: they do not say.
+  // The identities that servers hold under a version number; empty: they do not report them.
   std::vector<std::string> IdentitiesOf(const std::string& model, uint64_t version) const;
 
-  // What a lookup's answer said.
+  // Stores the active version that a lookup's answer reported.
   void Hear(ModelState& model, Replica& replica, uint64_t active);
 
  private:
   struct Known {
     RowShape shape;
-    uint32_t tag = 0;      // of the version's identity; 0: not known, or not the same everywhere
-    std::string conflict;  // not empty: why no lookup may be answered
+    uint32_t tag = 0;      // of the version's identity; 0: unknown, or different between servers
+    std::string conflict;  // not empty: why lookups must fail
   };
 
   ModelState& ModelOf(const std::string& name);                      // REQUIRES: mutex_ held exclusively

@@ -17,10 +17,10 @@ struct Exchange::LegState {
   uint64_t tried = 0;
   Clock::time_point last_start, retry_at = Clock::time_point::max();
   Failure last{Code::kUnavailable, Retry::kOtherReplica, false, wire::Detail::kNone, 0, ""};
-  std::string notes;  // what replicas did, for the error's message
+  std::string notes;  // what happened at each replica, for the error's message
 
   void Note(const std::string& what) {
-    if (notes.find(what) != std::string::npos) return;  // tried again to the same end
+    if (notes.find(what) != std::string::npos) return;  // tried again with the same result
     notes += (notes.empty() ? "" : "; ") + what;
   }
 };
@@ -28,7 +28,7 @@ struct Exchange::LegState {
 namespace {
 
 constexpr auto kFirstBackoff = milliseconds(5);
-constexpr auto kPatience = milliseconds(20);  // silence shorter than this is never held against a replica
+constexpr auto kPatience = milliseconds(20);  // a shorter silence never counts against a replica
 
 std::string Trimmed(std::string_view text) {
   constexpr size_t kMost = 300;
@@ -75,7 +75,7 @@ void Exchange::Run(std::span<Leg> legs, Clock::time_point deadline) {
     const int ready = ppoll(polled_.data(), polled_.size(), &time, nullptr);
     now_ = Clock::now();
     for (size_t i = 0; ready > 0 && i < polled_.size(); ++i) {
-      // An attempt may have been closed by another one's answer in this round.
+      // Another attempt's answer may have closed this one in the same round.
       if (polled_[i].revents != 0 && polled_attempts_[i]->phase != Attempt::Phase::kClosed)
         Advance(*polled_attempts_[i]);
     }
@@ -96,10 +96,10 @@ void Exchange::Start(size_t leg, bool as_backup) {
   const int replica = is_pinned ? legs_[leg].replica : set.Pick(state.tried, !as_backup);
   if (replica >= 0) return StartOn(leg, replica, false, as_backup);
   if (as_backup) {
-    state.last_start = now_;  // no other replica to ask: look again later
+    state.last_start = now_;  // no other replica to ask: try again later
     return;
   }
-  // All were tried: once more from the start, after a pause.
+  // All were tried: start over after a pause.
   const auto pause = std::max<Clock::duration>(kFirstBackoff * (1 << std::min(state.rounds, 6u)),
                                                milliseconds(state.last.retry_after_ms));
   ++state.rounds;
@@ -148,7 +148,7 @@ void Exchange::Advance(Attempt& attempt) {
       case Attempt::Phase::kClosed: return;
     }
   } catch (const Error& e) {
-    // Rows of another width are a wrong setting, the same on every replica; all else may be this one's trouble alone.
+    // Rows of another width are a wrong setting, the same on every replica; all other errors may be this one's alone.
     const bool stop = e.code() == Code::kFailedPrecondition;
     Fail(attempt, {e.code(), stop ? Retry::kStop : Retry::kOtherReplica, !stop, wire::Detail::kNone, 0, e.what()});
   }
@@ -157,7 +157,7 @@ void Exchange::Advance(Attempt& attempt) {
 void Exchange::PrepareRequest(Attempt& attempt) {
   Leg& leg = legs_[attempt.leg];
   LegState& state = states_[attempt.leg];
-  // Two attempts must never write rows to one place; the second keeps its own.
+  // Two attempts must never write rows to the same place; the second keeps its own.
   if (leg.rows != nullptr && !state.is_direct_taken) attempt.is_direct = state.is_direct_taken = true;
   const auto time_ms = static_cast<uint32_t>(std::clamp<int64_t>(MsBetween(now_, deadline_), 1, UINT32_MAX));
   attempt.PrepareRequest(leg, cluster_.NextId(), time_ms, attempt.is_direct ? leg.rows : nullptr);
@@ -190,7 +190,7 @@ Exchange::Failure Exchange::ToFailure(const AnswerReader& answer) const {
       failure.retry = Retry::kStop;
       failure.is_replicas_fault = false;
       break;
-    // It is well, but does not have what was asked, or no time for it: another replica may.
+    // The replica is healthy but does not have the requested version, or no time for it: another replica may.
     case Code::kNotFound:
     case Code::kDeadlineExceeded:
     case Code::kUnavailable:
@@ -216,7 +216,7 @@ void Exchange::Succeed(Attempt& attempt) {
   for (size_t i = 0; i < used_ && state.in_flight > 0; ++i) {
     Attempt& other = *attempts_[i];
     if (other.leg != attempt.leg || !other.is_open()) continue;
-    // Overtaken by one that started later: it is slow or hangs.
+    // It was overtaken by a later attempt: it is slow or hangs.
     if (other.started < attempt.started) Blame(*other.replica);
     Close(other);
   }
@@ -235,7 +235,7 @@ void Exchange::Fail(Attempt& attempt, const Failure& failure) {
   const bool is_answer = attempt.has_answered && attempt.phase != Attempt::Phase::kClosed &&
                          attempt.reader.header().status != 0 && failure.retry != Retry::kStop &&
                          failure.code != Code::kCorruption;
-  // An idle connection may have died with the server's last life; that says nothing of this one.
+  // A restarted server closes its idle connections; that says nothing about its current state.
   if (attempt.is_reused && !attempt.has_answered && failure.code == Code::kUnavailable) {
     const bool is_backup = attempt.is_backup;
     const int number = attempt.number;

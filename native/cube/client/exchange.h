@@ -1,9 +1,9 @@
-// Frames to several shards at once, and their answers, within one deadline: attempts on replicas, retries on others,
-// backup requests. An Exchange is used by one thread, which waits in poll.
+// Sends frames to several shards at once and collects their answers within one deadline: attempts on replicas, retries
+// on others, backup requests. An Exchange is used by one thread, which waits in poll.
 //
-// An attempt ends in one of three ways, and what follows is a type: an answer; a failure another replica may not have
-// (kOtherReplica: refused, cut off, garbage, overloaded, an internal error); a failure they all share (kStop: wrong
-// token, wrong shard, malformed).
+// An attempt ends in one of three ways, and the next action is a type: an answer; a failure that another replica may
+// not have (kOtherReplica: refused, cut off, garbage, overloaded, an internal error); a failure they all share (kStop:
+// wrong token, wrong shard, malformed).
 #pragma once
 
 #include <poll.h>
@@ -64,7 +64,7 @@ class Exchange {
   Clock::time_point deadline_, now_;
   size_t open_legs_ = 0;
   std::vector<LegState> states_;
-  std::vector<std::unique_ptr<Attempt>> attempts_;  // kept for their buffers; the first used_ are of this run
+  std::vector<std::unique_ptr<Attempt>> attempts_;  // kept for their buffers; this run uses the first used_
   size_t used_ = 0;
   std::vector<pollfd> polled_;
   std::vector<Attempt*> polled_attempts_;

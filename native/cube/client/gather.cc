@@ -86,7 +86,7 @@ void Gather::Partition(std::span<const uint64_t> max_keys, std::vector<Leg>* leg
     ++starts_[shards_[k] + 1];
   }
   for (uint32_t s = 0; s < shards; ++s) starts_[s + 1] += starts_[s];
-  std::vector<size_t>& next = starts_;  // each becomes the start of the one after it
+  std::vector<size_t>& next = starts_;  // each becomes the start of the next
   for (size_t k = 0; k < count; ++k) {
     const size_t at = next[shards_[k]]++;
     places_[at] = position(k);
@@ -156,7 +156,7 @@ void Gather::Collect(std::span<const Leg> legs) {
       const size_t i = places_.empty() ? bases_[k] + j : places_[bases_[k] + j];
       const bool is_found = (found[j / 8] >> (j % 8) & 1) != 0;
       const uint8_t* row = rows + j * leg.row_bytes;
-      // Rows not found are zeros already: the server says so, but what it says is not taken for granted.
+      // The server should have sent zeros for rows that were not found, but that is not trusted.
       if (is_placed && is_found) {
         found_[i] = true;
       } else {

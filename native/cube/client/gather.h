@@ -1,5 +1,5 @@
-// One table's part of a call: which feasigns must be sent to which shard, and where the rows that come back belong.
-// Knows nothing of sockets, versions or failures.
+// One table's part of a call: which feasigns are sent to which shard, and where the returned rows belong. Independent
+// of sockets, versions and failures.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@
 
 namespace elasticctr::cube {
 
-// How the rows of one table look in one version.
+// The shape of one table's rows in one version.
 struct RowShape {
   Encoding encoding;
   Sharding sharding;
@@ -21,7 +21,7 @@ struct RowShape {
   uint32_t row_bytes;
   bool operator==(const RowShape&) const = default;
 
-  // Bytes of one row as it is handed out: floats, or raw bytes.
+  // Bytes of one row as returned to the caller: floats, or raw bytes.
   size_t out_bytes() const { return encoding == Encoding::kRaw ? row_bytes : 4 * size_t{dim}; }
 };
 
@@ -33,12 +33,13 @@ class Gather {
     uint64_t table;  // its hash
     uint64_t version;
     RowShape shape;
-    bool merge_repeats;  // send a feasign that stands there twice once
+    bool merge_repeats;  // send a repeated feasign only once
     HotCache* cache;     // or null
-    uint64_t cached_as;  // the table, for the cache: another once a version was replaced
+    uint64_t cached_as;  // the table's number in the cache: a new one after a version was replaced
   };
 
-  // Appends the frames to send to `legs`, at most max_keys[shard] feasigns each. Feasigns must stay until Collect.
+  // Appends the frames to send to `legs`, at most max_keys[shard] feasigns each. Feasigns must stay valid until
+  // Collect.
   void Plan(const Ask& ask, std::span<const uint64_t> max_keys, std::vector<Leg>* legs);
   size_t first_leg() const { return first_leg_; }
   size_t leg_count() const { return bases_.size(); }
@@ -47,7 +48,7 @@ class Gather {
   // REQUIRES: `legs` is the vector Plan appended to, after Exchange::Run.
   void Collect(std::span<const Leg> legs);
 
-  // Handed out after Collect (or after Plan, if it appended nothing).
+  // Call after Collect (or after Plan, if it appended nothing).
   std::unique_ptr<uint8_t[]> TakeRows() { return std::move(rows_); }
   std::unique_ptr<bool[]> TakeFound() { return std::move(found_); }
   size_t hits() const { return hits_; }  // from the cache
@@ -72,9 +73,9 @@ class Gather {
   Ask ask_;
   std::unique_ptr<uint8_t[]> rows_;
   std::unique_ptr<bool[]> found_;
-  bool is_everything_ = true;     // wanted_ is every position: not spelled out
-  std::vector<uint32_t> wanted_;  // positions that must be asked for
-  std::vector<Repeat> repeats_;   // positions that take the row of another
+  bool is_everything_ = true;     // wanted_ is every position and left empty
+  std::vector<uint32_t> wanted_;  // positions to request
+  std::vector<Repeat> repeats_;   // positions that copy the row of another
   std::vector<uint32_t> slots_;   // hash table of MergeRepeats
   std::vector<uint64_t> keys_;    // as sent, shard after shard
   std::vector<uint32_t> places_;  // position of each of keys_; empty: its own

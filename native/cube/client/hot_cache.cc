@@ -10,7 +10,7 @@ namespace elasticctr::cube {
 namespace {
 
 constexpr size_t kParts = 16;
-constexpr size_t kBytesPerSlot = 32;  // an index slot (8 bytes) for so many bytes of entries
+constexpr size_t kBytesPerSlot = 32;  // bytes of entries per index slot (8 bytes)
 constexpr uint32_t kFree = 0;         // offset of no entry: entries start at kAlign
 constexpr uint32_t kAlign = 8;
 
@@ -26,10 +26,10 @@ struct Entry {
 
 struct Slot {
   uint32_t at = kFree;
-  uint32_t tag = 0;  // of the hash: most searches look at one entry
+  uint32_t tag = 0;  // of the hash: most searches compare one entry
 };
 
-// Entries one after another, and where each is.
+// Entries one after another, and their index.
 class Generation {
  public:
   explicit Generation(uint64_t bytes) {
@@ -48,7 +48,7 @@ class Generation {
     return entries_.size() - std::min(entries_.size(), end_) >= SizeOf(row_bytes) && count_ < slots_.size() * 3 / 4;
   }
 
-  // REQUIRES: HasRoom, and the key is not there.
+  // REQUIRES: HasRoom, and the key is not present.
   void Add(const Entry& entry, uint64_t hash, const uint8_t* row) {
     const auto at = static_cast<uint32_t>(end_);
     std::memcpy(entries_.data() + at, &entry, sizeof entry);
@@ -71,7 +71,7 @@ class Generation {
   static size_t SizeOf(uint32_t row_bytes) { return (sizeof(Entry) + row_bytes + kAlign - 1) / kAlign * kAlign; }
   const Entry* At(uint32_t at) const { return reinterpret_cast<const Entry*>(entries_.data() + at); }
 
-  // The slot of the key, or the free one where it belongs. A quarter of the slots is always free.
+  // The slot of the key, or the free one where it belongs. A quarter of the slots are always free.
   size_t Probe(const CacheKey& key, uint64_t hash) const {
     const size_t mask = slots_.size() - 1;
     const auto tag = static_cast<uint32_t>(hash >> 32);

@@ -1,8 +1,9 @@
-// Rows asked for often, kept in the client: bounded bytes, found by (table, version, feasign). Rows of a version never
-// change, so an entry never becomes stale; those of versions no longer asked for are dropped first.
+// Frequently requested rows, kept in the client: bounded bytes, found by (table, version, feasign). Rows of a version
+// never change, so an entry never becomes stale; rows of versions that are no longer requested are dropped first.
 //
-// Each part keeps two generations of entries. New entries, and old ones that are asked for again, go to the young one;
-// when that is full it becomes the old one and what was old is forgotten, in one step and without a search.
+// Each part keeps two generations of entries. New entries, and old ones that are requested again, go to the young
+// generation; when that is full it becomes the old one and the previous old one is dropped, in one step and without a
+// search.
 //
 // Threads: any; each part has its own lock.
 #pragma once
@@ -24,7 +25,8 @@ struct CacheKey {
 
 class HotCache {
  public:
-  // Takes at most `bytes` in all, index included; too few bytes for some entries of a few hundred bytes keep nothing.
+  // Takes at most `bytes` in all, index included. If that is too little for a few entries of some hundred bytes, keeps
+  // nothing.
   explicit HotCache(uint64_t bytes);
   ~HotCache();
 
@@ -34,7 +36,7 @@ class HotCache {
   // row null: the version does not have the feasign.
   void Put(const CacheKey& key, const uint8_t* row, uint32_t row_bytes);
 
-  uint64_t bytes() const;  // taken from the machine
+  uint64_t bytes() const;  // allocated from the system
   uint64_t entries() const;
 
  private:

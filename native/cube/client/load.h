@@ -1,5 +1,5 @@
-// A load generator: threads that ask as fast as answers come, or at a given rate, and their measurements. Native, so
-// that Python's lock is not measured.
+// A load generator: threads that send lookups as fast as answers come, or at a given rate, and measure them. Native, so
+// that the measurements do not include Python's lock.
 #pragma once
 
 #include <array>
@@ -23,7 +23,7 @@ struct LoadOptions {
   Client::Options lookup;
 };
 
-// Times in buckets of a 32nd of a power of two: percentiles within 3 %.
+// Times in buckets of a 32nd of a power of two: percentiles are exact to 3 %.
 class TimeHistogram {
  public:
   static constexpr size_t kBuckets = 64 * 32;
@@ -33,7 +33,7 @@ class TimeHistogram {
   void Add(uint64_t ns) { ++counts_[BucketOf(ns)]; }
   void Add(const TimeHistogram& other);
   uint64_t count() const;
-  // The time that `share` of all took at most; 0 if there are none.
+  // The largest time of the fastest `share` of calls; 0 if there are none.
   uint64_t Percentile(double share) const;
 
  private:
@@ -54,15 +54,15 @@ struct LoadResult {
 
 class Load {
  public:
-  // Starts. Each thread walks through `keys` from a place of its own, around the end. REQUIRES: keys is not empty.
+  // Starts. Each thread cycles through `keys` from its own starting point. REQUIRES: keys is not empty.
   Load(Client& client, std::string table, std::vector<uint64_t> keys, const LoadOptions& options);
-  // Stops it.
+  // Stops the threads.
   ~Load();
 
   uint64_t calls() const { return calls_.load(std::memory_order_relaxed); }
   bool is_done() const { return running_.load() == 0; }
   void Stop() { stopping_ = true; }
-  // Waits for the end. Called once.
+  // Waits until all threads end. Called once.
   LoadResult Finish();
 
  private:

@@ -22,7 +22,7 @@ Replica::Replica(std::string address, uint32_t shard, const ClientSettings& sett
   try {
     target_ = net::Resolve(address_, true);
   } catch (const Error&) {
-    // A name may come to life later: it is asked for again each time the replica is probed.
+    // A name may become resolvable later: each probe of the replica resolves it again.
     Eject();
   }
 }
@@ -77,7 +77,7 @@ bool Replica::RecordFailure() {
   if (consecutive_.fetch_add(1) + 1 < settings_.eject_after || is_ejected()) return false;
   const std::lock_guard lock(mutex_);
   if (is_ejected()) return false;
-  // One that falls out again soon after its return stays out longer.
+  // A replica that is ejected again soon after its return stays out longer.
   const bool again = ejections_ > 0 && Clock::now() - returned_at_ < std::chrono::milliseconds(10 * out_ms_);
   out_ms_ = again ? std::min(out_ms_ * 2, settings_.eject_max_ms) : settings_.eject_ms;
   Eject();
@@ -108,7 +108,7 @@ void Replica::ResolveAgain() {
     const std::lock_guard lock(mutex_);
     target_ = target;
   } catch (const Error&) {
-    // The old address, if there was one, is tried.
+    // The old address, if any, is used.
   }
 }
 
@@ -139,8 +139,8 @@ ReplicaSet::ReplicaSet(const std::vector<std::string>& addresses, uint32_t shard
 }
 
 int ReplicaSet::Pick(uint64_t tried, bool desperate) const {
-  // Only the first choice of a lookup takes a turn: with two replicas, one that also took a turn for its second choice
-  // would have every lookup start at the same replica.
+  // Only the first choice of a lookup advances the turn: with two replicas, advancing it for second choices too would
+  // make every lookup start at the same replica.
   const uint32_t turn =
       tried == 0 ? next_.fetch_add(1, std::memory_order_relaxed) : next_.load(std::memory_order_relaxed);
   const size_t start = (balance_ == Balance::kRandom ? Mix64(turn) : turn) % replicas_.size();

@@ -1,4 +1,4 @@
-// One server that holds a copy of a shard, as one client sees it: its idle connections and its health.
+// One server that holds a copy of a shard, from the view of one client: its idle connections and its health.
 //
 // Threads: every method may be called from any thread.
 #pragma once
@@ -34,29 +34,29 @@ class Replica {
   const std::string& address() const { return address_; }
   uint32_t shard() const { return shard_; }
 
-  // An idle connection, or a new one that is still connecting. Throws Unavailable. Counts as in flight until Give or
-  // Drop.
+  // Returns an idle connection, or a new one that is still connecting. Throws Unavailable. Counts as in flight until
+  // Give or Drop.
   std::unique_ptr<net::Connection> Take(bool fresh);
   void Give(std::unique_ptr<net::Connection> connection);
   void Drop(std::unique_ptr<net::Connection> connection);
   uint32_t in_flight() const { return in_flight_.load(std::memory_order_relaxed); }
-  // Closes what is idle, for servers that are gone or another process' sockets.
+  // Closes idle connections, for servers that are gone or sockets of a parent process.
   void CloseIdle();
 
   void RecordSuccess();
-  // True: this failure took it out.
+  // True: this failure ejected the replica.
   bool RecordFailure();
   bool is_ejected() const { return ejected_.load(std::memory_order_relaxed); }
-  // When to look whether it came back. REQUIRES: is_ejected().
+  // When to probe whether it is back. REQUIRES: is_ejected().
   Clock::time_point probe_at() const;
   void ProbeFailed();
-  // Resolves the name again; throws nothing.
+  // Resolves the name again; does not throw.
   void ResolveAgain();
 
-  // Remembers which version of a model it says is active; returns what it said before (0: nothing).
+  // Stores the version of a model that it reports as active; returns its previous report (0: none).
   uint64_t NoteActive(size_t model, uint64_t version);
 
-  // Limits it told in hello.
+  // Stores the limits that it reported in hello.
   void SetLimits(uint64_t max_body, uint64_t max_keys);
   uint64_t max_keys() const { return max_keys_.load(std::memory_order_relaxed); }
 
@@ -92,8 +92,8 @@ class ReplicaSet {
   size_t size() const { return replicas_.size(); }
   Replica& operator[](size_t i) const { return *replicas_[i]; }
 
-  // Whom to ask, or -1: by the balance among those not in `tried` (bit i) and not ejected; if there is none of those
-  // and `desperate`, among the ejected ones not tried.
+  // The replica to ask, or -1. Chosen by the balance among those that are not in `tried` (bit i) and not ejected; if
+  // there is none and `desperate` is set, among the ejected ones not tried.
   int Pick(uint64_t tried, bool desperate) const;
 
  private:

@@ -56,7 +56,7 @@ Encoding ToEncoding(const std::string& name) {
 TableReport ParseTable(const JsonObject& object, const std::string& model) {
   TableReport table;
   table.name = Text(object, "name");
-  // A server may name a table in full.
+  // A server may give a table's full name.
   if (table.name.compare(0, model.size() + 1, model + "/") == 0) table.name.erase(0, model.size() + 1);
   table.encoding = ToEncoding(Text(object, "encoding"));
   const std::string sharding = Text(object, "sharding");

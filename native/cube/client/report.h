@@ -1,4 +1,4 @@
-// What servers say about themselves, as JSON: the answers to hello and describe. Any server may have sent them, so
+// Servers' reports about themselves, as JSON: the answers to hello and describe. Any server may have sent them, so
 // everything is checked; all parsers throw Corruption.
 #pragma once
 
@@ -28,7 +28,7 @@ struct VersionReport {
   uint64_t version;
   bool is_ready;
   std::vector<TableReport> tables;
-  std::string identity;  // of its contents; empty: not known
+  std::string identity;  // of its contents; empty: unknown
 };
 
 struct ModelReport {

@@ -32,7 +32,7 @@ ELASTICCTR_CLONES void DecodeHalves(const uint8_t* rows, size_t count, float* va
 ELASTICCTR_CLONES size_t EncodeBytes(const float* values, size_t n, uint32_t dim, uint8_t* rows) {
   size_t bad = 0;
   for (size_t i = 0; i < n; ++i, values += dim, rows += 4 + dim) {
-    // Magnitudes as integers: they order like the floats, and what is not finite comes out largest.
+    // Magnitudes as integers: they order like the floats, and non-finite values come out largest.
     uint32_t largest = 0;
     for (uint32_t j = 0; j < dim; ++j) {
       const uint32_t magnitude = std::bit_cast<uint32_t>(values[j]) & 0x7FFFFFFFu;

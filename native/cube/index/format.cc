@@ -14,7 +14,7 @@ constexpr uint32_t kFormat = 1;
 constexpr size_t kCrcAt = 12;
 constexpr size_t kNameAt = 118;
 
-// What is wrong with an info, or nothing.
+// The reason why an info is invalid, or an empty string.
 std::string Fault(const IndexInfo& info) {
   if (info.name.empty() || info.name.size() > kMaxNameBytes) return "a table's name has 1 to 255 bytes";
   if (info.kind > Kind::kDelta) return "unknown kind " + std::to_string(static_cast<int>(info.kind));

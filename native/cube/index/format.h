@@ -38,13 +38,13 @@ struct IndexInfo {
   uint64_t file_bytes = 0;
 };
 
-// What the header says beside the info.
+// The header's fields besides the info.
 struct Header {
   IndexInfo info;
   uint64_t buckets_offset = 0;
   uint64_t checksums_offset = 0;
   uint32_t checksums_crc = 0;
-  uint32_t crc = 0;  // of the header itself; two files with the same one hold the same
+  uint32_t crc = 0;  // of the header itself; files with equal CRCs have equal contents
 };
 
 struct alignas(64) Bucket {
@@ -60,13 +60,13 @@ struct alignas(64) Bucket {
 };
 static_assert(sizeof(Bucket) == 64);
 
-// The bits of the mixed feasign that do not choose its shard, and where they send it.
+// The bits of the mixed feasign that do not choose its shard; they choose its bucket.
 inline uint64_t PlaceOfMixed(uint64_t mixed) { return mixed << kBucketBits; }
 inline uint64_t PlaceOf(uint64_t feasign) { return PlaceOfMixed(Mix64(feasign)); }
 inline uint64_t HomeOf(uint64_t place, uint64_t homes) {
   return static_cast<uint64_t>(static_cast<unsigned __int128>(place) * homes >> 64);
 }
-// Homes for so many feasigns: 5.75 each on average, and never none.
+// The number of homes for this many feasigns: 5.75 feasigns each on average, at least one home.
 inline uint64_t HomesFor(uint64_t feasigns) { return feasigns == 0 ? 1 : (feasigns * 4 + 22) / 23; }
 
 // REQUIRES: 1 <= shards <= kMaxShards.
@@ -82,7 +82,7 @@ uint32_t RowBytes(Encoding encoding, uint32_t dim);
 const char* EncodingName(Encoding encoding);
 // Throws ConfigError for a name other than raw, fp32, fp16 and int8.
 Encoding EncodingOf(const std::string& name);
-// Throws ConfigError naming what cannot be (a name too long, a shard that is not one of `shards`, …).
+// Throws ConfigError naming the invalid field (a name too long, a shard that is not one of `shards`, …).
 void CheckInfo(const IndexInfo& info);
 
 // `page` has kPageBytes. Sets header->crc.

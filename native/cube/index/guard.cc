@@ -16,7 +16,7 @@ namespace {
 
 constexpr size_t kSlots = 16'384;
 
-// What the handler looks through: it may take no lock. `begin` is set last and cleared first; 0: free.
+// The handler searches these without a lock. `begin` is set last and cleared first; 0: free.
 struct Slot {
   std::atomic<uintptr_t> begin{0}, end{0};
   std::atomic<std::atomic<bool>*> is_damaged{nullptr};
@@ -31,7 +31,7 @@ void PassOn(int signal, siginfo_t* info, void* context) {
   if ((before.sa_flags & SA_SIGINFO) != 0 && before.sa_sigaction != nullptr)
     return before.sa_sigaction(signal, info, context);
   if (before.sa_handler != SIG_DFL && before.sa_handler != SIG_IGN) return before.sa_handler(signal);
-  // The instruction runs again, this time without a handler.
+  // The instruction runs again without a handler.
   struct sigaction by_default = {};
   by_default.sa_handler = SIG_DFL;
   sigaction(SIGBUS, &by_default, nullptr);
@@ -46,14 +46,14 @@ void OnBusError(int signal, siginfo_t* info, void* context) {
     slots[i].is_damaged.load(std::memory_order_relaxed)->store(true, std::memory_order_release);
     const auto page = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
     void* start = reinterpret_cast<void*>(address / page * page);
-    // Not by libc's mmap, which ThreadSanitizer takes for a write to the page that other threads read.
+    // A direct system call, because ThreadSanitizer takes libc's mmap for a write to the page that other threads read.
     if (syscall(SYS_mmap, start, page, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) != -1) return;
     break;
   }
   PassOn(signal, info, context);
 }
 
-// Again for every guard: others may have installed theirs meanwhile. REQUIRES: slots_mutex is held.
+// Repeated for every guard: others may have installed handlers meanwhile. REQUIRES: slots_mutex is held.
 void Install() {
   struct sigaction now = {};
   sigaction(SIGBUS, nullptr, &now);

@@ -1,9 +1,9 @@
-// Watches over a file that is mapped and that another process may cut short. Reading past the new end would end this
-// process with SIGBUS; instead the missing pages read as zeros and the file is known to be damaged from then on, so
-// that the reader finds out before the bytes are used.
+// Guards a mapped file that another process may truncate. Reading past the new end would kill this process with SIGBUS;
+// instead the missing pages read as zeros and the file is marked as damaged, so that the reader finds out before the
+// bytes are used.
 //
-// The first guard installs a handler for SIGBUS, which passes every other SIGBUS on to the handler before it. Threads
-// that read mapped files must not block it (util/signals.h does not).
+// The first guard installs a handler for SIGBUS, which passes every other SIGBUS on to the previous handler. Threads
+// that read mapped files must not block the signal (util/signals.h does not).
 #pragma once
 
 #include <atomic>
@@ -14,15 +14,15 @@ namespace elasticctr::cube {
 
 class Guard {
  public:
-  // Of `bytes` mapped at `data` from the open file `fd`, which it closes at its end. Throws InternalError if too many
-  // files are mapped already. REQUIRES: the mapping outlives it.
+  // Guards `bytes` mapped at `data` from the open file `fd`, which the destructor closes. Throws InternalError if too
+  // many files are mapped already. REQUIRES: the mapping outlives it.
   Guard(const void* data, size_t bytes, int fd);
   ~Guard();
   Guard(const Guard&) = delete;
   Guard& operator=(const Guard&) = delete;
 
-  // Whether the file was found to have lost bytes: by reading them, or by its size, which is asked for once a second at
-  // most. To be called after reading and before what was read is used.
+  // Whether the file was found to be truncated: by a read, or by its size, which is checked at most once a second. Call
+  // after reading and before using what was read.
   bool IsDamaged() const { return is_damaged_.load(std::memory_order_acquire) || (IsDue() && LookAtSize()); }
 
  private:

@@ -1,4 +1,4 @@
-// Rows and buckets of one index in memory, wherever they came from: a file copied or mapped, or a merge.
+// Rows and buckets of one index in memory, whatever their source: a file copied or mapped, or a merge.
 #pragma once
 
 #include <bit>
@@ -37,7 +37,7 @@ struct Entry {
   }
 };
 
-// Walks an image in the order of places. REQUIRES: the image was checked, and outlives the cursor.
+// Iterates over an image in the order of places. REQUIRES: the image was checked, and outlives the cursor.
 class Cursor {
  public:
   explicit Cursor(const Image& image) : image_(image) { Settle(); }

@@ -1,4 +1,4 @@
-// The hot loop of the whole service: many feasigns looked up in the layers of one table.
+// The hot loop of the service: looks up many feasigns in the layers of one table.
 #pragma once
 
 #include <cstddef>
@@ -24,7 +24,7 @@ enum class LookupResult : uint8_t { kOk, kWrongShard };
 // See TableView::Lookup in store.h.
 LookupResult LookupRows(const Layers& layers, const uint64_t* feasigns, size_t n, uint8_t* rows, uint8_t* found,
                         size_t* hits);
-// The same without AVX-512, whatever the machine has.
+// The same without AVX-512, even if the CPU has it.
 LookupResult LookupPortable(const Layers& layers, const uint64_t* feasigns, size_t n, uint8_t* rows, uint8_t* found,
                             size_t* hits);
 

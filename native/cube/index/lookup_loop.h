@@ -1,5 +1,6 @@
 // The loop of lookup.h, compiled once per instruction set. Before including it define LOOKUP_TARGET, the attribute that
-// chooses the instructions; `Compare::Matches(bucket, feasign)` tells by bits which places of a bucket hold a feasign.
+// chooses the instructions. `Compare::Matches(bucket, feasign)` returns a bit per place of a bucket that holds the
+// feasign.
 #pragma once
 
 #include <algorithm>
@@ -14,8 +15,8 @@
 namespace elasticctr::cube {
 namespace {
 
-// Feasigns go through three stages, a group at a time: find the bucket, find the row, copy the row. While one group is
-// in a stage the memory the next one needs is on its way, so a lookup costs bandwidth, not latency.
+// Feasigns pass through three stages, a group at a time: find the bucket, find the row, copy the row. While one group
+// is in a stage, the memory of the next group is being fetched, so a lookup costs bandwidth, not latency.
 constexpr size_t kGroup = 16;
 constexpr size_t kRing = 4;
 
@@ -30,7 +31,7 @@ struct Group {
 
 enum class Probe : uint8_t { kMiss, kRow, kTombstone };
 
-// One layer asked for one feasign.
+// Looks up one feasign in one layer.
 template <typename Compare>
 LOOKUP_INLINE Probe Ask(const Image& image, uint64_t feasign, uint64_t mixed, const uint8_t** row) {
   const Bucket* bucket = image.buckets + HomeOf(PlaceOfMixed(mixed), image.homes);
@@ -48,7 +49,7 @@ LOOKUP_INLINE Probe Ask(const Image& image, uint64_t feasign, uint64_t mixed, co
   return Probe::kRow;
 }
 
-// Stage 1: mixes, asks for the buckets, and checks the shard. Returns non-zero if a feasign is another shard's.
+// Stage 1: mixes, prefetches the buckets, and checks the shard. Returns non-zero if a feasign belongs to another shard.
 LOOKUP_INLINE uint32_t Start(const Layers& layers, const uint64_t* feasigns, size_t n, Group* group) {
   uint32_t foreign = 0;
   for (size_t i = 0; i < n; ++i) {
@@ -67,7 +68,7 @@ LOOKUP_INLINE uint32_t Start(const Layers& layers, const uint64_t* feasigns, siz
   return foreign;
 }
 
-// Stage 2: finds the rows and asks for them.
+// Stage 2: finds the rows and prefetches them.
 template <typename Compare>
 LOOKUP_INLINE void Resolve(const Layers& layers, const uint64_t* feasigns, size_t n, size_t row_bytes, Group* group) {
   for (size_t i = 0; i < n; ++i) {

@@ -1,4 +1,4 @@
-// Memory taken directly from the system and given back to it by the destructor, whatever the allocator keeps.
+// Memory allocated directly from the system and returned to it by the destructor, independent of the allocator.
 #pragma once
 
 #include <cstddef>
@@ -13,11 +13,11 @@ namespace elasticctr::cube {
 class Region {
  public:
   Region() = default;
-  // Zeroed memory, in huge pages if there are any and it is large enough for them. Throws InternalError if there is
-  // none.
+  // Zeroed memory, in huge pages if they are available and it is large enough. Throws InternalError if memory is
+  // exhausted.
   static Region Allocate(size_t bytes);
-  // A file's bytes, read as they are touched. REQUIRES: the file is that long. Should it become shorter, what is gone
-  // reads as zeros and IsDamaged says so.
+  // Maps a file; its bytes are read on first access. REQUIRES: the file has at least that size. If it is truncated
+  // later, the missing bytes read as zeros and IsDamaged reports it.
   static Region Map(const std::string& path, size_t bytes);
 
   Region(Region&& other) noexcept { *this = static_cast<Region&&>(other); }
@@ -26,10 +26,10 @@ class Region {
 
   uint8_t* data() const { return data_; }
   size_t size() const { return size_; }
-  // Whether bytes of a mapped file have gone (cube/index/guard.h). Never so for other memory.
+  // Whether a mapped file was truncated (cube/index/guard.h). Always false for other memory.
   bool IsDamaged() const { return guard_ != nullptr && guard_->IsDamaged(); }
   bool is_mapped() const { return guard_ != nullptr; }
-  // Gives the end back. REQUIRES: bytes <= size().
+  // Returns the end of the memory. REQUIRES: bytes <= size().
   void Shrink(size_t bytes);
 
  private:

@@ -8,7 +8,7 @@
 namespace elasticctr::cube {
 namespace {
 
-// Feasigns dealt out at a time: what they need stays in the cache.
+// Feasigns distributed at a time: their data stays in the cache.
 constexpr size_t kBatch = 4096;
 
 struct Part {

@@ -1,4 +1,4 @@
-// A lookup over all shards of a table that are in this process: what a client does over the network.
+// A lookup over all shards of a table in this process: the local equivalent of a client's lookup over the network.
 #pragma once
 
 #include <cstddef>

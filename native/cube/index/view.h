@@ -1,4 +1,4 @@
-// One table in one version as a stack of layers, and how a delta is put on top.
+// One table in one version as a stack of layers, and the function that puts a delta on top.
 #pragma once
 
 #include <memory>
@@ -34,8 +34,8 @@ class LayeredView final : public TableView {
   bool is_mapped_ = false;  // some layer is
 };
 
-// `delta` over the layers of `parent`. Overlays of like size are merged, so that a lookup asks few of them: each is
-// more than twice as large as the one above it, and there are at most three over the base.
+// `delta` over the layers of `parent`. Overlays of similar size are merged to limit the layers a lookup searches: each
+// is more than twice as large as the one above it, and there are at most three over the base.
 std::shared_ptr<const LayeredView> Stack(std::shared_ptr<const Index> delta, const LayeredView& parent);
 
 }  // namespace elasticctr::cube

@@ -1,4 +1,4 @@
-// The catalog a store hands to readers: never changed once made.
+// The immutable catalog that a store gives to readers.
 #pragma once
 
 #include <unordered_map>

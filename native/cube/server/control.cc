@@ -97,7 +97,7 @@ void Control::LoadAtStart() {
     try {
       LoadModelAtStart(model);
     } catch (const std::exception& e) {
-      // Another version is never served in its place: after repairing the files, the operator activates it again.
+      // No other version is served instead: after repairing the files, the operator activates it again.
       Log("model " + model + " is not served: " + e.what());
       std::lock_guard lock(mutex_);
       state_.broken[model] = e.what();
@@ -196,7 +196,7 @@ void Control::LoadNow(const std::string& model, uint64_t version) {
     {
       std::lock_guard lock(mutex_);
       ++state_.times[model].failures;
-      // A parent that failed is the reason why this one did.
+      // Parents still marked as loading failed with this version: its record has the reason.
       for (auto it = state_.records[model].begin(); it != state_.records[model].end();) {
         it = it->second.state == LoadState::kLoading && it->first != version && it->first < version
                  ? state_.records[model].erase(it)
@@ -236,7 +236,7 @@ bool Control::IsLoaded(const std::string& model, uint64_t version) const {
   try {
     identity = directory_.Read(model, version).identity;
   } catch (const Error&) {
-    // What is in memory does not need its files.
+    // A resident version does not need its files.
     if (IsResident(model, version, "")) return true;
     throw;
   }

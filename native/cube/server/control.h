@@ -1,8 +1,9 @@
-// What changes which versions are served: loading in the background, activation, retirement, and the files that make
-// them survive a restart.
+// Changes which versions are served: loading in the background, activation, retirement, and the files that preserve
+// this across a restart.
 //
-// Threads: one loads, one runs short jobs (activate, retire, the checks before a load); neither ever holds up an event
-// loop. All public functions may be called from any thread; Activate, Retire and LoadNow block: call them in a job.
+// Threads: one thread loads, another runs short jobs (activate, retire, the checks before a load); neither ever blocks
+// an event loop. All public functions may be called from any thread; Activate, Retire and LoadNow block: call them in a
+// job.
 #pragma once
 
 #include <condition_variable>
@@ -22,7 +23,7 @@ namespace elasticctr::cube {
 
 enum class LoadState : uint8_t { kLoading, kReady, kFailed };
 
-// One version that is not simply resident: being loaded, or not loadable.
+// A version that is being loaded or could not be loaded.
 struct LoadRecord {
   LoadState state = LoadState::kLoading;
   std::string error;
@@ -31,8 +32,8 @@ struct LoadRecord {
 
 struct ModelTimes {
   uint64_t activated_ns = 0;
-  std::map<uint64_t, uint64_t> loaded_ns;  // version -> when
-  std::map<uint64_t, uint64_t> parents;    // version -> what it stands on; kept for retired ones that others stand on
+  std::map<uint64_t, uint64_t> loaded_ns;  // version -> time
+  std::map<uint64_t, uint64_t> parents;    // version -> parent; kept for retired versions that others are based on
   double load_seconds = 0;                 // of the last load
   uint64_t loads = 0;
   uint64_t failures = 0;
@@ -47,22 +48,22 @@ struct ControlState {
 
 class Control {
  public:
-  // `on_change` is called after the catalog moved.
+  // `on_change` is called after the catalog changed.
   Control(Directory directory, Store* store, bool activates_newest, std::function<void()> on_change);
   ~Control();
 
-  // Starts the threads; the first thing they do is to load and activate what the LIVE files name.
+  // Starts the threads; they first load and activate the versions named by the LIVE files.
   void Start(std::function<void()> on_started);
   void Stop();
-  // False: it is not through yet.
+  // False: the LIVE files' versions are not all processed yet.
   bool WaitStarted(double timeout_s);
 
-  // Runs `job` on the job thread, or behind the loads that wait if it loads itself. False: too many wait already.
+  // Runs `job` on the job thread or, if it loads, behind the queued loads. False: the queue is full.
   bool Post(std::function<void()> job, bool is_load);
 
-  // Asks for a version to be loaded. Throws as Directory::Read does; a version that failed before is tried again.
+  // Queues the load of a version. Throws as Directory::Read does; a version that failed before is tried again.
   LoadState RequestLoad(const std::string& model, uint64_t version);
-  // Loads a version and what it stands on. Throws.
+  // Loads a version and the versions it is based on. Throws.
   void LoadNow(const std::string& model, uint64_t version);
   // Throws NotFound if the version is not resident, Unavailable if LIVE cannot be written.
   Live Activate(const std::string& model, uint64_t version);
@@ -79,12 +80,12 @@ class Control {
   void LoadModelAtStart(const std::string& model);
   void Record(const std::string& model, uint64_t version, LoadRecord record);
   bool HasVersion(const std::string& model, uint64_t version) const;
-  // With this identity (empty: with any), and its mapped files are whole.
+  // Resident with this identity (empty: any), and its mapped files are intact.
   bool IsResident(const std::string& model, uint64_t version, const std::string& identity) const;
-  // Whether what the directory has under this number is what is in memory. Throws as Directory::Read does.
+  // Whether the version in memory is the one the directory has under this number. Throws as Directory::Read does.
   bool IsLoaded(const std::string& model, uint64_t version) const;
   Live ActivateInStore(const std::string& model, uint64_t version, bool writes_live);
-  // Drops what is known of versions that no resident one stands on. REQUIRES: mutex_ is held.
+  // Drops records of versions that no resident one is based on. REQUIRES: mutex_ is held.
   void ForgetOld(const Catalog& catalog, const std::string& model);
 
   const Directory directory_;
@@ -100,7 +101,7 @@ class Control {
   ControlState state_;
 
   std::mutex load_mutex_;      // one load at a time
-  std::mutex activate_mutex_;  // LIVE and the store move together
+  std::mutex activate_mutex_;  // LIVE and the store change together
   std::thread loader_, worker_;
 };
 

@@ -13,7 +13,7 @@ constexpr std::string_view kMissing = "{\"status\":4294967295,\"value\":\"\"}"; 
 
 size_t Base64Bytes(size_t n) { return (n + 2) / 3 * 4; }
 
-// Writes Base64Bytes(n) characters; returns where they end.
+// Writes Base64Bytes(n) characters; returns the end.
 char* WriteBase64(const uint8_t* bytes, size_t n, char* to) {
   static constexpr char kDigits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
   const auto write = [&](uint32_t group) {
@@ -29,7 +29,7 @@ char* WriteBase64(const uint8_t* bytes, size_t n, char* to) {
   return to;
 }
 
-// A server of Paddle's Cube has one table. Ours may have several: then `?table=model/table` names one.
+// A server of Paddle's Cube has one table. Ours may have several: `?table=model/table` then selects one.
 size_t FindTable(const Worker& worker, const std::string& query) {
   const std::vector<std::string>& tables = worker.tables();
   std::string wanted;
@@ -57,13 +57,13 @@ struct SeekRequest {
 
 uint64_t ReadKey(JsonReader* reader) {
   if (reader->Peek() != JsonReader::Kind::kString) return reader->Uint64();
-  // Programs whose numbers end at 2^53 write big ones as text.
+  // Programs limited to numbers below 2^53 write large ones as text.
   const auto key = ParseNumber<uint64_t>(reader->String());
   if (!key) throw Error(Code::kData, "a key is not a whole number of 0 to 2^64 - 1");
   return *key;
 }
 
-// Without a tree: that would take eight times the memory of the body.
+// Without a tree, which would take eight times the memory of the body.
 SeekRequest ReadSeek(const std::string& body, size_t max_keys) {
   SeekRequest request;
   JsonReader reader(body, 16, "the body must be {\"keys\": [feasign, …]}");
@@ -141,7 +141,7 @@ const ModelEntry* OnlyModel(const Catalog& catalog) {
   return catalog.models().size() == 1 ? &catalog.models()[0] : nullptr;
 }
 
-// The version loaded but not active, newest first: the "background" one of Paddle's Cube.
+// The newest version that is loaded but not active: the "background" one of Paddle's Cube.
 uint64_t BackgroundVersion(const ModelEntry& model) {
   for (auto it = model.versions.rbegin(); it != model.versions.rend(); ++it) {
     if ((*it)->version != model.active) return (*it)->version;
@@ -224,7 +224,7 @@ HttpReply ServeCommand(HttpContext* context, const std::string& body) {
     reply = Command(context->control, body);
   } catch (const Error& e) {
     reply = ErrorReply(e.code(), e.what());
-    // Callers of Paddle's Cube know 400 and 500.
+    // Clients of Paddle's Cube expect 400 and 500.
     reply.status = e.code() == Code::kConfig || e.code() == Code::kData ? 400 : 500;
   } catch (const std::exception& e) {
     reply = ErrorReply(Code::kInternal, e.what());

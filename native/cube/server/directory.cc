@@ -36,7 +36,7 @@ std::string ReadSmallFile(const fs::path& path) {
   return text;
 }
 
-// REQUIRES: `text` outlives what is returned.
+// REQUIRES: `text` outlives the result.
 JsonObject ParseObject(const std::string& text, const fs::path& path) {
   std::optional<JsonObject> object = JsonObject::Parse(text);
   if (!object) throw Error(Code::kCorruption, path.string() + " is not a JSON object; fetch it again");
@@ -59,7 +59,7 @@ void Require(bool holds, const fs::path& path, const std::string& what) {
   if (!holds) throw Error(Code::kCorruption, path.string() + ": " + what);
 }
 
-// What the agent noted about a version it fetched. A directory built in place has no such file.
+// The origin that the agent recorded for a version it fetched. A directory built in place has no such file.
 void ReadOrigin(const fs::path& path, VersionFiles* files) {
   std::error_code error;
   if (!fs::exists(path, error)) return;
@@ -149,14 +149,14 @@ fs::path Directory::VersionPath(const std::string& model, uint64_t version) cons
   char part[40];
   std::snprintf(part, sizeof part, "shard-%04u-of-%04u", shard_, std::max(shards_, 1u));
   std::error_code error;
-  // A built directory with one shard is as good as a shard's own.
+  // A built directory with one shard is equivalent to a shard's own.
   if (shards_ != 0 || (!fs::exists(path / "shard.json", error) && fs::exists(path / part, error))) path /= part;
   return path;
 }
 
 fs::path Directory::LivePath(const std::string& model) const {
   if (shards_ < 2) return root_ / model / "LIVE";
-  // Servers of several shards share a built directory, and each may be at another point of a rollout.
+  // Servers of several shards share a built directory, and each may be at a different stage of a rollout.
   char name[40];
   std::snprintf(name, sizeof name, "LIVE-%04u-of-%04u", shard_, shards_);
   return root_ / model / name;

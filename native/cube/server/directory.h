@@ -1,5 +1,5 @@
-// Where a server finds its files (docs/formats/cube-directory.md). Every path is made of checked names and stays inside
-// the data directory, symbolic links followed.
+// The layout of a server's files (docs/formats/cube-directory.md). Every path consists of checked names and stays
+// inside the data directory, after resolving symbolic links.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@
 
 namespace elasticctr::cube {
 
-// Letters, digits, `_.-`, at most 64 bytes, no dot or dash first.
+// Letters, digits, `_.-`, at most 64 bytes, not starting with a dot or dash.
 bool IsName(std::string_view name);
 
 struct Live {
@@ -23,21 +23,21 @@ struct Live {
 
 class Directory {
  public:
-  // shards 0: the shard is not named in the paths. Throws NotFound if `data` is not a directory.
+  // shards 0: the paths do not name the shard. Throws NotFound if `data` is not a directory.
   Directory(const std::string& data, uint32_t shard, uint32_t shards);
 
-  // Throws ConfigError if this is a built directory of several shards and the shard was not, or wrongly, named.
+  // Throws ConfigError if this is a built directory of several shards and the shard was not named, or named wrongly.
   void RequireShardNamed() const;
   std::vector<std::string> Models() const;
   // Complete versions (those with a shard.json), ascending.
   std::vector<uint64_t> Versions(const std::string& model) const;
-  // What shard.json says of a version, sizes compared with the files. Throws ConfigError (a bad name), NotFound,
-  // Corruption.
+  // The contents of a version's shard.json, with sizes compared to the files. Throws ConfigError (a bad name),
+  // NotFound, Corruption.
   VersionFiles Read(const std::string& model, uint64_t version) const;
 
-  // Throws Corruption if the file is there and cannot be understood.
+  // Throws Corruption if the file exists and cannot be parsed.
   std::optional<Live> ReadLive(const std::string& model) const;
-  // Atomic. Throws Unavailable if the disk refuses.
+  // Atomic. Throws Unavailable if the disk write fails.
   void WriteLive(const std::string& model, const Live& live) const;
 
  private:

@@ -37,7 +37,7 @@ void Graveyard::Work() {
     }
     std::vector<std::shared_ptr<const void>> free;
     for (size_t i = 0; i < dead_.size();) {
-      // Nobody can take a new reference to what is only held here.
+      // Nobody can take a new reference to an object that is held only here.
       if (dead_[i].use_count() == 1) {
         free.push_back(std::move(dead_[i]));
         dead_[i] = std::move(dead_.back());

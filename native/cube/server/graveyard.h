@@ -1,5 +1,5 @@
-// Frees what readers may still hold, in a thread of its own: unmapping gigabytes takes milliseconds, which the last
-// reader, an event loop, cannot spare.
+// Frees objects that readers may still hold, in a thread of its own: unmapping gigabytes takes milliseconds, too long
+// for the last reader, an event loop.
 #pragma once
 
 #include <condition_variable>
@@ -17,7 +17,7 @@ class Graveyard {
   Graveyard(const Graveyard&) = delete;
   Graveyard& operator=(const Graveyard&) = delete;
 
-  // Freed within some milliseconds of the last other holder letting go.
+  // The object is freed within some milliseconds after its last other owner releases it.
   void Bury(std::shared_ptr<const void> dead);
 
  private:

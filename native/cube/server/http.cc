@@ -24,7 +24,7 @@ std::string Render(const HttpReply& reply, bool keep_alive, bool head_only) {
   return net::HttpAnswer(reply.status, reply.type, reply.body, keep_alive, extra, head_only);
 }
 
-// What a token that may only read does not allow.
+// Paths that a read token does not permit.
 bool IsCommand(const std::string& path) {
   return path == "/v1/load" || path == "/v1/activate" || path == "/v1/retire" || path == "/ControlService/cmd";
 }
@@ -88,7 +88,7 @@ net::Step HttpSession::Consume(const uint8_t* data, size_t size, uint64_t, net::
   return step;
 }
 
-// What can be refused before the body comes.
+// Refuses by the head, before the body arrives.
 bool HttpSession::CheckHead(net::Buffer* out) {
   is_checked_ = true;
   const net::HttpRequest& request = reader_.request();

@@ -18,10 +18,10 @@ namespace elasticctr::cube {
 
 struct HttpContext {
   const Secret* secret;
-  std::string host;  // it listens at
+  std::string host;  // the address it listens at
   Control* control;
   ServiceFacts facts;
-  std::atomic<bool> is_commanded{false};  // a command of ControlService is under way
+  std::atomic<bool> is_commanded{false};  // a command of ControlService is running
 };
 
 struct HttpReply {
@@ -39,10 +39,10 @@ class HttpSession : public net::Session {
   uint32_t idle_limit_s() const override { return 75; }
 
  private:
-  // Both false: the connection closes after the answer.
+  // CheckHead and CheckBody return false if the connection must close after the answer.
   bool CheckHead(net::Buffer* out);
   bool CheckBody(net::Buffer* out);
-  // Why the client is refused; nothing: it is not.
+  // Why the client is refused; nullopt: it is not.
   std::optional<HttpReply> CheckAccess(const net::HttpRequest& request) const;
   // True: the answer comes later.
   bool Serve(net::Buffer* out);
@@ -56,10 +56,10 @@ class HttpSession : public net::Session {
   size_t body_limit_ = 0;
   net::Charge charge_;                // of the body
   bool is_checked_ = false;           // the head of the current request
-  bool is_waiting_its_turn_ = false;  // a large request that has arrived whole
+  bool is_waiting_its_turn_ = false;  // a large request that is complete
 };
 
-// The requests that change which versions are served; they block.
+// Serves the requests that change which versions are served. Blocks.
 HttpReply ServeControl(Control* control, const std::string& path, const std::string& body);
 // Paddle Cube's ControlService/cmd. `is_commanded` is set by the caller and cleared here.
 HttpReply ServeCommand(HttpContext* context, const std::string& body);

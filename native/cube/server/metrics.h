@@ -1,5 +1,5 @@
-// What the server counts. Every loop writes its own cells, without locks or atomic additions; the reader sums
-// them up. Names and meanings are in docs/how-to/cube-server.md.
+// The server's counters. Every loop writes its own cells, without locks or atomic additions; the reader sums them up.
+// Names and meanings are in docs/how-to/cube-server.md.
 #pragma once
 
 #include <array>
@@ -28,7 +28,7 @@ enum class Speaks : uint8_t { kWire, kResp, kHttp };
 inline constexpr size_t kSpeaks = 3;
 inline constexpr const char* kSpeaksNames[kSpeaks] = {"wire", "redis", "http"};
 
-// Why a feasign was not answered with a row.
+// Why a lookup returned no row for a feasign.
 enum class Miss : uint8_t {
   kMissing,
   kWrongShard,
@@ -49,7 +49,7 @@ inline constexpr std::array<double, 14> kLatencyBounds = {5e-6, 1e-5, 2e-5, 5e-5
                                                           1e-3, 2e-3, 5e-3, 1e-2, 5e-2, 0.1,  1.0};
 inline constexpr std::array<double, 9> kBatchBounds = {1, 10, 26, 50, 100, 500, 1000, 10000, 100000};
 
-// One table as one loop saw it.
+// One loop's counters for one table.
 struct alignas(64) TableCells {
   Counter requests[kSpeaks];
   Counter keys[kSpeaks];
@@ -63,7 +63,7 @@ struct alignas(64) LoopCells {
   Counter batch[kBatchBounds.size() + 1];
   Counter batch_keys;
   Counter unauthorized;
-  Counter malformed;  // frames, commands and requests that cost their sender the connection
+  Counter malformed;  // frames, commands and requests that closed their connection
   TableCells no_table;
 };
 
@@ -72,9 +72,9 @@ class Metrics {
   explicit Metrics(size_t loops) : loops_(loops) {}
 
   LoopCells& loop(size_t index) { return loops_[index]; }
-  // The cells of a table for one loop; made on first use, there for good.
+  // One loop's cells for a table, created on first use and kept permanently.
   TableCells* Table(const std::string& name, size_t loop);
-  // Prometheus text of everything counted here.
+  // Prometheus text of all counters here.
   void Write(std::string* out);
 
  private:
@@ -83,7 +83,7 @@ class Metrics {
   std::map<std::string, std::vector<std::unique_ptr<TableCells>>> tables_;
 };
 
-// Prometheus text, one family at a time.
+// Writes the Prometheus header of one metric family.
 void WriteFamily(std::string* out, const char* name, const char* type, const char* help);
 void WriteSample(std::string* out, const std::string& name_and_labels, double value);
 

@@ -1,4 +1,4 @@
-// The answers to a lookup that cannot be served, over the wire protocol and Redis'.
+// The error answers to lookups, in the wire protocol and in Redis'.
 #pragma once
 
 #include "cube/server/worker.h"

@@ -34,7 +34,7 @@ net::Step RespSession::Consume(const uint8_t* data, size_t size, uint64_t, net::
   net::Step step;
   while (true) {
     net::RespLimits limits{worker_->limits().max_text_keys + 1, kArgumentBytes, worker_->limits().max_body_bytes};
-    // As in Redis: a client that has not authenticated gets room for a secret only.
+    // As in Redis: the limits before authentication leave room for a password only.
     if (!is_trusted_) limits = {16, 8 * 1024, 64 * 1024};
     auto result = reader_.Read(data + step.consumed, size - step.consumed, limits);
     if (result == net::RespReader::Result::kMore) break;
@@ -249,14 +249,14 @@ RespSession::Key RespSession::ParseKey(std::string_view key, size_t* table, uint
   if (colon == std::string_view::npos) return Key::kBad;
   const std::string_view name = key.substr(0, colon);
   const bool is_feasign = net::ParseFeasign(key.substr(colon + 1), feasign);
-  // redis-benchmark's own keys are "key:000000000012", or "key:__rand_int__" when it is to ask for one key only.
+  // redis-benchmark's own keys are "key:000000000012", or "key:__rand_int__" when it requests one key only.
   if (name == "key") return is_feasign ? Key::kFeasign : Key::kNever;
   if (!is_feasign) return Key::kBad;
   *table = FindTable(name);
   return *table != kNoTable ? Key::kFeasign : Key::kBad;
 }
 
-// By its whole name, or by the part after the slash if only one model has such a table.
+// By its full name, or by the part after the slash if only one model has such a table.
 size_t RespSession::FindTable(std::string_view name) const {
   const std::vector<std::string>& tables = worker_->tables();
   size_t found = kNoTable;
@@ -276,7 +276,7 @@ TableCells* RespSession::CellsOf(size_t table) {
 void RespSession::FailKey(std::string_view key, net::Buffer* out) {
   const Catalog* catalog = worker_->catalog();
   const std::string_view model = key.substr(0, key.find('/'));
-  // A table is not known before its model has an active version.
+  // A table is unknown until its model has an active version.
   bool is_loading = worker_->tables().empty();
   for (const ModelEntry& each : catalog != nullptr ? catalog->models() : std::vector<ModelEntry>()) {
     is_loading = is_loading || (each.active == 0 && each.name == model);

@@ -1,4 +1,5 @@
-// The commands around GET and MGET: those that clients and tools send when they connect, look around and leave.
+// The commands besides GET and MGET: those that clients and tools send when they connect, inspect the server and
+// disconnect.
 #include <algorithm>
 #include <initializer_list>
 #include <iterator>
@@ -10,7 +11,7 @@ namespace elasticctr::cube {
 namespace {
 
 constexpr size_t kMaxPatternBytes = 256;
-constexpr uint64_t kMaxScanned = 2048;  // feasigns of one SCAN, about
+constexpr uint64_t kMaxScanned = 2048;  // approximate number of feasigns per SCAN
 
 constexpr std::string_view kWriteCommands[] = {
     "APPEND",   "BITFIELD", "BITOP",    "BLMOVE",    "BLMPOP",    "BLPOP",   "BRPOP",       "BRPOPLPUSH", "BZMPOP",
@@ -23,7 +24,7 @@ constexpr std::string_view kWriteCommands[] = {
     "SETEX",    "SETNX",    "SETRANGE", "SMOVE",     "SORT",      "SPOP",    "SREM",        "SWAPDB",     "TOUCH",
     "UNLINK",   "XADD",     "XDEL",     "XTRIM",     "ZADD",      "ZINCRBY", "ZPOPMAX",     "ZPOPMIN",    "ZREM"};
 
-// Commands that may wait between MULTI and EXEC.
+// Commands that may be queued between MULTI and EXEC.
 constexpr std::string_view kReadCommands[] = {"CLIENT", "COMMAND", "CONFIG", "DBSIZE", "ECHO", "EXISTS",
                                               "GET",    "INFO",    "MGET",   "PING",   "PTTL", "SCAN",
                                               "SELECT", "TTL",     "TYPE",   "UNWATCH"};
@@ -224,7 +225,7 @@ struct ScanOptions {
   bool is_of_type = true;
 };
 
-// What is wrong with the command; nothing: it was read.
+// The error in the command; nullopt: it was read.
 std::optional<const char*> ReadScan(const net::RespReader& command, ScanOptions* scan) {
   const auto position = ParseNumber<uint64_t>(command.argument(1));
   if (!position) return "ERR invalid cursor";
@@ -249,8 +250,8 @@ std::optional<const char*> ReadScan(const net::RespReader& command, ScanOptions*
 
 }  // namespace
 
-// The cursor is a place among the buckets of the selected table's active version: a scan that continues after another
-// version was activated may miss feasigns of both.
+// The cursor is a position among the buckets of the selected table's active version: a scan that continues after
+// another version was activated may miss feasigns of both.
 void RespSession::ServeScan(net::Buffer* out) {
   net::RespWriter writer(out, version_);
   ScanOptions scan;
@@ -269,7 +270,7 @@ void RespSession::ServeScan(net::Buffer* out) {
   } catch (const Error&) {
     return Fail(selected_, 0, Miss::kDamaged, out);
   }
-  // What has a tombstone above it is not there.
+  // Feasigns with a tombstone in a newer layer are left out.
   for (size_t first = 0; first < feasigns.size(); first += kTogether) {
     const size_t n = std::min(kTogether, feasigns.size() - first);
     uint8_t found[kTogether / 8];
@@ -294,7 +295,7 @@ void RespSession::ServeScan(net::Buffer* out) {
 void RespSession::ServeSelect(net::RespWriter* writer) {
   Rebind();
   const auto index = ParseNumber<size_t>(reader_.argument(1));
-  // Database 0 may be chosen before anything is active: clients do so as they connect.
+  // Database 0 may be selected before anything is active: clients do so when they connect.
   if (!index || (*index != 0 && *index >= worker_->tables().size()))
     return writer->Error("ERR DB index is out of range");
   selected_ = *index;

@@ -1,4 +1,4 @@
-// The commands that clients and tools send when they connect and look around: who they are, and what this server is.
+// The commands that clients and tools send when they connect: about themselves and about this server.
 #include <algorithm>
 #include <cctype>
 #include <string>
@@ -11,7 +11,7 @@
 namespace elasticctr::cube {
 namespace {
 
-// The Redis whose dialect this is: what tools ask before they use a feature.
+// The Redis version whose features we have: tools check it before they use one.
 constexpr std::string_view kRedisVersion = "7.0.0";
 
 }  // namespace
@@ -78,7 +78,7 @@ void RespSession::ServeHello(net::RespWriter* writer) {
   is_trusted_ = is_trusted;
   name_ = name;
   version_ = version;
-  // Nothing was appended yet: the answer is in the version just chosen.
+  // Nothing was appended yet: the answer uses the version just chosen.
   *writer = net::RespWriter(writer->out(), version_);
   writer->Map(7);
   writer->Bulk("server");

@@ -22,10 +22,10 @@ struct ServiceOptions {
   std::string data;
   Residence residence = Residence::kMemory;
   Check check = Check::kAll;
-  std::string token;       // empty: anybody may ask
-  std::string read_token;  // may look up and see status, but not command; empty: there is none
+  std::string token;       // empty: no authentication
+  std::string read_token;  // permits lookups and status, not commands; empty: there is none
   uint32_t shard = 0;
-  uint32_t shards = 0;  // 0: not named in the paths
+  uint32_t shards = 0;  // 0: the paths do not name the shard
   bool activates_newest = false;
   ServiceLimits limits;
 };
@@ -36,13 +36,13 @@ class Service : public net::Application {
   explicit Service(const ServiceOptions& options);
   ~Service() override;
 
-  // Answers from now on; versions named by LIVE files are loaded in the background.
+  // Starts answering; versions named by LIVE files are loaded in the background.
   void Start();
-  // True once everything LIVE names was loaded, or found to be unloadable.
+  // True once every version named by LIVE was loaded or found to be unloadable.
   bool WaitStarted(double timeout_s) { return control_.WaitStarted(timeout_s); }
-  // Finishes what arrived, within drain_s, and closes every connection.
+  // Finishes requests that arrived, within drain_s, and closes every connection.
   void Stop(double drain_s) { server_->Stop(drain_s); }
-  // Certificate and key for connections made from now on. Throws FailedPrecondition if the server speaks no TLS.
+  // Certificate and key for new connections. Throws FailedPrecondition if the server does not use TLS.
   void SetTls(const net::TlsOptions& tls) { server_->SetTls(tls); }
 
   const std::vector<uint16_t>& ports() const { return server_->ports(); }
@@ -57,7 +57,7 @@ class Service : public net::Application {
  private:
   const ServiceOptions options_;
   const Secret secret_;
-  std::atomic<bool> is_serving_{false};  // LIVE files were read; before, loops show nothing
+  std::atomic<bool> is_serving_{false};  // LIVE files were read; before that, loops serve nothing
   std::unique_ptr<Store> store_;
   Metrics metrics_;
   std::unique_ptr<net::Server> server_;

@@ -1,5 +1,5 @@
-// Lookups of a few feasigns that arrived together, answered with one search: the memory that one needs is on its way
-// while another is served, which a search for one feasign cannot do for itself. One per loop; empty between turns.
+// Batches lookups of a few feasigns that arrived together into one search: the memory of one is fetched while another
+// is served, which a search for a single feasign cannot do. One per loop; empty between turns.
 #pragma once
 
 #include <array>
@@ -12,14 +12,14 @@ namespace elasticctr::cube {
 
 class SmallLookups {
  public:
-  static constexpr size_t kMaxKeys = 16;  // of a lookup that counts as small
+  static constexpr size_t kMaxKeys = 16;  // the most a small lookup may have
   static constexpr size_t kTogether = 256;
 
   static bool IsSmall(const net::wire::Header& request) {
     return request.opcode == static_cast<uint8_t>(net::wire::Opcode::kLookup) && request.body_bytes % 8 == 0 &&
            request.body_bytes <= 8 * kMaxKeys;
   }
-  // Whether a lookup can be answered with those that wait.
+  // Whether a lookup can join the batch.
   bool Takes(const net::wire::Header& request) const {
     return count_ == 0 || (requests_[0].table == request.table && requests_[0].version == request.version &&
                            count_ < requests_.size() && keys_ + kMaxKeys <= kTogether);

@@ -49,7 +49,7 @@ void AppendTable(std::string* out, const std::string& name, const TableView& vie
   out->append(info.sharding == Sharding::kBuckets ? ",\"sharding\":\"buckets\"}" : ",\"sharding\":\"modulo\"}");
 }
 
-// `damage`: why it must not be used; empty: nothing was found.
+// `damage`: why it must not be used; empty: intact.
 std::string DescribeVersion(const ModelVersion& version, const std::string& damage = {}) {
   uint64_t rows = 0;
   for (const auto& view : version.views) rows += view->rows();
@@ -66,7 +66,7 @@ std::string DescribeVersion(const ModelVersion& version, const std::string& dama
   return out.append("]}");
 }
 
-// Of a version that is not resident.
+// For a version that is not resident.
 std::string DescribeRecord(uint64_t version, const LoadRecord& record) {
   std::string out;
   AppendCount(&out, "{\"version\":", version);
@@ -97,7 +97,7 @@ std::string DescribeModel(const std::string& name, const ModelEntry* entry, cons
   }
   if (records != nullptr) {
     for (const auto& [version, record] : *records) {
-      // What is to take the active one's place does not hide it.
+      // A waiting replacement does not hide the active version.
       if (entry == nullptr || version != entry->active) versions[version] = DescribeRecord(version, record);
     }
   }
@@ -136,7 +136,7 @@ double CpuSeconds() {
 
 double Since(uint64_t then_ns) { return then_ns == 0 ? 0 : static_cast<double>(net::NowNs() - then_ns) * 1e-9; }
 
-// Deltas between the active version and its base.
+// The number of deltas between the active version and its base.
 uint64_t ChainLength(const ModelTimes& times, uint64_t version) {
   uint64_t length = 0;
   for (auto it = times.parents.find(version); it != times.parents.end() && it->second != 0;

@@ -16,9 +16,9 @@ struct ServiceFacts {
   uint64_t started_ns;
 };
 
-// What `GET /v1/status` and the wire's describe answer.
+// The answer to `GET /v1/status` and the wire's describe.
 std::string StatusJson(const ServiceFacts& facts);
-// What `GET /metrics` answers.
+// The answer to `GET /metrics`.
 std::string MetricsText(const ServiceFacts& facts);
 // {"error": {"code": …, "message": …}}
 std::string ErrorJson(Code code, std::string_view message);

@@ -13,7 +13,7 @@ namespace {
 
 std::string Named(const std::string& model, uint64_t version) { return model + " version " + std::to_string(version); }
 
-// A resident version with what Load compares and stacks.
+// A resident version with the fields that Load compares and stacks.
 struct StoredVersion : ModelVersion {
   std::vector<uint32_t> header_crcs;                        // one per file of `own`
   std::vector<std::string> own;                             // tables it brought files for, sorted
@@ -74,7 +74,7 @@ class LocalStore final : public Store {
     std::lock_guard lock(current_mutex_);
     return current_;
   }
-  // One that may have this identity, those that wait to take a place included; null: none.
+  // A version that may have this identity, including waiting replacements; null: none.
   StoredPtr FindVersion(const std::string& model, uint64_t version, const std::string& identity = {}) const;
   StoredPtr Open(const VersionFiles& files, const StoredPtr& parent) const;
   void CheckSame(const StoredVersion& there, const VersionFiles& files) const;
@@ -143,7 +143,7 @@ StoredPtr LocalStore::Open(const VersionFiles& files, const StoredPtr& parent) c
     CheckRows(index->info(), under.info(), file.path);
     version->layered[static_cast<size_t>(i)] = Stack(std::move(index), under);
   }
-  // Merged deltas were read from files that may have been cut short meanwhile.
+  // Merged deltas were read from files that may have been truncated meanwhile.
   for (const auto& view : version->layered) view->CheckWhole();
   version->views.assign(version->layered.begin(), version->layered.end());
   for (const auto& view : version->layered) {

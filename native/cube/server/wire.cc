@@ -14,9 +14,9 @@ using net::wire::Opcode;
 namespace {
 
 constexpr uint32_t kRetryAfterMs = 50;
-constexpr uint32_t kSmallRowBytes = 1024;  // longer rows are not worth a second copy
+constexpr uint32_t kSmallRowBytes = 1024;  // longer rows do not justify a second copy
 
-// All of a lookup's answer that comes before the found bits.
+// The part of a lookup's answer before the found bits.
 void EncodeAnswerHead(uint8_t* answer, const Frame& request, const Catalog::Found& found, size_t keys,
                       uint32_t row_bytes) {
   Frame header = request;
@@ -43,7 +43,7 @@ const uint64_t* Aligned(const uint8_t* body, size_t bytes, Worker* worker) {
 
 net::Step WireSession::Consume(const uint8_t* data, size_t size, uint64_t received_ns, net::Buffer* out) {
   net::Step step;
-  worker_->small().Clear();  // a turn that ended by an exception may have left some
+  worker_->small().Clear();  // a turn that ended with an exception may have left some
   while (true) {
     if (skip_ != 0 && !Skip(size, &step)) return step;
     size_t left = size - step.consumed;
@@ -101,7 +101,7 @@ net::Step WireSession::Consume(const uint8_t* data, size_t size, uint64_t receiv
   return step;
 }
 
-// What is left of a refused body. False: more of it is to come.
+// Skips the rest of a refused body. False: more of it is to come.
 bool WireSession::Skip(size_t size, net::Step* step) {
   const auto n = static_cast<uint32_t>(std::min<size_t>(skip_, size - step->consumed));
   step->consumed += n;
@@ -274,7 +274,7 @@ void WireSession::Fail(const Frame& request, Code code, Detail detail, std::stri
   out->Append(message);
 }
 
-// For what costs the sender the connection.
+// For errors that close the connection.
 bool WireSession::Refuse(const Frame& request, Code code, Detail detail, std::string_view message, net::Buffer* out) {
   worker_->cells().malformed.Add(1);
   Fail(request, code, detail, message, out);

@@ -30,11 +30,11 @@ class WireSession : public net::Session {
   static constexpr uint32_t kUntrustedIdleS = 60;
 
  private:
-  // Both false: the connection is to be closed after what was answered.
+  // Skip and Answer return false if the connection must be closed after the answers so far.
   bool Skip(size_t size, net::Step* step);
   bool Answer(const Frame& request, const uint8_t* body, uint64_t received_ns, net::Buffer* out);
   bool Lookup(const Frame& request, const uint8_t* body, uint64_t received_ns, net::Buffer* out);
-  // Answers the small lookups that wait.
+  // Answers the queued small lookups.
   void FlushSmall(uint64_t received_ns, net::Buffer* out);
   // False: they have to be answered one by one.
   bool AnswerTogether(uint64_t received_ns, net::Buffer* out);
@@ -46,7 +46,7 @@ class WireSession : public net::Session {
 
   Worker* const worker_;
   const WireContext* const context_;
-  uint32_t skip_ = 0;  // bytes of a refused body still to come
+  uint32_t skip_ = 0;  // bytes of a refused body still to be received
   bool is_trusted_;
 };
 

@@ -21,7 +21,7 @@ void Worker::Refresh() {
   if (!is_serving_->load(std::memory_order_acquire)) return;
   uint64_t generation = store_->generation();
   if (catalog_ != nullptr && generation == generation_) return;
-  // What the old catalog alone held is freed here, and the cached view with it.
+  // Memory held only by the old catalog is freed here, and the cached view with it.
   has_last_ = false;
   catalog_ = store_->current();
   generation_ = generation;
@@ -69,7 +69,7 @@ TableCells* Worker::CellsOf(uint64_t table_hash) {
 }
 
 Miss Worker::Explain(const Catalog::Found& found, uint64_t version) const {
-  // A server with nothing loaded cannot know which tables there will be.
+  // A server without versions cannot know which tables there will be.
   if (catalog_ == nullptr || catalog_->models().empty()) return Miss::kNothingActive;
   if (!found.table_known) return Miss::kNoTable;
   return version == 0 ? Miss::kNothingActive : Miss::kNoVersion;

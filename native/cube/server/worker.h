@@ -1,5 +1,5 @@
-// One event loop's view of what is served: its catalog, its counters, its scratch memory. Used by that loop's thread
-// alone; sessions of every protocol on the loop look up through it.
+// One event loop's view of what is served: its catalog, its counters, its scratch memory. Used only by that loop's
+// thread; sessions of every protocol on the loop use it for lookups.
 #pragma once
 
 #include <boost/unordered/unordered_flat_map.hpp>
@@ -15,11 +15,11 @@
 
 namespace elasticctr::cube {
 
-// Keys are limited so that one request holds others up for no more than about a millisecond.
+// Limits keys so that one request delays others by about a millisecond at most.
 struct ServiceLimits {
   uint32_t max_body_bytes = net::wire::kUsualMaxBodyBytes;
   uint32_t max_keys = net::wire::kUsualMaxKeys;
-  uint32_t max_text_keys = 8192;  // of a Redis command; half of it of an HTTP request: they cost more
+  uint32_t max_text_keys = 8192;  // of a Redis command; half as many in an HTTP request: they cost more
   uint64_t max_answer_bytes = net::wire::kMaxAnswerBytes;
 };
 
@@ -28,7 +28,7 @@ class Worker {
   Worker(size_t loop, const Store* store, Metrics* metrics, net::Budget* budget, const ServiceLimits& limits,
          const std::atomic<bool>* is_serving);
 
-  // Takes the newest catalog if it moved. Until the server has read its LIVE files there is nothing in it.
+  // Takes the newest catalog if it changed. Before the server has read its LIVE files the catalog is empty.
   void Refresh();
   const Catalog* catalog();
 
@@ -36,23 +36,23 @@ class Worker {
     Catalog::Found found;
     TableCells* cells;
   };
-  // A table in a version (0: the active one). The same request again costs no search.
+  // A table in a version (0: the active one). Repeating the previous request costs no search.
   const Target& Find(uint64_t table_hash, uint64_t version) {
     catalog();
     return FindHere(table_hash, version);
   }
-  // The same in the catalog as it was last taken: several calls for one command see the same versions.
+  // The same in the catalog as last taken: several calls for one command see the same versions.
   const Target& FindHere(uint64_t table_hash, uint64_t version);
-  // Why a target has no view. REQUIRES: found is what Find gave for this version last.
+  // Why a target has no view. REQUIRES: found is the latest result of Find for this version.
   Miss Explain(const Catalog::Found& found, uint64_t version) const;
-  // Counts lookups of `keys` feasigns each, and feasigns and how many of them were found.
+  // Counts lookups of `keys` feasigns each: requests, feasigns and hits.
   void CountRequests(TableCells* cells, Speaks speaks, size_t requests, size_t keys);
   void CountKeys(TableCells* cells, Speaks speaks, size_t keys, size_t hits);
   // Counts a lookup that failed.
   void CountMiss(TableCells* cells, Speaks speaks, size_t keys, Miss miss);
   void OnAnswered(uint64_t received_ns);
 
-  // "model/table" of all active versions, sorted: what Redis databases are numbered by.
+  // "model/table" of all active versions, sorted; the indices are the numbers of Redis databases.
   const std::vector<std::string>& tables() const { return tables_; }
   uint64_t table_hash(size_t i) const { return table_hashes_[i]; }
 

@@ -41,7 +41,7 @@ ELASTICCTR_INLINE void Softmax(Lanes* scores, size_t count, float scale) {
 }
 
 // One head of sixteen samples. `x` is its queries; keys, values and residual follow at steps of `width`, the next
-// field's after 4 * width. `scores` holds one row.
+// field's after 4 * width. `scores` has room for one row.
 ELASTICCTR_CLONES void AttendHead(const FieldAttention& shape, const Lanes* x, Lanes* scores, Lanes* result) {
   const size_t fields = shape.fields, dim = shape.head_dim, width = shape.width(), row = 4 * width;
   for (size_t i = 0; i < fields; ++i) {
@@ -57,8 +57,8 @@ ELASTICCTR_CLONES void AttendHead(const FieldAttention& shape, const Lanes* x, L
   }
 }
 
-// Turns the projections of one head, as in AttendHead, into their gradients. `g` is the result's gradient where the
-// ReLU let it pass, a field after `width`. `attention` and `slopes` are [fields, fields], `made` [fields, head_dim].
+// Turns the projections of one head, as in AttendHead, into their gradients. `g` is the result's gradient after the
+// ReLU's gate, one field per `width`. `attention` and `slopes` are [fields, fields], `made` [fields, head_dim].
 ELASTICCTR_CLONES void GoBackThroughHead(const FieldAttention& shape, const Lanes* g, Lanes* x, Lanes* attention,
                                          Lanes* slopes, Lanes* made) {
   const size_t fields = shape.fields, dim = shape.head_dim, width = shape.width(), row = 4 * width;
@@ -87,7 +87,7 @@ ELASTICCTR_CLONES void PassWherePositive(const Lanes* result, size_t count, Lane
   for (size_t i = 0; i < count; ++i) gradient[i] = result[i] > 0.0f ? gradient[i] : Lanes{};
 }
 
-// Lanes that every thread keeps from call to call, for arrays of the given lengths.
+// Thread-local Lanes, kept between calls, for arrays of the given lengths.
 template <typename... Lengths>
 Lanes* Borrow(Lengths... lengths) {
   thread_local Buffer buffer;
@@ -95,7 +95,7 @@ Lanes* Borrow(Lengths... lengths) {
   return reinterpret_cast<Lanes*>(buffer.data());
 }
 
-// Calls fn(first sample, how many) for up to kLanes at a time.
+// Calls fn(first sample, count) for up to kLanes samples at a time.
 template <typename Fn>
 void ForLanes(size_t batch, Fn&& fn) {
   ThreadPool::Default().Run((batch + kTaskSamples - 1) / kTaskSamples, [&](size_t task) {

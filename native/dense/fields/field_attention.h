@@ -1,8 +1,8 @@
-// Fields of a sample that attend to each other, with a residual (AutoInt): of each head relu(softmax(scale Q Kᵀ) V +
-// R), from projections that were made before.
+// Self-attention between the fields of a sample, with a residual (AutoInt). Each head computes relu(softmax(scale Q Kᵀ)
+// V + R) from projections the caller has computed.
 //
 // `projected` is [batch, fields, 4 * heads * head_dim]: queries, keys, values and the residual of all heads, in this
-// order; results and their gradients are [batch, fields, heads * head_dim].
+// order. Results and their gradients are [batch, fields, heads * head_dim].
 #pragma once
 
 #include <cstddef>
@@ -18,7 +18,7 @@ struct FieldAttention {
   size_t width() const { return heads * head_dim; }
 
   void Forward(const float* projected, size_t batch, float* result) const;
-  // From the gradient of the result to that of the projections. Attention is computed again: that costs less than
+  // Turns the gradient of the result into that of the projections. Recomputes the attention: that costs less than
   // reading it from memory.
   void Backward(const float* projected, const float* result, const float* gradient, size_t batch,
                 float* to_projected) const;

@@ -1,7 +1,7 @@
-// Arithmetic on sixteen samples side by side, for layers whose own axes are too short to fill a vector: in place of a
-// number of one sample there are Lanes, that number of sixteen.
+// Arithmetic on sixteen samples side by side, for layers whose own axes are too short to fill a vector. A Lanes holds
+// the same number of sixteen samples.
 //
-// Kernels that use it are compiled once per instruction set (ELASTICCTR_CLONES), with products and sums fused.
+// Kernels that use it are compiled once per instruction set (ELASTICCTR_CLONES), with fused multiply-adds.
 #pragma once
 
 #include <cstddef>
@@ -18,10 +18,10 @@ typedef int32_t IntLanes __attribute__((vector_size(kLanes * sizeof(int32_t))));
 
 // to[c][l] = rows[l * stride + c] for `width` columns and `count` <= kLanes rows; lanes past `count` are zero.
 void ToLanes(const float* rows, size_t stride, size_t width, size_t count, Lanes* to);
-// The way back.
+// The inverse of ToLanes.
 void FromLanes(const Lanes* from, size_t width, size_t count, float* rows, size_t stride);
 
-// exp(x) within 3e-7 of its value. REQUIRES: x <= 0. Below -87 it is exp(-87).
+// exp(x) within 3e-7 of its value. REQUIRES: x <= 0. Below -87 the result is exp(-87).
 ELASTICCTR_INLINE Lanes ExpOfNegative(Lanes x) {
   const Lanes lowest = Lanes{} - 87.0f;
   x = x < lowest ? lowest : x;
@@ -38,7 +38,7 @@ ELASTICCTR_INLINE Lanes ExpOfNegative(Lanes x) {
   return reinterpret_cast<Lanes>(reinterpret_cast<IntLanes>(power) + (reinterpret_cast<IntLanes>(shifted) << 23));
 }
 
-// Calls fn(first, Number<n>) for [0, count) in as few pieces of at most Most as there can be, all about as long.
+// Calls fn(first, Number<n>) for [0, count) in the fewest pieces of at most Most, all of similar length.
 template <size_t N>
 struct Number {
   static constexpr size_t value = N;

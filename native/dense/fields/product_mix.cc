@@ -11,13 +11,13 @@
 namespace elasticctr::dense {
 namespace {
 
-// Columns that are worked on at a time: their rows stay in a core's first caches.
+// Columns processed at a time: their rows stay in a core's first caches.
 constexpr size_t kChunk = 512;
 constexpr size_t kVectors = kChunk / kLanes;
-// Columns whose share of the weights' gradient is summed in one go.
+// Columns whose share of the weights' gradient is summed at once.
 constexpr size_t kSegment = 8 * kChunk;
 
-// Chunks of rows lie kVectors apart.
+// Chunks of rows are kVectors apart.
 ELASTICCTR_CLONES void MixChunk(const ProductMix& shape, const Lanes* a, const Lanes* b, const float* w, Lanes* z) {
   const size_t products = shape.left * shape.right;
   for (size_t v = 0; v < kVectors; v += 2) {
@@ -82,7 +82,7 @@ ELASTICCTR_CLONES void GoBackToRows(const ProductMix& shape, const Lanes* a, con
   }
 }
 
-// Adds to the weights' gradient [out, left * right], whose sums over columns stay apart by lane.
+// Adds to the weights' gradient [out, left * right], whose sums over columns are kept separate per lane.
 ELASTICCTR_CLONES void AddToWeights(const ProductMix& shape, const Lanes* a, const Lanes* b, const Lanes* g,
                                     Lanes* to_w) {
   const size_t products = shape.left * shape.right;

@@ -1,4 +1,4 @@
-// Adam over a vector type, for inclusion as panel_kernels.h. V also gives Add, Subtract, Multiply, Divide, Root.
+// Adam over a vector type, to be included like panel_kernels.h. V also provides Add, Subtract, Multiply, Divide, Root.
 #pragma once
 
 #include "dense/adam.h"
@@ -22,8 +22,8 @@ DENSE_INLINE void AdamAt(const AdamSpan& s, const float* gradient, float* weight
 
 template <typename V>
 DENSE_TARGET void AdamOver(const AdamSpan& s) {
-  // Parameters and their state are seldom in a cache when their step comes, and the processor's own reading ahead ends
-  // with each page.
+  // Parameters and their state are rarely in a cache when their step comes, and the hardware prefetcher stops at each
+  // page boundary.
   constexpr size_t kAhead = 256;
   size_t i = 0;
   for (; i + V::kLanes <= s.size; i += V::kLanes) {

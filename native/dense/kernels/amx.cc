@@ -1,4 +1,4 @@
-// bf16 with AMX: two by two tiles of 16 x 16, so that each tile loaded is used twice.
+// bf16 with AMX: two by two tiles of 16 x 16, so that each loaded tile is used twice.
 #if defined(__x86_64__)
 #include <immintrin.h>
 
@@ -23,8 +23,8 @@ constexpr size_t kChunkRows = kGradientRows;  // rows summed in tiles before the
 DENSE_TARGET void Begin() { LoadTileConfig(); }
 DENSE_TARGET void End() { _tile_release(); }
 
-// c[32, 32] = sum over `steps` of a left [32 rows] and a right [32 columns] pair of tiles. Of the left pair, the second
-// tile stands `left_second` bytes after the first; of the right pair 64 bytes, in rows of 128.
+// c[32, 32] = sum over `steps` of a left [32 rows] and a right [32 columns] pair of tiles. The second tile of the left
+// pair is `left_second` bytes after the first; of the right pair 64 bytes, in rows of 128.
 DENSE_INLINE void Product(const char* left, size_t left_second, size_t left_step, const char* right, size_t right_step,
                           size_t steps, bool is_wide, float* c) {
   _tile_zero(0);
@@ -90,7 +90,7 @@ DENSE_TARGET void TransposeChunk(const Block& dy, size_t row, size_t steps, size
 DENSE_TARGET void WeightGradient(const Block& dy, const Block& x, size_t in, size_t first, size_t last, bool add,
                                  float* weights, float* bias) {
   thread_local Buffer transposed;
-  const size_t padded = RoundUp(last, kPanel);  // columns past the width are there and zero
+  const size_t padded = RoundUp(last, kPanel);  // columns past the width exist and are zero
   transposed.Reserve((padded - first) * kChunkRows * 2);
   alignas(64) float c[kPanel * kPanel];
   for (size_t row = 0; row < dy.count; row += kChunkRows) {

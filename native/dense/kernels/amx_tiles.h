@@ -1,6 +1,6 @@
-// The tile configuration every product uses: palette 1, eight tiles of 16 rows of 64 bytes. It is written down
-// here instead of being asked from CPUID because virtual machines are known to hide the answer.
-// Tile state belongs to a thread: load at the start of a task, release at its end.
+// The tile configuration every product uses: palette 1, eight tiles of 16 rows of 64 bytes. It is a constant, not read
+// from CPUID, because some virtual machines hide that leaf.
+// Tile state belongs to a thread: load it at the start of a task, release it at the end.
 #pragma once
 
 #if defined(__x86_64__)

@@ -1,8 +1,8 @@
-// A 16 x 16 transposition of 32-bit words in registers: how weights become columns and bf16 pairs become rows.
+// Transposes 16 x 16 words of 32 bits in registers: turns weights into columns and bf16 pairs into rows.
 #pragma once
 
 #if defined(__x86_64__)
-// GCC 12 takes the undefined operand inside its own intrinsics for a mistake of ours.
+// GCC 12 warns about the undefined operand inside its own intrinsics.
 #if !defined(__clang__)
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
 #pragma GCC diagnostic ignored "-Wuninitialized"

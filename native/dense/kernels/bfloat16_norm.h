@@ -1,4 +1,4 @@
-// Batch norm of bf16 panels, for inclusion as panel_kernels.h. Sums are float32.
+// Batch norm of bf16 panels, to be included like panel_kernels.h. Sums are float32.
 #pragma once
 
 #include "dense/kernels/bfloat16_panels.h"

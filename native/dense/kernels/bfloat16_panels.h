@@ -1,8 +1,8 @@
-// What all bf16 kernels share: floats into panels of bf16 and packed weights, rounded to nearest even, and the end
-// of each product. For inclusion as panel_kernels.h; DENSE_TARGET has AVX512_BF16.
+// Shared by all bf16 kernels: conversion of floats into bf16 panels and packed weights, rounded to nearest even, and
+// the end of each product. To be included like panel_kernels.h; DENSE_TARGET has AVX512_BF16.
 //
-// Pairs: word (i, j) of a panel holds rows 2i (low half) and 2i + 1 (high half) of column j. Packed weights pair
-// two steps of depth in the same way. A `rows` panel has 32 bf16 per row.
+// Pairs: word (i, j) of a panel holds rows 2i (low half) and 2i + 1 (high half) of column j. Packed weights pair two
+// depth steps in the same way. A `rows` panel has 32 bf16 per row.
 #pragma once
 
 #include "dense/kernels/avx512_transpose.h"
@@ -34,7 +34,7 @@ DENSE_INLINE void Gate(const char* activations, __m512 scale, __m512* even, __m5
   *odd = _mm512_maskz_mul_ps(_mm512_cmpgt_epi32_mask(words, _mm512_set1_epi32(0xFFFF)), *odd, scale);
 }
 
-// Sixteen columns of two rows into both forms of a panel.
+// Stores sixteen columns of two rows in both forms of a panel.
 DENSE_INLINE void StorePair(const Block& to, size_t panel, size_t row, size_t half, __m512 even, __m512 odd) {
   const __m256i low = Round(even), high = Round(odd);
   char* rows = to.rows + panel * to.rows_stride + row * kRowBytes + half * 2;
@@ -44,7 +44,7 @@ DENSE_INLINE void StorePair(const Block& to, size_t panel, size_t row, size_t ha
   _mm512_storeu_si512(to.pairs + panel * to.pairs_stride + row / 2 * kPairBytes + half * 4, Interleave(low, high));
 }
 
-// Which columns of one row of a panel are kept, a bit each.
+// One bit per column: whether dropout keeps it in this row of the panel.
 DENSE_INLINE uint32_t KeptColumns(const Dropout& dropout, size_t row, size_t panel) {
   const auto bits = reinterpret_cast<__m512i>(DrawBits(dropout.key, row, panel));
   const __m512i threshold = _mm512_set1_epi32(static_cast<int>(dropout.threshold));
@@ -53,7 +53,7 @@ DENSE_INLINE uint32_t KeptColumns(const Dropout& dropout, size_t row, size_t pan
   return low | high << kHalf;
 }
 
-// Ends a product: `c` holds an even number of rows, 32 at most, of which those at or past e.count are not wanted.
+// Ends a product. `c` holds an even number of rows, at most 32; rows at or past e.count are ignored.
 DENSE_TARGET void FinishBfloat16(const float* c, size_t rows, size_t first, size_t panel, size_t columns,
                                  const Epilogue& e) {
   const __m512 zero = _mm512_setzero_ps(), mask_scale = _mm512_set1_ps(e.mask_scale);
@@ -115,7 +115,7 @@ DENSE_TARGET void LoadBfloat16(const float* source, size_t stride, size_t column
   }
 }
 
-// Words of one panel of packed weights.
+// The number of words in one panel of packed weights.
 inline size_t PackedWords(size_t depth) { return RoundUp(depth, kPanel) / 2 * kPanel; }
 
 DENSE_TARGET void PackForwardBfloat16(const float* weights, size_t out, size_t in, size_t first, size_t last,

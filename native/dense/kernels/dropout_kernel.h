@@ -1,4 +1,4 @@
-// Which values of one row of a panel are dropped, for inclusion as panel_kernels.h. The same on every CPU.
+// Decides which values of one row of a panel are dropped; to be included like panel_kernels.h. The same on every CPU.
 #pragma once
 
 #include "dense/kernels/panel_kernels.h"
@@ -11,7 +11,7 @@ namespace {
 using Words = uint32_t __attribute__((vector_size(kPanel / 2 * sizeof(uint32_t))));
 using WordFloats = float __attribute__((vector_size(sizeof(Words))));
 
-// Sixteen random bits for each of the 32 columns: those of the first 16 in the lower halves of the words.
+// Sixteen random bits for each of the 32 columns; those of the first 16 are in the lower halves of the words.
 DENSE_INLINE Words DrawBits(uint64_t key, size_t row, size_t panel) {
   const uint64_t base = MixBits(key + (static_cast<uint64_t>(row) << 24 | panel) * 0x9E3779B97F4A7C15u);
   const auto low = static_cast<uint32_t>(base), high = static_cast<uint32_t>(base >> 32);
@@ -21,7 +21,7 @@ DENSE_INLINE Words DrawBits(uint64_t key, size_t row, size_t panel) {
   return x ^ x >> 16;
 }
 
-// What to multiply each column with: 0 or the scale of those kept.
+// The factor of each column: 0 if dropped, else the scale of kept values.
 [[maybe_unused]] DENSE_INLINE void DrawScales(const Dropout& dropout, size_t row, size_t panel, float* scales) {
   const Words bits = DrawBits(dropout.key, row, panel);
   const WordFloats zero = {}, scale = zero + dropout.scale;

@@ -1,4 +1,4 @@
-// The fp32 kernels over any vector type, for inclusion as panel_kernels.h. V also gives Add, Subtract, Multiply,
+// The fp32 kernels over any vector type, to be included like panel_kernels.h. V also provides Add, Subtract, Multiply,
 // Positive (the ReLU of a register; NaN stays) and Gate(by, value): 0 where `by` is not positive.
 #pragma once
 
@@ -116,7 +116,7 @@ DENSE_TARGET void PackBackwardFloat32(const float* weights, size_t out, size_t i
   }
 }
 
-// Element by element; avx512.cc has a faster one.
+// Works element by element; avx512.cc has a faster version.
 [[maybe_unused]] DENSE_TARGET void PackForwardFloat32(const float* weights, size_t out, size_t in, size_t first,
                                                       size_t last, char* packed) {
   auto* to = reinterpret_cast<float*>(packed) + first * in * kPanel;

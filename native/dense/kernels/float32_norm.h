@@ -1,4 +1,4 @@
-// Batch norm of fp32 panels over any vector type, for inclusion as panel_kernels.h.
+// Batch norm of fp32 panels over any vector type, to be included like panel_kernels.h.
 #pragma once
 
 #include "dense/kernels/float32_kernels.h"

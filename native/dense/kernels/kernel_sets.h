@@ -1,4 +1,4 @@
-// The kernel sets themselves, one source file each. Callers go through FindKernels and AdamStep, which know the CPU.
+// The kernel sets, one source file each. Callers use FindKernels and AdamStep, which choose for the CPU.
 #pragma once
 
 #include "dense/adam.h"

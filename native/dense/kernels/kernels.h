@@ -1,10 +1,9 @@
-// The arithmetic of towers, once per instruction set behind one table of functions.
+// The arithmetic of towers: one table of functions per instruction set.
 //
-// Matrices of activations and gradients are kept in panels of 32 columns: panel p holds columns [32p, 32p + 32)
-// of all rows, row after row, so that products read memory in straight lines whatever the width. Columns past
-// the width are zero. In bf16 there are two forms: `rows` (32 bf16 per row) is what a product along the columns
-// reads, `pairs` (rows 2i and 2i + 1 interleaved column by column) is what the weight gradient, a product along
-// the rows, reads. In fp32 one form serves both.
+// Matrices of activations and gradients are kept in panels of 32 columns: panel p holds columns [32p, 32p + 32) of all
+// rows, row after row, so that products read memory sequentially at any width. Columns past the width are zero. bf16
+// has two forms: products along the columns read `rows` (32 bf16 per row); the weight gradient, a product along the
+// rows, reads `pairs` (rows 2i and 2i + 1 interleaved column by column). In fp32 one form serves both.
 #pragma once
 
 #include <cstddef>
@@ -18,10 +17,10 @@ namespace elasticctr::dense {
 
 inline constexpr size_t kPanel = 32;
 
-// The most rows any kernel sums before it adds to memory; a multiple of what every other one does.
+// The most rows any kernel sums before adding to memory; a multiple of every other kernel's count.
 inline constexpr size_t kGradientRows = 512;
 
-// Rows that sums over the batch are first taken of.
+// Sums over the batch are first taken over blocks of this many rows.
 inline constexpr size_t kSumRows = 32;
 
 inline constexpr size_t RoundUp(size_t n, size_t unit) { return (n + unit - 1) / unit * unit; }
@@ -33,13 +32,13 @@ enum class Precision : uint8_t { kFloat32, kBfloat16 };
 struct Block {
   char* rows = nullptr;
   size_t rows_stride = 0;
-  char* pairs = nullptr;  // null where no weight gradient will be asked for
+  char* pairs = nullptr;  // null if no weight gradient will be computed
   size_t pairs_stride = 0;
   size_t count = 0;  // rows
 };
 
-// What happens to a product before it is stored: * scale, + bias, ReLU, dropout; or, on the way back, zero where `mask`
-// is not positive (dropout left a zero as the ReLU did) and * mask_scale elsewhere.
+// Applied to a product before it is stored. Forward: * scale, + bias, ReLU, dropout. Backward: zero where `mask` is not
+// positive (dropout leaves a zero, as the ReLU does) and * mask_scale elsewhere.
 struct Epilogue {
   size_t count = 0;              // rows; what panels hold past them is zero
   const float* scale = nullptr;  // both padded to whole panels
@@ -54,7 +53,8 @@ struct Epilogue {
   size_t dense_stride = 0;        // floats between its rows
 };
 
-// How a gradient g goes back through batch norm: slope * g + along * (z - mean) + constant, each by column and padded.
+// The gradient g after batch norm's backward pass: slope * g + along * (z - mean) + constant. All are per column and
+// padded.
 struct NormSlopes {
   const float* mean;
   const float* slope;
@@ -68,7 +68,7 @@ struct Kernels {
   size_t element_bytes;  // of panels and packed weights
   size_t row_multiple;   // blocks start at multiples of this and are stored up to the next one, zero past count
 
-  // Around the calls below, in the thread that makes them. May be null.
+  // Called before and after the calls below, in the thread that makes them. May be null.
   void (*begin)();
   void (*end)();
 
@@ -76,7 +76,7 @@ struct Kernels {
   void (*pack_forward)(const float* weights, size_t out, size_t in, size_t first, size_t last, char* packed);
   void (*pack_backward)(const float* weights, size_t out, size_t in, size_t first, size_t last, char* packed);
 
-  // Row-major floats into panels; where there is a mask, as it says.
+  // Loads row-major floats into panels and applies the mask, if given.
   void (*load)(const float* source, size_t stride, size_t columns, const Block* mask, float mask_scale,
                const Block& to);
 
@@ -84,16 +84,16 @@ struct Kernels {
   void (*multiply)(const Block& a, size_t depth, const char* packed, size_t columns, const Epilogue& epilogue);
 
   // Rows [first, last) of dW = dyᵀ x and of the bias gradient, written to weights [out, in] and bias or, with `add`,
-  // added to them. Sums go in chunks of rows, each added to memory in turn: handing over a batch in pieces of
-  // kGradientRows changes nothing. REQUIRES: first is a multiple of 32.
+  // added to them. Sums are taken in chunks of rows, each added to memory in turn, so splitting a batch into pieces of
+  // kGradientRows does not change the result. REQUIRES: first is a multiple of 32.
   void (*weight_gradient)(const Block& dy, const Block& x, size_t in, size_t first, size_t last, bool add,
                           float* weights, float* bias);
 
-  // Batch norm. `z` and `g` are read in their `rows` form; sums are those of each kSumRows rows, in order: for each the
-  // first kind and then the second kind of all columns, padded to whole panels.
-  // Sums of z, and of the squares of what it differs by from the mean of those rows.
+  // Batch norm. `z` and `g` are read in their `rows` form. Sums are taken over blocks of kSumRows rows, in order; for
+  // each block the first kind for all columns comes before the second kind, padded to whole panels.
+  // Sums of z, and of the squared differences from the mean of the block's rows.
   void (*moments)(const Block& z, size_t columns, float* sums);
-  // The end of a product that was kept in z.
+  // Applies the epilogue to a product that was kept in z.
   void (*finish)(const Block& z, size_t columns, const Epilogue& epilogue);
   // Sums of g and of g * (z - mean).
   void (*norm_sums)(const Block& g, const Block& z, size_t columns, const float* mean, float* sums);
@@ -102,7 +102,7 @@ struct Kernels {
   size_t packed_bytes(size_t depth, size_t columns) const {
     return Panels(columns) * kPanel * RoundUp(depth, kPanel) * element_bytes;
   }
-  // Panels a power of two apart would compete for the same few places in every cache.
+  // Panels a power of two apart would compete for the same cache sets.
   size_t panel_bytes(size_t rows) const {
     return RoundUp(rows, row_multiple) * kPanel * element_bytes + (rows >= 256 ? kPanelGap : 0);
   }
@@ -112,8 +112,8 @@ struct Kernels {
 // Every set of kernels this CPU can run, best first within a precision.
 const std::vector<const Kernels*>& UsableKernels();
 
-// The best for `precision`: fp32 ones where the CPU has nothing faster for bf16. With a name, that set; throws Error
-// (kConfig) if this CPU cannot run it.
+// The best set for `precision`; fp32 kernels if the CPU has nothing faster for bf16. With a name, returns that set and
+// throws Error (kConfig) if this CPU cannot run it.
 const Kernels& FindKernels(Precision precision, std::string_view name = {});
 
 }  // namespace elasticctr::dense

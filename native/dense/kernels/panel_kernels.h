@@ -1,11 +1,11 @@
 // Products of panels, written once over a vector type and compiled once per instruction set: a kernels_*.cc
 // defines DENSE_TARGET (a target attribute, or nothing), includes this and fills a Kernels table.
 //
-// A panel is read as 32-bit words: one float in fp32, a pair of bf16 in bf16, where a multiply-add of words is a
-// dot product of two. The vector type V gives
-//   Word, Register, kLanes, kVectors (registers across a tile), kRows (most rows of a tile),
-//   kGradientRows (the same for weight gradients; divides 32), kDepthWords (words of one row of a `rows` panel),
-//   Zero, Load, Broadcast, MultiplyAdd, Store.
+// A panel is read as 32-bit words: one float in fp32, a pair of bf16 in bf16, where a multiply-add of words is a dot
+// product of two. The vector type V provides
+// Word, Register, kLanes, kVectors (registers across a tile), kRows (most rows of a tile),
+// kGradientRows (the same for weight gradients; divides 32), kDepthWords (words of one row of a `rows` panel),
+// Zero, Load, Broadcast, MultiplyAdd, Store.
 // No lambdas here: they do not inherit the target of the function around them.
 #pragma once
 
@@ -23,8 +23,8 @@ namespace {
 
 #define DENSE_INLINE DENSE_TARGET inline __attribute__((always_inline))
 
-// c[R, columns of the tile] = sum over depth words of a(r, d) b(d, column). Word d of row r of `a` stands at
-// a[r * kRowStep + d * kDepthStep] within a panel of kPanelDepth words; c and b have 32 words per row.
+// c[R, columns of the tile] = sum over depth words of a(r, d) b(d, column). Word d of row r of `a` is at a[r * kRowStep
+// + d * kDepthStep] within a panel of kPanelDepth words; c and b have 32 words per row.
 template <typename V, int R, int kColumnVectors, size_t kRowStep, size_t kDepthStep, size_t kPanelDepth>
 DENSE_TARGET void Tile(const char* a_bytes, size_t a_stride, const typename V::Word* b, size_t depth, float* c) {
   typename V::Register sum[R][kColumnVectors];
@@ -84,13 +84,13 @@ struct GradientTiles {
   }
 };
 
-// Asks for lines [first, last) of memory that is read after what is being computed now. Activations of a large batch
-// have left the caches by the time of the backward pass, and tiles are too far apart for the hardware to see a pattern.
+// Prefetches lines [first, last) of memory that is read after the current computation. The activations of a large batch
+// have left the caches by the backward pass, and tiles are too far apart for the hardware to see a pattern.
 DENSE_INLINE void PrefetchLines(const char* from, size_t first, size_t last) {
   for (size_t line = first; line < last; ++line) __builtin_prefetch(from + line * 64);
 }
 
-// `finish(c, rows, first row, panel, columns, epilogue)` ends each tile; `kRowUnit` rows are never parted.
+// `finish(c, rows, first row, panel, columns, epilogue)` ends each tile; groups of `kRowUnit` rows are never split.
 template <typename V, size_t kRowUnit, void (*finish)(const float*, size_t, size_t, size_t, size_t, const Epilogue&)>
 DENSE_TARGET void MultiplyPanels(const Block& a, size_t depth_words, size_t b_panel_words, const char* packed,
                                  size_t columns, const Epilogue& epilogue) {
@@ -127,7 +127,7 @@ DENSE_TARGET void MultiplyPanels(const Block& a, size_t depth_words, size_t b_pa
   }
 }
 
-// Adds a tile of a weight gradient to its place, or puts it there.
+// Adds a tile of a weight gradient to its destination, or overwrites it.
 DENSE_INLINE void StoreGradient(const float* c, size_t rows, size_t columns, bool add, float* to, size_t stride) {
   for (size_t r = 0; r < rows; ++r, c += kPanel, to += stride) {
     if (columns == kPanel) {
@@ -142,7 +142,7 @@ DENSE_INLINE void StoreGradient(const float* c, size_t rows, size_t columns, boo
   }
 }
 
-// Rows summed in registers before they are added to memory: a chunk of two panels stays in the first-level cache.
+// Rows summed in registers before being added to memory: a chunk of two panels stays in the first-level cache.
 inline constexpr size_t kGradientChunk = 128;  // words
 static_assert(kGradientRows % (2 * kGradientChunk) == 0);
 

@@ -8,7 +8,8 @@
 namespace elasticctr::dense {
 namespace {
 
-// Rows whose gradients are held at once: few enough that the weight gradients find them and their activations in cache.
+// Rows whose gradients are held at once: few enough that they and their activations are in cache for the weight
+// gradients.
 constexpr size_t kStepRows = 512;
 static_assert(kStepRows % kGradientRows == 0);
 
@@ -27,7 +28,7 @@ struct Tower::BackwardPass {
     size_t begin, end, first, count;
   };
 
-  // The gradient of what layer l writes.
+  // The gradient of layer l's output.
   Block Gradient(size_t l, const Range& range) const {
     const Buffer& held = workspace.gradients[range.begin / kStepRows % 2][l];
     Block block = Slice(tower.kernels_, held, range.end - range.begin, range.first - range.begin, range.count);
@@ -35,7 +36,7 @@ struct Tower::BackwardPass {
     return block;
   }
 
-  // The gradient of what the norm after layer l writes, of all rows.
+  // The gradient of the output of the norm after layer l, for all rows.
   Block NormGradient(size_t l, const Range& range) const {
     return SliceRows(tower.kernels_, workspace.norm_gradients[l % 2], rows, range.first, range.count);
   }
@@ -70,7 +71,7 @@ struct Tower::BackwardPass {
     }
   }
 
-  // dy, back through a last ReLU.
+  // dy after the backward pass of a last ReLU.
   void Load(size_t l, const Range& range, const Block& to) const {
     Block mask;
     if (tower.relu_last_) mask = Activation(l + 1, range);
@@ -78,7 +79,7 @@ struct Tower::BackwardPass {
                         tower.relu_last_ ? &mask : nullptr, workspace.kept_scale, to);
   }
 
-  // From the gradient of what layer l writes to that of what it reads, up to the ReLU or the norm before it.
+  // Turns the gradient of layer l's output into that of its input, up to the ReLU or the norm before it.
   Block Multiply(size_t l, const Block& out, bool is_inside, const Range& range) const {
     Epilogue epilogue;
     epilogue.count = range.count;
@@ -138,8 +139,7 @@ void Tower::Backward(Rows dy, const float* const* weights, const TowerGradients&
   for (size_t s = stages.size(); s-- > 0;) {
     const std::vector<Piece> pieces = GradientPieces(stages[s], pool.size());
     BackwardOrder order(steps, blocks, pieces.size());
-    // One step ahead of the weight gradients, so that a thread held up by the rest of the machine seldom has others
-    // wait.
+    // One step ahead of the weight gradients, so that a delayed thread rarely makes others wait.
     pool.Run(order.tasks(), [&](size_t i) {
       const KernelScope scope(kernels_);
       const BackwardOrder::Turn turn(order, i);

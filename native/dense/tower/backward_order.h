@@ -1,8 +1,8 @@
-// The tasks of a backward pass in the order they are handed out, and what each has to wait for.
+// The tasks of a backward pass in the order in which threads take them, and what each has to wait for.
 //
-// The batch goes back in steps of some rows: blocks of rows through the layers, then pieces of the weight gradients
-// over those rows. The blocks of a step come before the pieces of the step before it, so what a task waits for was
-// begun long ago and waiting is rare. Gradients of two steps are held, in turn.
+// The batch is processed in steps of some rows: each step takes blocks of rows through the layers, then computes pieces
+// of the weight gradients over those rows. The blocks of a step come before the pieces of the previous step, so the
+// work a task depends on started long ago and waiting is rare. Gradients of two steps are held, in alternating buffers.
 #pragma once
 
 #include <atomic>
@@ -24,11 +24,11 @@ class BackwardOrder {
 
   size_t tasks() const { return steps_ * (blocks_ + pieces_); }
 
-  // One task. If it ends without Finish, all later ones give up.
+  // One task. If it ends without Finish, all later tasks give up.
   class Turn {
    public:
     Turn(BackwardOrder& order, size_t task) : order_(order) {
-      // Blocks of step 0, then for each step the blocks of the next and its own pieces; the last has no next.
+      // Blocks of step 0, then for each step the blocks of the next step and its own pieces; the last step has no next.
       if (task < order.blocks_) {
         step = 0, index = task, is_block = true;
         return;
@@ -50,7 +50,7 @@ class BackwardOrder {
     Turn(const Turn&) = delete;
     Turn& operator=(const Turn&) = delete;
 
-    // Until what the task needs is there; false if it never will be.
+    // Blocks until the task's inputs are ready; false if they never will be.
     bool Wait() const {
       for (int spin = 0; !IsReady(); ++spin) {
         if (order_.has_failed_.load()) return false;
@@ -77,7 +77,7 @@ class BackwardOrder {
     static constexpr int kSpins = 10000;
 
     bool IsReady() const {
-      if (is_block) {  // the pieces that read these buffers before
+      if (is_block) {  // wait for the pieces that read these buffers before
         return step < 2 || order_.pieces_done_[step - 2].load(std::memory_order_acquire) == order_.pieces_;
       }
       return order_.blocks_done_[step].load(std::memory_order_acquire) == order_.blocks_ &&

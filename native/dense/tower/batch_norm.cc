@@ -42,7 +42,7 @@ void UseBatch(const BatchNorm& norm, size_t layer, size_t width, size_t rows, co
   const size_t padded = Panels(width) * kPanel;
   std::vector<double> mean = Total(width, rows, sums, 0), squares = Total(width, rows, sums, 1);
   for (double& value : mean) value /= n;
-  // Squares were taken around the means of a few rows each; around the common mean they are larger.
+  // Squares were taken around the means of a few rows each; the squares around the common mean are larger.
   for (size_t unit = 0; unit < Units(rows); ++unit) {
     const float* const of = sums + 2 * unit * padded;
     const auto count = static_cast<double>(std::min(kSumRows, rows - unit * kSumRows));

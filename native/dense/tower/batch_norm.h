@@ -1,9 +1,9 @@
-// Batch norm after the hidden layers of a tower: the statistics, which are sums over the whole batch, and what they
-// turn into by column. The work by element is in the kernels.
+// Batch norm after the hidden layers of a tower: the statistics, which are sums over the whole batch, and the
+// per-column factors computed from them. The kernels do the elementwise work.
 //
-// In training each column of a layer's products z is brought to mean 0 and variance 1 over the batch, and running
-// statistics follow the batch's; otherwise, and for a batch of one row, which has no variance, the running ones are
-// used.
+// In training each column of a layer's products z is normalised to mean 0 and variance 1 over the batch, and the
+// running statistics are updated. In inference, and for a batch of one row (which has no variance), the running
+// statistics are used.
 #pragma once
 
 #include <cstddef>
@@ -21,13 +21,13 @@ struct BatchNorm {
     float* running_mean;
     float* running_variance;
   };
-  std::vector<Layer> layers;  // one for each ReLU, or none at all: no batch norm
+  std::vector<Layer> layers;  // one for each ReLU, or empty: no batch norm
   bool is_training = false;
   float epsilon = 1e-5f;
   float momentum = 0.1f;  // share of a batch in the running statistics
 };
 
-// What one layer's norm does in one step; padded to whole panels with zeros.
+// The results of one layer's norm in one step, padded to whole panels with zeros.
 struct NormStep {
   std::vector<float> mean, inverse_deviation;
   std::vector<float> scale, shift;     // normalised: z * scale + shift
@@ -37,13 +37,12 @@ struct NormStep {
   NormSlopes slopes() const { return {mean.data(), scale.data(), along.data(), constant.data()}; }
 };
 
-// Statistics of the batch from the sums the moments kernel took, which the running ones then follow. REQUIRES: rows
-// > 1.
+// Takes the batch's statistics from the sums of the moments kernel and updates the running ones. REQUIRES: rows > 1.
 void UseBatch(const BatchNorm& norm, size_t layer, size_t width, size_t rows, const float* sums, NormStep& step);
 void UseRunning(const BatchNorm& norm, size_t layer, size_t width, NormStep& step);
 
-// From the sums of norm_sums: the gradients of the norm's own scale and shift, and the rest of the slopes. `is_batch`:
-// the statistics were the batch's and so depend on every row.
+// Computes the gradients of the norm's own scale and shift, and the remaining slopes, from the sums of norm_sums.
+// `is_batch`: the statistics were the batch's own and so depend on every row.
 void FinishSlopes(size_t width, size_t rows, const float* sums, bool is_batch, NormStep& step, float* scale_gradient,
                   float* shift_gradient);
 

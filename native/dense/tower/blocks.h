@@ -1,4 +1,4 @@
-// What the passes through a tower share: blocks of rows, the memory they go through and the stages they go in.
+// Shared by the passes through a tower: blocks of rows, their scratch memory, and stages.
 #pragma once
 
 #include <algorithm>
@@ -12,20 +12,20 @@
 namespace elasticctr::dense {
 
 // Rows taken through all layers at once: enough to pay for reading the weights, few enough to stay in cache and to let
-// one thread take over what another, held up by the rest of the machine, has not begun.
+// a free thread take over work that a delayed thread has not started.
 inline constexpr size_t kMostBlockRows = 128;
 
 // Blocks start at multiples of this.
 inline constexpr size_t kBlockUnit = 32;
 static_assert(kBlockUnit % kSumRows == 0);
 
-// The same number of blocks for every thread, as large as allowed. Results do not depend on it.
+// Gives every thread the same number of blocks, as large as allowed. Results do not depend on it.
 inline size_t BlockRows(size_t rows, size_t threads) {
   const size_t rounds = (rows + threads * kMostBlockRows - 1) / (threads * kMostBlockRows);
   return RoundUp((rows + rounds * threads - 1) / (rounds * threads), kBlockUnit);
 }
 
-// Between products of one task, in the thread that runs it.
+// Puts the current thread into the kernels' state for its lifetime, and treats subnormal numbers as zero. One per task.
 class KernelScope {
  public:
   explicit KernelScope(const Kernels& kernels) : kernels_(kernels) {
@@ -42,7 +42,7 @@ class KernelScope {
   const FlushDenormals flush_denormals_;
 };
 
-// Two blocks of a thread's own, which a row block passes through on its way from layer to layer.
+// Two thread-local blocks, which a row block alternates between on its way from layer to layer.
 inline Buffer& Scratch(size_t index, size_t bytes) {
   thread_local Buffer buffers[2];
   buffers[index % 2].Reserve(bytes);
@@ -62,7 +62,7 @@ inline Block Slice(const Kernels& kernels, const Buffer& buffer, size_t rows, si
   return block;
 }
 
-// The same of a matrix that is kept for products along columns, and for everything done by element.
+// The same for a matrix kept for products along columns and for elementwise work.
 inline Block SliceRows(const Kernels& kernels, const Buffer& buffer, size_t rows, size_t first, size_t count) {
   Block block;
   block.rows = buffer.data() + first * kPanel * kernels.element_bytes;
@@ -71,7 +71,7 @@ inline Block SliceRows(const Kernels& kernels, const Buffer& buffer, size_t rows
   return block;
 }
 
-// Gives a block whose rows are another thing than its pairs rows for the time a thread needs them.
+// Attaches temporary `rows` memory to a block whose two forms differ, for as long as a thread needs it.
 inline void AddRows(const Kernels& kernels, size_t index, size_t columns, size_t count, Block& block) {
   if (block.rows != nullptr) return;
   block.rows_stride = kernels.panel_bytes(count);
@@ -79,13 +79,13 @@ inline void AddRows(const Kernels& kernels, size_t index, size_t columns, size_t
   block.count = count;
 }
 
-// Layers [begin, end), which blocks of rows go through one after the other. Between two stages stands a batch norm,
-// which has to see all rows.
+// Layers [begin, end), which blocks of rows pass through one after the other. A batch norm separates two stages because
+// it has to see all rows.
 struct Stage {
   size_t begin, end;
 };
 
-// With batch norm each layer is a stage; the end of a last one that has a norm is an empty stage of its own.
+// With batch norm each layer is a stage. If the last layer has a norm, an empty stage follows it.
 inline std::vector<Stage> Stages(size_t layers, bool relu_last, bool has_norms) {
   if (!has_norms) return {{0, layers}};
   std::vector<Stage> stages;

@@ -1,5 +1,5 @@
-// Dropout by a hash of where a value stands, so that who computes it, and in which order, changes nothing and no mask
-// needs to be kept: a dropped value is a zero among the activations.
+// Dropout by a hash of each value's position. The result does not depend on the thread or the order of computation, and
+// no mask needs to be stored: a dropped value is a zero among the activations.
 #pragma once
 
 #include <algorithm>
@@ -10,8 +10,8 @@ namespace elasticctr::dense {
 
 struct Dropout {
   uint64_t key = 0;        // of one layer in one step
-  uint32_t threshold = 0;  // of each 65,536 values so many are set to zero; 0: no dropout
-  float scale = 1.0f;      // of the others, so that the expected value stays
+  uint32_t threshold = 0;  // of every 65,536 values, how many are set to zero; 0: no dropout
+  float scale = 1.0f;      // of the kept values, so that the expected value is unchanged
 };
 
 // Spreads every bit of x over all of the result (the end of splitmix64).

@@ -15,8 +15,8 @@ struct Tower::ForwardPass {
   Workspace& workspace;
   const bool keep;
 
-  // Layer l's input, or with l = layers() the output: kept where Backward wants it, with rows of its own where those
-  // are another thing.
+  // Layer l's input or, with l = layers(), the output: in the memory Backward reads, with separate `rows` memory if the
+  // forms differ.
   Block Activation(size_t l, size_t first, size_t count) const {
     Block block;
     if (keep && l < workspace.activations.size()) {
@@ -26,7 +26,7 @@ struct Tower::ForwardPass {
     return block;
   }
 
-  // How layer l's product ends, its ReLU included.
+  // The epilogue of layer l's product, including its ReLU.
   Epilogue Ending(size_t l, size_t first, size_t count) const {
     Epilogue epilogue;
     epilogue.count = count;
@@ -42,7 +42,7 @@ struct Tower::ForwardPass {
     return epilogue;
   }
 
-  // Where layer l's output goes besides y; no rows: nowhere.
+  // The destination of layer l's output besides y; without rows: none.
   Block Output(size_t l, size_t first, size_t count) const {
     const bool is_wanted = l + 1 < tower.layers() || (keep && tower.relu_last_);
     return is_wanted ? Activation(l + 1, first, count) : Block{};
@@ -88,7 +88,7 @@ struct Tower::ForwardPass {
     return out;
   }
 
-  // What follows layer l: its product comes from memory.
+  // Applies the norm after layer l to its product, which is in memory.
   Block Normalize(size_t l, size_t first, size_t count) const {
     const Block out = Output(l, first, count);
     Epilogue epilogue = Ending(l, first, count);

@@ -1,5 +1,5 @@
-// A training step of a tower with one output, up to its gradients: forward, a linear layer beside it, binary
-// cross-entropy, backward. What autograd does in a dozen calls between Python and small tensors, in one.
+// A training step of a tower with one output, up to its gradients: forward, an optional linear layer on the input,
+// binary cross-entropy, backward. One call replaces a dozen autograd calls between Python and small tensors.
 //
 // Results do not depend on the number of threads.
 #pragma once
@@ -10,8 +10,8 @@
 
 namespace elasticctr::dense {
 
-// A linear layer over columns [first, first + count) of the tower's input, added to its output. The gradient of those
-// columns is the tower's alone: they are data.
+// A linear layer over columns [first, first + count) of the tower's input, added to its output. It adds nothing to the
+// gradient of those columns: they are data.
 struct Wide {
   size_t first = 0;
   size_t count = 0;                // 0: no such layer
@@ -27,7 +27,7 @@ struct Samples {
   const float* weights = nullptr;
 };
 
-// Writes logits [rows] and all gradients, and returns the loss: see bce.h. REQUIRES: the tower's last width is 1, it
+// Writes logits [rows] and all gradients, and returns the loss: see bce.h. REQUIRES: the tower's last width is 1 and it
 // does not end in a ReLU.
 double TowerStep(const Tower& tower, Rows x, size_t rows, const float* const* weights, const float* const* biases,
                  const Hidden& hidden, const Wide& wide, const Samples& samples, float* logits,

@@ -69,7 +69,7 @@ void Tower::Prepare(size_t rows, const Hidden& hidden, bool keep, Workspace& wor
     }
   }
   if (!workspace.has_norms) {
-    // Norms with fixed statistics are part of the linear layer before them.
+    // Norms with fixed statistics are folded into the linear layer before them.
     for (size_t l = 0; l < norms; ++l) {
       const NormStep& norm = workspace.norms[l];
       float* const bias = PackedBias(workspace, l);
@@ -87,7 +87,7 @@ void Tower::Prepare(size_t rows, const Hidden& hidden, bool keep, Workspace& wor
   if (workspace.sums.size() < sums) workspace.sums.resize(sums);
 }
 
-// Ranges of output rows, the most work first so that no thread is left with a long task at the end.
+// Ranges of output rows, the largest first, so that no thread is left with a long task at the end.
 std::vector<Tower::Piece> Tower::GradientPieces(Stage stage, size_t threads) const {
   std::vector<Piece> pieces;
   for (size_t l = stage.begin; l < stage.end; ++l) {

@@ -1,10 +1,10 @@
-// A tower: Linear layers with ReLU between them, and batch norm before and dropout after each ReLU where wanted,
-// trained on the CPU faster than a general tensor library can.
+// A tower: Linear layers with ReLU between them, optionally with batch norm before and dropout after each ReLU, trained
+// on the CPU faster than a general tensor library can.
 //
-// A step packs the weights once, then takes blocks of rows through all layers while they are in cache: forward,
-// later backward to the gradient of the input. Weight gradients follow, one task per range of output rows, each summing
-// over the batch in order. So every number is computed in the same order whatever the number of threads.
-// Batch norm has to see the whole batch after each layer: then blocks go through one layer at a time.
+// A step packs the weights once, then takes blocks of rows through all layers while they are in cache: forward, later
+// backward to the gradient of the input. Weight gradients follow, one task per range of output rows, each summing over
+// the batch in order. Every number is therefore computed in the same order with any number of threads.
+// Batch norm has to see the whole batch after each layer, so blocks then pass through one layer at a time.
 //
 // Threads: one tower may be used from several threads as long as each call has its own Workspace.
 #pragma once
@@ -21,7 +21,7 @@
 
 namespace elasticctr::dense {
 
-// What a forward pass leaves for its backward pass. Reusable for any number of steps, by one tower.
+// The state a forward pass leaves for its backward pass. One tower can reuse it for any number of steps.
 struct Workspace {
   size_t rows = 0;                   // of the forward pass that filled it; 0 when it holds none
   std::vector<Buffer> activations;   // what each layer reads, then the output where it has a ReLU
@@ -47,14 +47,14 @@ struct MutableRows {
   size_t stride = 0;
 };
 
-// What happens around the ReLUs of one step.
+// The settings of batch norm and dropout around the ReLUs of one step.
 struct Hidden {
   BatchNorm norm;
   double dropout = 0.0;  // share of values set to zero
-  uint64_t seed = 0;     // of the dropout, another one for each step
+  uint64_t seed = 0;     // of the dropout, different for each step
 };
 
-// Where Backward writes, each as large as what it is the gradient of.
+// Where Backward writes; each array has the shape of the tensor whose gradient it is.
 struct TowerGradients {
   MutableRows dx;  // may be null
   float* const* weights = nullptr;
@@ -74,26 +74,27 @@ class Tower {
   size_t relus() const { return layers() - (relu_last_ ? 0 : 1); }
   const Kernels& kernels() const { return kernels_; }
 
-  // weights[l]: [widths[l + 1], widths[l]] row-major, biases[l]: [widths[l + 1]]. With `keep` the workspace can take
-  // a Backward afterwards. `finish(first, count)`, if there is one, is called for every range of rows as soon as y has
-  // them, by the thread that computed them; ranges start at multiples of kBlockUnit and are whole ones but the last.
+  // weights[l]: [widths[l + 1], widths[l]] row-major, biases[l]: [widths[l + 1]]. With `keep` the workspace can be
+  // passed to Backward afterwards. `finish(first, count)`, if given, is called for every range of rows as soon as y has
+  // them, by the thread that computed them. Ranges start at multiples of kBlockUnit and all but the last are whole
+  // multiples of it.
   using Finish = std::function<void(size_t, size_t)>;
   void Forward(Rows x, size_t rows, const float* const* weights, const float* const* biases, const Hidden& hidden,
                MutableRows y, Workspace& workspace, bool keep, const Finish& finish = {}) const;
 
-  // Gradients of the workspace's last Forward, whose weights must still be what they were. Where a norm with the
-  // batch's statistics takes a bias away again, its gradient is exactly 0. Ends the workspace's hold of that Forward.
-  // REQUIRES: workspace.rows > 0.
+  // Gradients of the workspace's last Forward, whose weights must not have changed since. If a norm with the batch's
+  // statistics cancels a bias, the gradient of that bias is exactly 0. Releases the workspace's Forward. REQUIRES:
+  // workspace.rows > 0.
   void Backward(Rows dy, const float* const* weights, const TowerGradients& gradients, Workspace& workspace) const;
 
  private:
-  // Packs for Forward, or without biases for Backward.
+  // Packs for Forward or, without biases, for Backward.
   void Pack(const float* const* weights, const float* const* biases, Workspace& workspace) const;
   size_t PackedWeightBytes(size_t layer) const;
-  // Padded; only between Pack for Forward and Pack for Backward.
+  // Padded. Valid only between Pack for Forward and Pack for Backward.
   float* PackedBias(const Workspace& workspace, size_t layer) const;
 
-  // Makes room for a Forward, and norms with fixed statistics ready.
+  // Makes room for a Forward and prepares norms with fixed statistics.
   void Prepare(size_t rows, const Hidden& hidden, bool keep, Workspace& workspace) const;
 
   // A range of output rows of one layer's weight gradient.

@@ -1,5 +1,5 @@
-// Workspaces between uses. A training loop takes one per step and gives it back, so its memory is touched once;
-// two forward passes before a backward simply hold two.
+// Workspaces between uses. A training loop takes one per step and returns it, so its memory is allocated once. Two
+// forward passes before a backward pass hold two workspaces.
 #pragma once
 
 #include <memory>

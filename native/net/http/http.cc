@@ -7,8 +7,8 @@
 namespace elasticctr::net {
 namespace {
 
-constexpr size_t kMaxLineBytes = 256;              // of a chunk's size or a trailer
-constexpr size_t kReservedBodyBytes = 256 * 1024;  // memory taken on the word of a head alone
+constexpr size_t kMaxLineBytes = 256;              // of a chunk's size line or a trailer
+constexpr size_t kReservedBodyBytes = 256 * 1024;  // allocated on the strength of the head alone
 
 bool EqualsIgnoringCase(std::string_view a, std::string_view b) {
   return a.size() == b.size() && std::equal(a.begin(), a.end(), b.begin(), [](char x, char y) {
@@ -224,7 +224,7 @@ bool HttpReader::ParseHeader(std::string_view name, std::string_view value) {
   return true;
 }
 
-// Lines between and after chunks come in any pieces.
+// Collects a line between or after chunks, which may arrive in pieces.
 size_t HttpReader::FeedLine(const char* data, size_t size) {
   std::string_view seen(data, size);
   size_t end = seen.find('\n');

@@ -1,5 +1,5 @@
-// HTTP/1.1 requests, read piece by piece: head, then a body of known length or in chunks. Refuses what is ambiguous
-// (two lengths, a length and chunks, folded headers) rather than guess.
+// HTTP/1.1 requests, parsed incrementally: head, then a body of known length or in chunks. Refuses ambiguous requests
+// (two lengths, a length and chunks, folded headers) instead of guessing.
 #pragma once
 
 #include <cstddef>
@@ -41,8 +41,8 @@ class HttpReader {
 
   explicit HttpReader(const HttpLimits& limits) : limits_(limits) {}
 
-  // Takes what it can of these bytes and returns how many. Stops after the head (so that a request can be refused
-  // before its body comes), when the request is whole (kDone) and when it is none (kBad: see bad_status).
+  // Consumes as many of these bytes as it can and returns their number. Stops after the head (so that a request can be
+  // refused before its body comes), when the request is complete (kDone) and when it is invalid (kBad: see bad_status).
   size_t Feed(const char* data, size_t size);
 
   State state() const { return state_; }
@@ -51,13 +51,13 @@ class HttpReader {
   const HttpRequest& request() const { return request_; }
   // Moves the request out. REQUIRES: Reset before the next Feed.
   HttpRequest TakeRequest() { return std::move(request_); }
-  // Bytes of the body that are here.
+  // Bytes of the body received so far.
   size_t body_bytes() const { return request_.body.size(); }
-  // Bytes of the body, or of the chunk, that are known to come still.
+  // Bytes of the body, or of the current chunk, that are announced but not received.
   uint64_t announced_bytes() const { return state_ == State::kBody || state_ == State::kChunk ? left_ : 0; }
   int bad_status() const { return bad_status_; }
   const std::string& bad_reason() const { return bad_reason_; }
-  // Forgets the request, ready for the next.
+  // Discards the request and prepares for the next.
   void Reset();
 
  private:
@@ -76,13 +76,13 @@ class HttpReader {
   uint64_t left_ = 0;   // of the body or chunk
   bool has_length_ = false;
   bool is_chunked_ = false;
-  std::string line_;  // a chunk's size or a trailer, as far as it came
+  std::string line_;  // a partial chunk size or trailer line
   size_t trailer_bytes_ = 0;
   int bad_status_ = 0;
   std::string bad_reason_;
 };
 
-// A whole answer. `extra` are further header lines, each with its CRLF.
+// A complete response. `extra` are additional header lines, each with its CRLF.
 std::string HttpAnswer(int status, std::string_view type, std::string_view body, bool keep_alive,
                        std::string_view extra = {}, bool head_only = false);
 

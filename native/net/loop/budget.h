@@ -1,6 +1,6 @@
-// Bytes that wait in memory for clients: partial requests, queued requests, unread answers. Every
-// one of them is charged to the server's budget and to the share that the client's address has of it, so that one
-// client's unread answers leave room for the others. All of it may be used from any thread.
+// Accounts for bytes held in memory for clients: partial requests, queued requests, unread answers. Every byte is
+// charged to the server's budget and to the share of the client's address, so that one client's unread answers leave
+// room for the others. Everything here may be used from any thread.
 #pragma once
 
 #include <atomic>
@@ -26,14 +26,14 @@ class Budget {
   uint64_t limit_;
 };
 
-// What all connections of one address have together.
+// The bytes and connections of all clients of one address.
 struct Share {
   explicit Share(uint64_t limit) : buffered(limit) {}
   Budget buffered;
   std::atomic<size_t> connections{0};
 };
 
-// Where a connection's bytes are charged. Without a budget: nowhere, and there is always room.
+// The account that a connection's bytes are charged to. Without a budget nothing is charged and there is always room.
 struct Account {
   Budget* all = nullptr;
   std::shared_ptr<Share> share;  // null: the address has no share of its own (Unix sockets)
@@ -49,7 +49,7 @@ struct Account {
   }
 };
 
-// Bytes charged for as long as this lives. A copy charges them once more.
+// Charges bytes during its lifetime. A copy charges them once more.
 class Charge {
  public:
   Charge() = default;

@@ -1,4 +1,4 @@
-// What a loop does with the bytes of its connections.
+// How a loop reads, answers and writes the bytes of its connections.
 #include <sys/ioctl.h>
 #include <sys/socket.h>
 
@@ -15,7 +15,7 @@ namespace {
 
 constexpr size_t kKeptOutputBytes = 2 * kFlushBytes;
 constexpr uint64_t kSlowestBytesPerS = 1'000'000;
-constexpr uint64_t kDrainQuietTimes = 5;  // how many quiet times long a drain waits for one
+constexpr uint64_t kDrainQuietTimes = 5;  // a drain waits at most this many quiet times for one connection
 
 }  // namespace
 
@@ -62,7 +62,7 @@ void Loop::ReceiveSecure(Connection& c) {
   AdvanceHeld(c);
 }
 
-// Says its last words and listens a little longer: closed with bytes unread, the socket would take the words back.
+// Sends its last bytes and reads a little longer: closing a socket with unread input would discard them.
 void Loop::RefuseSecure(Connection& c) {
   stats_->foreign.fetch_add(1, std::memory_order_relaxed);
   if (!FlushPending(c)) return Close(c);
@@ -93,7 +93,7 @@ void Loop::AdvanceHeld(Connection& c) {
 
 void Loop::AdvanceInLine(Connection& c) {
   c.is_in_line = false;
-  if (!c.out.empty() || c.is_waiting) return SetInterest(c);  // its turn comes when the answers before it are gone
+  if (!c.out.empty() || c.is_waiting) return SetInterest(c);  // resumes when the earlier answers are sent
   try {
     Advance(c, c.in.data(), c.in.size(), true);
   } catch (const std::exception&) {
@@ -102,7 +102,7 @@ void Loop::AdvanceInLine(Connection& c) {
   }
 }
 
-// kClose without is_closing: the connection is of no use any more.
+// kClose without is_closing: the connection is unusable.
 Step Loop::RunSession(Connection& c, const uint8_t* data, size_t size, bool owned, size_t* taken) {
   Step broken;
   broken.next = Next::kClose;
@@ -131,7 +131,7 @@ Step Loop::RunSession(Connection& c, const uint8_t* data, size_t size, bool owne
   }
 }
 
-// After a session's turn: what to wait for now, and since when.
+// After a session's turn: sets the events to wait for, and the time since when.
 void Loop::Settle(Connection& c, const Step& step, bool moved_on) {
   c.is_waiting = step.next == Next::kWait;
   c.need = step.next == Next::kRead ? step.need : 0;
@@ -140,23 +140,24 @@ void Loop::Settle(Connection& c, const Step& step, bool moved_on) {
   if (!is_half && c.out.empty()) {
     c.stalled_ns = 0;
   } else if (c.stalled_ns == 0 || moved_on) {
-    // Large requests and answers get longer, at a rate that any honest network has: a byte now and then is not enough.
+    // Large requests and answers get more time, at a rate that any usable network has: a byte now and then is not
+    // enough.
     c.stalled_ns = now_ns_;
     c.patience_ns =
         limits_.request_timeout_s * kSecondNs + std::max(c.need, c.out.size()) * (kSecondNs / kSlowestBytesPerS);
   }
-  // What holds an answer that goes out byte by byte stays as large as it was.
+  // A buffer that holds a slowly sent answer keeps its size.
   const size_t held = std::min(c.in.capacity(), 2 * c.in.size()) + (c.out.empty() ? 0 : c.out.capacity());
   c.account.Move(c.charged, held);
   c.charged = held;
   if (is_half && !c.account.HasRoomFor(0)) return Close(c);
   if (c.out.empty() && (c.is_closing || (is_draining_ && MayEnd(c)))) return Linger(c);
-  if (step.next == Next::kFlush && c.out.empty()) return AdvanceHeld(c);  // more than one turn's worth
+  if (step.next == Next::kFlush && c.out.empty()) return AdvanceHeld(c);  // too much for one turn
   if (c.stalled_ns != 0 || c.session == nullptr || c.session->idle_limit_s() != 0) has_deadlines_ = true;
   SetInterest(c);
 }
 
-// Sends out_; what the socket does not take becomes the connection's own. False: the connection is broken.
+// Sends out_; the connection keeps what the socket does not accept. False: the connection is broken.
 bool Loop::Write(Connection& c) {
   if (c.tls != nullptr) {
     bool is_good = c.tls->Send(out_.data(), out_.size(), &c.out);
@@ -166,7 +167,7 @@ bool Loop::Write(Connection& c) {
   if (c.out.empty()) {
     c.out.Swap(out_);
     bool alive = FlushPending(c);
-    // The loop's buffer comes back unless it is needed to hold the rest.
+    // The loop takes its buffer back unless it holds the rest.
     if (c.out.empty()) c.out.Swap(out_);
     if (out_.capacity() > kKeptOutputBytes) out_.Release();
     return alive;
@@ -198,7 +199,7 @@ void Loop::Finish(Connection& c, const Completion& completion, bool more) {
   c.is_waiting = false;
   c.is_closing = completion.close;
   out_.Append(completion.answer);
-  // Answers that come together go out together.
+  // Answers that complete together are sent together.
   if (more && !c.is_closing && c.session->owed() != 0 && out_.size() < kFlushBytes) {
     c.is_waiting = !reads_on;
     return;
@@ -238,8 +239,8 @@ void Loop::Linger(Connection& c) {
   SetInterest(c);
 }
 
-// Whether a drain may end the connection: all that has arrived is answered and gone, what waits in the socket too, and
-// its peer had time to send what was under way.
+// Whether a drain may end the connection: everything that arrived is answered and sent, including the socket's buffer,
+// and the peer had time to send requests in transit.
 bool Loop::MayEnd(const Connection& c) const {
   if (c.is_lingering || c.is_busy() || c.stalled_ns != 0 || !c.in.empty() || !c.out.empty()) return false;
   const uint64_t moved_ns = std::max({c.received_ns, c.sent_ns, drain_began_ns_});
@@ -251,7 +252,8 @@ bool Loop::MayEnd(const Connection& c) const {
 void Loop::SetInterest(Connection& c) {
   if (!c.out.empty()) return SetInterest(c, EPOLLOUT);
   c.out.Release();
-  // Most clients say nothing while they wait for an answer: listening on saves two calls of the system per request.
+  // Most clients send nothing while they wait for an answer: keeping the interest in input saves two system calls per
+  // request.
   if (!(c.is_waiting || c.is_in_line) || (c.interest & EPOLLOUT) != 0) SetInterest(c, EPOLLIN);
 }
 

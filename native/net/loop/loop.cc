@@ -67,7 +67,7 @@ void Loop::Complete(ConnectionId id, std::string answer, bool close) {
     is_first = completions_.empty();
     completions_.push_back({id, std::move(answer), close});
   }
-  // The loop clears the signal before it empties the inbox, so that one signal is enough for all that wait there.
+  // The loop clears the signal before it empties the inbox, so one signal is enough for all entries.
   if (is_first) SignalEventFd(wake_);
 }
 
@@ -96,7 +96,7 @@ void Loop::Run() {
   while (!stopping_.load(std::memory_order_relaxed)) {
     const int n = WaitForEvents(events, kEvents);
     now_ns_ = NowNs();
-    int late = 0;  // so many events, moved to the front, are of connections that hold much
+    int late = 0;  // number of events, moved to the front, whose connections hold much
     for (int i = 0; i < n; ++i) {
       if (events[i].data.u64 == kWakeTag) {
         DrainEventFd(wake_);
@@ -126,7 +126,7 @@ void Loop::Run() {
   }
 }
 
-// One large turn, or several short ones, of each kind: reading and answering. What is left comes again next round.
+// Takes one large turn, or several short ones, of each kind: reading and answering. The rest follows in the next round.
 void Loop::HandleLarge(const epoll_event* events, int count) {
   const uint64_t began_ns = NowNs();
   for (int i = 0; i < count; ++i) {
@@ -202,7 +202,7 @@ void Loop::Add(Adopted adopted) {
   has_deadlines_ = has_deadlines_ || application_->silent_limit_s() != 0;
 }
 
-// A connection closed earlier in the round may have left its slot to another.
+// A connection closed earlier in the round may have freed its slot for another one.
 Loop::Connection* Loop::Find(const epoll_event& event) {
   Connection* c = Find(static_cast<uint32_t>(event.data.u64), 0);
   return c != nullptr && static_cast<uint32_t>(c->id.serial) == event.data.u64 >> 32 ? c : nullptr;
@@ -229,17 +229,17 @@ void Loop::Handle(Connection& c, uint32_t events) {
           c.stalled_ns = 0;
           return SetInterest(c);
         }
-        // Requests that had arrived already come before new ones.
+        // Requests that arrived earlier come before new ones.
         if (c.is_in_line) return SetInterest(c);
         return AdvanceHeld(c);
       }
     }
     if ((events & EPOLLIN) == 0 || (c.interest & EPOLLIN) == 0) return;
     if (!c.is_waiting && !c.is_in_line) return Receive(c);
-    // More came while an answer is made, or waits to be: it is for later.
+    // More input arrived while an answer is pending: it is read later.
     SetInterest(c, 0);
   } catch (const std::exception&) {
-    // Out of memory for this connection's answer; the others continue.
+    // Out of memory for this connection's answer; the other connections continue.
     out_.Release();
     Close(c);
   }

@@ -1,4 +1,4 @@
-// What a TLS port answers to a client without TLS, in that client's own protocol.
+// The answer of a TLS port to a client without TLS, in that client's own protocol.
 #pragma once
 
 #include <cstddef>
@@ -7,7 +7,7 @@
 
 namespace elasticctr::net {
 
-// `data`: what the client sent first. Empty: it starts a TLS handshake, or speaks nothing we know.
+// `data`: the client's first bytes. Returns an empty string for TLS and for protocols that get no answer.
 std::string PlainRefusal(const uint8_t* data, size_t size);
 
 }  // namespace elasticctr::net

@@ -106,7 +106,7 @@ void Server::Accept() {
     if (::poll(waiting.data(), waiting.size(), -1) < 0) continue;
     AcceptFromAll(&waiting);
   }
-  // Clients that are already connected get answers, although their connections were not accepted yet.
+  // Clients that are connected but not accepted yet still get answers.
   AcceptFromAll(nullptr);
 }
 
@@ -117,13 +117,13 @@ void Server::AcceptFromAll(const std::vector<pollfd>* ready) {
     tls = tls_;
   }
   for (size_t i = 0; i < listeners_.size(); ++i) {
-    const bool is_unix = i >= ports_.size();  // it comes after the ports
+    const bool is_unix = i >= ports_.size();  // the Unix socket comes after the ports
     if (ready == nullptr || (*ready)[i].revents != 0) AcceptFrom(listeners_[i], is_unix, is_unix ? nullptr : tls);
   }
 }
 
 void Server::AcceptFrom(const Fd& listener, bool is_unix, const std::shared_ptr<const TlsContext>& tls) {
-  // As many as can wait at once, so that no flood keeps this thread from the end.
+  // At most as many as can wait at once, so that a flood cannot delay the end of this thread.
   for (int taken = 0; taken < kBacklog; ++taken) {
     sockaddr_storage address{};
     socklen_t address_bytes = sizeof(address);
@@ -132,7 +132,7 @@ void Server::AcceptFrom(const Fd& listener, bool is_unix, const std::shared_ptr<
     if (!fd) {
       if (errno == EINTR || errno == ECONNABORTED) continue;
       if (errno == EMFILE || errno == ENFILE) {
-        // Without a free file the waiting connection would wake this thread for ever.
+        // Without a free descriptor the waiting connection would wake this thread forever.
         spare_.Close();
         Fd refused(::accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC));
         refused.Close();
@@ -147,7 +147,7 @@ void Server::AcceptFrom(const Fd& listener, bool is_unix, const std::shared_ptr<
         share != nullptr && share->connections.load(std::memory_order_relaxed) >= options_.max_connections_per_address;
     if (is_greedy || connections() >= options_.max_connections) {
       stats_.refused.fetch_add(1, std::memory_order_relaxed);
-      // Whoever has too many may not drive out others.
+      // A client with too many connections may not displace others.
       if (!is_greedy) {
         for (auto& loop : loops_) loop->MakeRoom();
       }
@@ -169,14 +169,14 @@ std::shared_ptr<Share> Server::FindShare(const sockaddr_storage& address) {
     const auto& four = reinterpret_cast<const sockaddr_in&>(address);
     key.assign(reinterpret_cast<const char*>(&four.sin_addr), sizeof(four.sin_addr));
   } else if (address.ss_family == AF_INET6) {
-    // Whoever has one IPv6 address has a whole network of them. IPv4 inside IPv6 is told apart by its last bytes.
+    // An owner of one IPv6 address has a whole network of them. IPv4 inside IPv6 is distinguished by its last bytes.
     const auto& six = reinterpret_cast<const sockaddr_in6&>(address);
     const bool is_mapped = IN6_IS_ADDR_V4MAPPED(&six.sin6_addr);
     key.assign(reinterpret_cast<const char*>(&six.sin6_addr) + (is_mapped ? 12 : 0), is_mapped ? 4 : 8);
   } else {
     return nullptr;
   }
-  // Addresses that are gone are forgotten whenever their number has doubled.
+  // Shares without connections are removed whenever the number of shares has doubled.
   if (shares_.size() >= std::max(forget_at_, kFirstShares)) {
     std::erase_if(shares_, [](const auto& one) {
       return one.second->connections.load(std::memory_order_relaxed) == 0 && one.second->buffered.used() == 0;

@@ -1,4 +1,4 @@
-// Listeners, one thread that accepts, and the loops that serve what it accepted. Each new connection goes to the loop
+// Listeners, one thread that accepts connections, and the loops that serve them. Each new connection goes to the loop
 // with the fewest.
 #pragma once
 
@@ -25,13 +25,13 @@ struct ServerOptions {
   int unix_send_room = 0;       // as SetSendRoom; 0: the system's own
   size_t threads = 1;
   size_t max_connections = 20'000;
-  // Of one IP address (an IPv6 network of 64 bits counts as one); Unix sockets have no such limit. 0: a quarter of all,
+  // Per IP address (an IPv6 network of 64 bits counts as one); Unix sockets have no such limit. 0: a quarter of all,
   // but not below kLeastPerAddress.
   size_t max_connections_per_address = 0;
   uint64_t max_buffered_bytes = 1ull << 30;
   uint64_t max_buffered_bytes_per_address = 0;  // 0: a quarter
   LoopLimits limits;
-  TlsOptions tls;  // what ports speak; the Unix socket never does. No certificate: nothing is encrypted
+  TlsOptions tls;  // for the ports; the Unix socket is never encrypted. No certificate: no encryption
 };
 
 inline constexpr size_t kLeastPerAddress = 256;
@@ -43,12 +43,12 @@ class Server {
   ~Server();
 
   void Start();
-  // Stops accepting, answers what has arrived, and ends within drain_s.
+  // Stops accepting connections, answers what has arrived, and ends within drain_s.
   void Stop(double drain_s);
-  // Calls Application::OnWake on every loop, soon.
+  // Makes every loop call Application::OnWake soon.
   void WakeAll();
   void Complete(ConnectionId id, std::string answer, bool close);
-  // For connections made from now on; the others keep what they have. Throws FailedPrecondition if the server was made
+  // For new connections; existing ones keep their certificate. Throws FailedPrecondition if the server was created
   // without TLS.
   void SetTls(const TlsOptions& tls);
 
@@ -63,7 +63,7 @@ class Server {
   void Accept();
   void AcceptFromAll(const std::vector<pollfd>* ready);
   void AcceptFrom(const Fd& listener, bool is_unix, const std::shared_ptr<const TlsContext>& tls);
-  // Where connections of an address are counted. The acceptor's thread alone.
+  // The share that counts connections of an address. Called by the acceptor's thread only.
   std::shared_ptr<Share> FindShare(const sockaddr_storage& address);
 
   const ServerOptions options_;
@@ -71,11 +71,11 @@ class Server {
   LoopStats stats_;
   std::vector<Fd> listeners_;
   std::vector<uint16_t> ports_;
-  Fd spare_;  // given up when files run out, so that the connection can be taken and closed
+  Fd spare_;  // closed when descriptors run out, so that the connection can be accepted and closed
   Fd wake_;
   std::vector<std::unique_ptr<Loop>> loops_;
   std::unordered_map<std::string, std::shared_ptr<Share>> shares_;  // by address
-  size_t forget_at_ = 0;                                            // how many of them are looked through for idle ones
+  size_t forget_at_ = 0;                                            // search for idle shares at this many
   std::thread acceptor_;
   std::atomic<bool> stopping_{false};
   std::mutex tls_mutex_;

@@ -1,4 +1,4 @@
-// Tells by its first bytes which protocol a connection speaks.
+// Detects a connection's protocol from its first bytes.
 #pragma once
 
 #include <cstddef>

@@ -1,5 +1,5 @@
-// A pserver asked one question at a time: sends a frame and waits for its answer, each within a time. For a standby and
-// its primary; trainers, which have many requests under way, use Link.
+// A synchronous connection to a pserver: sends a frame and waits for its answer, each with a timeout. Used by a standby
+// and for its primary; trainers, which have many requests in flight, use Link.
 #pragma once
 
 #include <cstdint>
@@ -20,12 +20,12 @@ class Asker {
   // `who` begins every message. `tls` may be null. Throws ConfigError for an invalid address.
   Asker(std::string who, std::string address, uint64_t job, std::shared_ptr<net::TlsClient> tls);
 
-  // Connects, instead of the connection there was. Throws Unavailable.
+  // Connects, replacing the previous connection. Throws Unavailable.
   void Connect(uint32_t timeout_ms);
-  // The answer's body. Throws the error that the pserver answered with, Unavailable without an answer in time, and
-  // Corruption for an invalid one. REQUIRES: Connect, and again after a throw.
+  // Returns the answer's body. Throws the error that the pserver answered with, Unavailable if no answer comes in time,
+  // and Corruption for an invalid one. REQUIRES: Connect, and again after a throw.
   std::string Ask(Opcode opcode, std::string_view body, uint32_t timeout_ms);
-  // Any thread: ends the waiting there is with Unavailable.
+  // Ends a wait in progress with Unavailable. Any thread.
   void Interrupt();
 
  private:
@@ -39,7 +39,7 @@ class Asker {
   const std::string address_;
   const uint64_t job_;
   const std::shared_ptr<net::TlsClient> tls_;
-  std::mutex mutex_;  // guards the pointer: whoever interrupts must not meet another socket with the same number
+  std::mutex mutex_;  // guards the pointer: Interrupt must not hit another socket with the same number
   std::unique_ptr<net::Connection> connection_;
   Incoming answer_;
   uint64_t deadline_ns_ = 0;

@@ -8,8 +8,8 @@
 
 namespace elasticctr::ps {
 
-// Throws FailedPrecondition for a pserver of another place or model than the client's, DataError for an answer that
-// cannot be read.
+// Throws FailedPrecondition if the pserver has another shard or model than the client expects, DataError if the answer
+// cannot be parsed.
 void CheckAttached(const std::string& answer, const ClientOptions& options, uint32_t shard);
 
 }  // namespace elasticctr::ps

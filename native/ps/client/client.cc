@@ -183,7 +183,7 @@ void Client::SetCursors(uint64_t chunk, std::span<const uint32_t> by_shard) {
     throw Error(Code::kFailedPrecondition, "one cursor per pserver is needed: " + std::to_string(state_->shards()));
   }
   std::lock_guard lock(state_->cursors_mutex);
-  // A trainer has two chunks at a time at most; more are of the past.
+  // A trainer has at most two chunks at a time; older ones are finished.
   constexpr size_t kKept = 64;
   if (state_->cursors.size() >= kKept && !state_->cursors.contains(chunk)) state_->cursors.clear();
   state_->cursors[chunk].assign(by_shard.begin(), by_shard.end());

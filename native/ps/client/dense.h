@@ -1,5 +1,5 @@
-// The dense vector as a client last received it, part by part: each part stays in the memory it was received in, and
-// the next one is received into that of the part before. Any thread.
+// The dense vector as last received, part by part. Each part stays in the memory it was received in, and the next one
+// is received into the memory of the previous part. Any thread.
 #pragma once
 
 #include <algorithm>
@@ -31,7 +31,7 @@ class DenseStore {
   const Share& share(uint32_t shard) const { return shares_[shard]; }
   size_t floats(uint32_t shard) const { return shares_[shard].last_float - shares_[shard].first_float; }
 
-  // Room for one part.
+  // Returns memory for one part.
   Buffer<float> Take(uint32_t shard) {
     Buffer<float> room;
     {
@@ -47,7 +47,7 @@ class DenseStore {
     parts_[shard] = std::move(received);
     versions_[shard] = version;
   }
-  // Versions of another pserver, or of one that was set back, cannot be compared with these.
+  // Another pserver's versions, or those of a pserver that was reset, cannot be compared with these.
   void Forget(uint32_t shard) {
     std::lock_guard lock(mutex_);
     versions_[shard] = 0;
@@ -60,7 +60,7 @@ class DenseStore {
     std::lock_guard lock(mutex_);
     return std::accumulate(versions_.begin(), versions_.end(), uint64_t{0});
   }
-  // REQUIRES: out.size() is that of the vector.
+  // REQUIRES: out.size() is the size of the vector.
   uint64_t Copy(std::span<float> out) const {
     std::lock_guard lock(mutex_);
     for (uint32_t s = 0; s < parts_.size(); ++s) {

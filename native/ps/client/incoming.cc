@@ -7,7 +7,7 @@
 namespace elasticctr::ps {
 namespace {
 
-constexpr size_t kMaxPieces = 32;  // places filled by one call of the system
+constexpr size_t kMaxPieces = 32;  // places filled by one system call
 
 }  // namespace
 

@@ -1,4 +1,4 @@
-// One answer after another as its bytes come from a connection: a header, then its body into the places chosen for it.
+// Receives one answer after another from a connection: a header, then its body into the places chosen for it.
 #pragma once
 
 #include <sys/uio.h>
@@ -15,22 +15,22 @@ namespace elasticctr::ps {
 
 class Incoming {
  public:
-  // Forgets what came; an answer begins.
+  // Discards the current answer and starts the next.
   void Reset();
-  // Reads once and returns how many bytes came; 0: none are there yet. `is_drained`: fewer than asked for, so more
-  // would have to be waited for. Throws Corruption for a header that is none. Once is_undecided, call Begin or
-  // BeginText first.
+  // Reads once and returns the number of bytes received; 0: none available. `is_drained`: fewer than requested, so the
+  // caller has to wait for more. Throws Corruption for an invalid header. Once is_undecided, call Begin or BeginText
+  // first.
   size_t Receive(net::Connection* connection, bool* is_drained);
-  // Where the body goes: `places` is cleared and filled by the caller, then Begin is called.
+  // The destination of the body: `places` is cleared and filled by the caller, who then calls Begin.
   std::vector<iovec>* places() { return &places_; }
   void Begin();
-  // The body is kept here.
+  // Keeps the body here.
   void BeginText();
 
-  // The header has come, and Begin or BeginText not been called.
+  // The header is complete, and neither Begin nor BeginText was called.
   bool is_undecided() const { return received_ == net::wire::kHeaderBytes && !is_begun_; }
   bool is_whole() const { return is_begun_ && next_place_ == places_.size(); }
-  // REQUIRES: the header has come.
+  // REQUIRES: the header is complete.
   const net::wire::Header& header() const { return header_; }
   const std::string& text() const { return text_; }
   std::string TakeText() { return std::move(text_); }
@@ -43,7 +43,7 @@ class Incoming {
   net::wire::Header header_;
   bool is_begun_ = false;
   std::string text_;
-  std::vector<iovec> places_;  // what is left of the body
+  std::vector<iovec> places_;  // the rest of the body
   size_t next_place_ = 0;
 };
 

@@ -18,15 +18,15 @@ namespace elasticctr::ps {
 
 class Io {
  public:
-  // `on_ready(shard)` is called on the IO thread after every attach. `options` outlive it. Throws ConfigError for an
-  // invalid address, and as MakeTlsClient.
+  // `on_ready(shard)` is called on the IO thread after every attach. `options` must outlive it. Throws ConfigError for
+  // an invalid address, and as MakeTlsClient.
   Io(const ClientOptions& options, std::function<void(uint32_t)> on_ready);
-  // Ends every request that is left with Unavailable.
+  // Fails all remaining requests with Unavailable.
   ~Io();
 
   // Any thread.
   void Submit(uint32_t shard, std::shared_ptr<Request> request);
-  // Several at once, by pserver: the IO thread wakes once for all.
+  // Submits several requests with one wake-up of the IO thread.
   void Submit(std::vector<std::pair<uint32_t, std::shared_ptr<Request>>> requests);
   void Post(std::function<void(std::vector<std::unique_ptr<Link>>&, uint64_t now)> work);
   LinkState state(uint32_t shard) const { return links_[shard]->state(); }

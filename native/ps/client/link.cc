@@ -14,13 +14,13 @@ namespace {
 
 constexpr uint64_t kMs = 1'000'000;
 constexpr uint64_t kFirstPauseMs = 20, kLongestPauseMs = 1000;
-constexpr uint64_t kConnectMs = 5000;  // to connect, to greet and to attach, each
-constexpr size_t kMaxPieces = 32;      // frames given to the system at a time
+constexpr uint64_t kConnectMs = 5000;  // to connect, to send hello and to attach, each
+constexpr size_t kMaxPieces = 32;      // frames passed to the system at a time
 constexpr uint64_t kNever = ~uint64_t{0};
-constexpr uint32_t kAlways = EPOLLIN | EPOLLRDHUP | EPOLLET;  // what is heard of
+constexpr uint32_t kAlways = EPOLLIN | EPOLLRDHUP | EPOLLET;  // the events always waited for
 constexpr uint32_t kMaxRefusalBytes = 64 * 1024;
 
-// Asked again, the answer may be another.
+// Whether a repeated request may get another answer.
 bool IsPassing(const net::wire::Header& header) {
   return header.status == static_cast<uint8_t>(Code::kUnavailable) ||
          (header.status == static_cast<uint8_t>(Code::kDeadlineExceeded) &&
@@ -98,7 +98,7 @@ void Link::Connect(uint64_t now) {
   }
 }
 
-// Forgets the connection, not what was asked: that is sent again over the next one.
+// Drops the connection but not the requests: they are sent again over the next one.
 void Link::HangUp(const std::string& why, uint64_t now) {
   Forget();
   for (size_t i = 0; i < queue_.size(); ++i) {
@@ -125,7 +125,7 @@ void Link::Forget() {
   answer_.Reset();
 }
 
-// A pserver that will not have this client: asking again would not change its mind. Pushes stay until SetAddress.
+// The pserver rejects this client: repeating the request would not help. Pushes are kept until SetAddress.
 void Link::Refuse(Code code, const std::string& why) {
   Forget();
   sent_ = offset_ = 0;
@@ -151,7 +151,7 @@ void Link::Transmit() {
   Watch(!is_all || connection_->has_unsent());
 }
 
-// Hears of room in the socket only while it is waited for: a pserver that reads makes some with every part.
+// Waits for room in the socket only when it is needed: a pserver that reads reports room for every part.
 void Link::Watch(bool is_blocked) {
   if (is_blocked == is_blocked_) return;
   epoll_event event{kAlways | (is_blocked ? uint32_t{EPOLLOUT} : 0u), {}};
@@ -162,7 +162,7 @@ void Link::Watch(bool is_blocked) {
   is_blocked_ = is_blocked;
 }
 
-// False: the socket takes no more for now.
+// False: the socket accepts no more for now.
 bool Link::SendAll() {
   if (greeting_) {
     const iovec piece{const_cast<uint8_t*>(greeting_->frame()) + greeting_offset_,
@@ -208,7 +208,7 @@ void Link::OnEvents(uint32_t events, uint64_t now) {
     const bool is_ending = (events & (EPOLLERR | EPOLLHUP | EPOLLRDHUP)) != 0;
     if ((events & EPOLLIN) != 0 || is_ending) Receive(is_ending, now);
   } catch (const Error& error) {
-    // Invalid bytes would be invalid a second time: fail the request.
+    // Invalid bytes would be invalid again: fail the request.
     if (error.code() == Code::kCorruption && !greeting_ && sent_ > 0 && queue_.front()->deadline_ns != 0) {
       const auto request = queue_.front();
       if (!request->is_abandoned) {
@@ -221,7 +221,7 @@ void Link::OnEvents(uint32_t events, uint64_t now) {
   }
 }
 
-// Reads all there is; `is_ending`: up to the end, which would not be announced again.
+// Reads all available bytes; `is_ending`: up to the end, which would not be announced again.
 void Link::Receive(bool is_ending, uint64_t now) {
   const net::Connection* const current = connection_.get();
   while (connection_ && connection_.get() == current) {
@@ -244,7 +244,7 @@ void Link::TakeHeader() {
   Request* const request = greeting_ ? greeting_.get() : sent_ > 0 ? queue_.front().get() : nullptr;
   if (request == nullptr) throw Error(Code::kCorruption, "sent an answer without a request");
   if (header.id != request->id() || header.opcode != static_cast<uint8_t>(request->opcode())) {
-    // A pserver that hangs up for a malformed or unwanted frame may not know which.
+    // A pserver that closes the connection because of an invalid frame may not know which.
     if (header.id != 0 || !IsCode(header.status)) throw Error(Code::kCorruption, "answered another request");
   }
   if (header.status == 0) {
@@ -337,7 +337,7 @@ Failure Link::Unreached() const {
           0};
 }
 
-// When a pserver that was sent requests and does not say a word is given up. One with a deadline waits for that.
+// When to give up on a pserver that does not answer. Requests with a deadline wait for that.
 uint64_t Link::StuckAt() const {
   if (phase_ != Phase::kReady || sent_ == 0) return kNever;
   const Request& first = *queue_.front();

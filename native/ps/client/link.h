@@ -1,5 +1,5 @@
-// One pserver as seen by a client's IO thread: a connection that is made again when it breaks, and the requests that
-// wait for it or for answers, in order. Knows frames, not their contents.
+// One pserver as seen by a client's IO thread: a connection that is reopened when it breaks, and the requests that wait
+// to be sent or answered, in order. Knows frames, not their contents.
 #pragma once
 
 #include <atomic>
@@ -25,21 +25,20 @@ struct LinkCounters {
 
 class Link {
  public:
-  // `on_ready` is called whenever the pserver was attached to. `epoll` outlives the link.
-  // `tls` may be null.
+  // `on_ready` is called after every attach. `epoll` must outlive the link. `tls` may be null.
   Link(const ClientOptions& options, uint32_t shard, int epoll, LinkCounters* counters, std::function<void()> on_ready,
        std::shared_ptr<net::TlsClient> tls);
   ~Link();
 
-  // All below on the IO thread.
+  // The functions below are called on the IO thread.
   void Submit(std::shared_ptr<Request> request, uint64_t now);
   void SetAddress(const std::string& address, uint64_t incarnation, uint64_t now);
-  // Calls `ask` with every request; true: it is taken out, or its answer ignored.
+  // Calls `ask` with every request; true: it is removed or, if already sent, its answer is ignored.
   void Remove(const std::function<bool(const Request&)>& ask);
   void OnEvents(uint32_t events, uint64_t now);
-  // Does what is due and returns when to come again.
+  // Does what is due and returns the time of the next call.
   uint64_t OnTime(uint64_t now);
-  // The client is going: everything left ends with Unavailable.
+  // The client is being destroyed: all remaining requests fail with Unavailable.
   void Close();
 
   // Any thread.
@@ -78,20 +77,20 @@ class Link {
 
   Phase phase_ = Phase::kPausing;
   std::unique_ptr<net::Connection> connection_;
-  uint64_t resume_ns_ = 0;  // kPausing: until then. While connecting and attaching: for no longer than that
+  uint64_t resume_ns_ = 0;  // kPausing: the end of the pause. While connecting and attaching: the time limit
   uint64_t pause_ms_ = 0;
-  uint64_t heard_ns_ = 0;  // when bytes last came, or the first unanswered request was sent
+  uint64_t heard_ns_ = 0;  // when bytes last arrived, or the first unanswered request was sent
   uint64_t next_id_ = 1;
   bool was_ready_ = false;
   std::string trouble_;
   std::optional<Failure> refusal_;  // kRefused
 
   std::deque<std::shared_ptr<Request>> queue_;  // the first is the oldest without an answer
-  size_t sent_ = 0;                             // of these, whole
+  size_t sent_ = 0;                             // requests of the queue sent completely
   size_t offset_ = 0;                           // bytes sent of queue_[sent_]
-  std::shared_ptr<TextRequest> greeting_;       // hello or attach under way
+  std::shared_ptr<TextRequest> greeting_;       // hello or attach in flight
   size_t greeting_offset_ = 0;
-  bool is_blocked_ = false;  // the socket's room is waited for
+  bool is_blocked_ = false;  // waiting for room in the socket
 
   Incoming answer_;
 

@@ -24,7 +24,7 @@ void Merger::Rows::Grow() {
   }
 }
 
-// The number of a feasign, which may be new: then its sums are zeros.
+// The index of a feasign; a new one starts with zero sums.
 uint32_t Merger::Rows::Find(uint64_t feasign) {
   if (feasigns.size() * 2 >= places.size()) Grow();
   const size_t mask = places.size() - 1;

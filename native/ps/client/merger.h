@@ -1,5 +1,6 @@
-// Summed gradients of several batches as those of one: the union of their feasigns, shows and clicks added, gradients
-// averaged by the samples of each batch (as if it had been one batch) or added. Order of feasigns: first seen first.
+// Merges summed gradients of several batches into one: the union of their feasigns, shows and clicks added, gradients
+// averaged by the samples of each batch (as if it had been one batch) or added. Feasigns are ordered by first
+// occurrence.
 //
 // Not synchronised.
 #pragma once
@@ -18,17 +19,17 @@ class Merger {
   // `dims`: weights of a row, by table. `is_mean`: averaged, else added.
   Merger(std::vector<uint32_t> dims, size_t dense_floats, bool is_mean);
 
-  // One batch; `dense` empty or whole. False: something in it is not finite, and nothing of it was taken; the batch
-  // counts as seen.
+  // Adds one batch; `dense` is empty or complete. False: something in it is not finite, and none of it was added; the
+  // batch counts as seen.
   bool Add(std::span<const GradientTable> tables, std::span<const float> dense, uint32_t weight);
-  // As Add, of gradients that are summed per feasign first.
+  // As Add, but sums the gradients per feasign first.
   bool AddBatch(std::span<const Lookup* const> lookups, std::span<const Layout* const> layouts,
                 std::span<const std::vector<Target>> gradients, const PushSamples& samples,
                 std::span<const float> dense, uint32_t weight);
 
   size_t batches() const { return batches_; }  // seen since Clear
-  uint32_t weight() const { return weight_; }  // of those taken
-  // What was merged; valid until the next Add or Clear.
+  uint32_t weight() const { return weight_; }  // of those added
+  // The merged gradients; valid until the next Add or Clear.
   std::vector<GradientTable> Tables();
   std::span<const float> Dense();
   void Clear();
@@ -56,7 +57,7 @@ class Merger {
   bool is_averaged_ = false;
   size_t batches_ = 0;
   uint32_t weight_ = 0;
-  uint32_t unit_ = 0;  // weight of the first batch: its gradients are taken as they are
+  uint32_t unit_ = 0;  // weight of the first batch: its gradients are not scaled
 };
 
 }  // namespace elasticctr::ps

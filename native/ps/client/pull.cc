@@ -1,5 +1,5 @@
-// Client::StartPull: each pserver is asked for the rows of its feasigns, and they land, as they are read from the
-// socket, in the array they are pooled from.
+// Client::StartPull: asks each pserver for the rows of its feasigns. Rows are received from the socket directly into
+// the array they are pooled from.
 
 #include <algorithm>
 #include <cstring>
@@ -81,7 +81,7 @@ class PullPart : public Request {
 
   void OnError(Failure failure) override { fetched_->gate.Fail(std::move(failure)); }
 
-  // Whoever answers now counts versions of its own.
+  // The pserver that answers now has its own version numbers.
   void OnResend() override { EncodeFixed64(body() + 8, 0); }
 
  private:
@@ -149,7 +149,7 @@ struct Flags {
   uint64_t dense_version;
 };
 
-// The frame asks for tables that have feasigns of this pserver's only.
+// The frame contains only tables that have feasigns of this pserver.
 std::shared_ptr<PullPart> MakePart(const ClientOptions& options, uint32_t shard, const Flags& flags,
                                    const std::shared_ptr<Fetched>& fetched, const std::shared_ptr<DenseStore>& dense) {
   const auto counts = [&](size_t t) {

@@ -1,4 +1,4 @@
-// Client::Push: gradients of a batch written into one frame per pserver and handed to the IO thread.
+// Client::Push: writes the gradients of a batch into one frame per pserver and passes them to the IO thread.
 
 #include <algorithm>
 #include <cstring>
@@ -76,7 +76,7 @@ class PushPart : public Request {
   Buffer<float> floats_;
 };
 
-// What goes to all pservers, and how it falls apart.
+// The data for all pservers, and how it is split.
 struct Outgoing {
   const ClientOptions& options;
   PushHead head;
@@ -219,8 +219,9 @@ uint64_t Client::PushChecked(PushHead head, std::span<const GradientTable> table
     s.counters->not_finite.fetch_add(1, std::memory_order_relaxed);
   }
   Outgoing push = MakeOutgoing(s.options, s.shards(), head, tables, dense);
-  // Each member's pushes reach every pserver of a group, as empty ones where the batches are applied already: a pserver
-  // that waits for a member must hear of it in every step, or members would wait for each other on different pservers.
+  // Each member's pushes reach every pserver of a group, as empty ones if the batches are applied already: a pserver
+  // that waits for a member must get its push in every step, or members would wait for each other on different
+  // pservers.
   const std::vector<uint32_t> takers = Takers(head);
   const bool is_grouped = head.group != GroupMode::kNone;
   const auto ticket = s.book->Open(is_grouped ? s.shards() : takers.size());

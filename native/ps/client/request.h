@@ -1,5 +1,5 @@
-// A frame for one pserver, and what is done with its answer. Made by any thread; once submitted, only the client's IO
-// thread uses it.
+// A frame for one pserver, and the handling of its answer. Created by any thread; once submitted, used only by the
+// client's IO thread.
 #pragma once
 
 #include <sys/uio.h>
@@ -20,13 +20,13 @@
 
 namespace elasticctr::ps {
 
-// How a request failed; thrown by every thread that waits for it.
+// How a request failed; every thread that waits for it throws this.
 struct Failure {
   Code code;
   std::string message;            // names the pserver
-  std::optional<uint64_t> chunk;  // of a push refused for its cursor
+  std::optional<uint64_t> chunk;  // of a push refused because of its cursor
   uint32_t shard = 0, cursor = 0;
-  std::optional<uint64_t> era{};  // the pserver's, where the request was of an earlier one
+  std::optional<uint64_t> era{};  // the pserver's era, if the request was of an earlier one
 
   [[noreturn]] void Throw() const;
 };
@@ -47,21 +47,21 @@ class Request {
 
   uint64_t era = 0;           // of the work it is part of
   uint64_t deadline_ns = 0;   // 0: none, it is kept until it is answered
-  bool is_abandoned = false;  // its end was told already; an answer is read and ignored
+  bool is_abandoned = false;  // its end was reported already; an answer is read and ignored
 
-  // Where the body of an answer of status 0 goes. Throws Corruption for a length that cannot be.
+  // Chooses where the body of an answer with status 0 goes. Throws Corruption for an invalid length.
   virtual void Place(const net::wire::Header& header, std::vector<iovec>* places) = 0;
-  // The body is where Place said. Throws Corruption.
+  // The body is complete in the places that Place chose. Throws Corruption.
   virtual void OnAnswer(const net::wire::Header& header) = 0;
-  // Called once, unless OnAnswer was: the pserver refused, or could not be reached.
+  // Called once, unless OnAnswer was: the pserver refused the request or could not be reached.
   virtual void OnError(Failure failure) = 0;
-  // A refusal of this request as a failure. `message` names the pserver.
+  // Converts a refusal of this request to a failure. `message` names the pserver.
   virtual Failure ToFailure(const net::wire::Header& header, std::string message) const;
-  // About to be sent over a new connection.
+  // Called before the request is sent over a new connection.
   virtual void OnResend() {}
-  // Of a push: dropped together with those of its generation and before.
+  // For a push: it is dropped together with pushes of its generation and earlier.
   virtual uint64_t generation() const { return ~uint64_t{0}; }
-  // How much longer than others it may stay without an answer: a push that waits for other trainers.
+  // Extra time without an answer: a push may wait for other trainers.
   virtual uint32_t patience_ms() const { return 0; }
 
  private:
@@ -71,15 +71,15 @@ class Request {
   Buffer<uint8_t> frame_;
 };
 
-// The answers of one call, counted down as they come.
+// Counts down the answers of one call.
 class Gate {
  public:
   explicit Gate(size_t parts) : left_(parts) {}
   void Arrive();
   void Fail(Failure failure);
-  // Throws the first failure once all parts ended. False: they did not within the time.
+  // Throws the first failure once all parts have ended. False: the timeout passed first.
   bool Wait(uint32_t timeout_ms);
-  // As Wait, for as long as it takes. REQUIRES: every part has a deadline.
+  // As Wait, without a timeout. REQUIRES: every part has a deadline.
   void WaitAll();
 
  private:

@@ -1,5 +1,5 @@
-// Distinct feasigns by the pserver that owns them: those of pserver s are order()[start(s)] and the count(s) - 1 after
-// it, in the order they were given; feasign i is number places()[i] of all so ordered.
+// Distinct feasigns grouped by the pserver that owns them: those of pserver s are order()[start(s)] and the next
+// count(s) - 1, in the order they were given; feasign i has position places()[i] in that grouping.
 #pragma once
 
 #include <cstdint>
@@ -38,11 +38,11 @@ class Split {
 
   size_t start(uint32_t shard) const { return starts_[shard]; }
   size_t count(uint32_t shard) const { return starts_[shard + 1] - starts_[shard]; }
-  // Null with one pserver: as given.
+  // Null with one pserver: the given order.
   const uint32_t* order() const { return is_whole_ ? nullptr : order_.data(); }
   const uint32_t* places() const { return is_whole_ ? nullptr : places_.data(); }
 
-  // Writes what belongs to one pserver's feasigns, `width` elements each, and returns where it ended.
+  // Writes the elements of one pserver's feasigns, `width` each, and returns the end.
   template <typename T>
   uint8_t* Gather(uint32_t shard, const T* from, size_t width, uint8_t* out) const {
     const size_t bytes = width * sizeof(T);

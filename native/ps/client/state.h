@@ -1,4 +1,4 @@
-// What the functions of a client share. Internal to native/ps/client.
+// State shared by the functions of a client. Internal to native/ps/client.
 #pragma once
 
 #include <atomic>
@@ -18,7 +18,7 @@
 
 namespace elasticctr::ps {
 
-// Pushes that are not acknowledged, and what was refused. Any thread.
+// Unacknowledged pushes and refusals. Any thread.
 class PushBook {
  public:
   struct Ticket {
@@ -30,7 +30,7 @@ class PushBook {
   std::shared_ptr<Ticket> Open(size_t parts);
   void Acknowledge(Ticket& ticket);
   void Fail(Ticket& ticket, Failure failure);
-  // True: no more than `outstanding` are left. Throws the first refusal.
+  // True: at most `outstanding` are left. Throws the first refusal.
   bool Wait(size_t outstanding, uint32_t timeout_ms);
   size_t outstanding() const;
   // Starts over; pushes of this generation and earlier no longer count.
@@ -58,7 +58,7 @@ struct Client::State {
   uint64_t Deadline(uint32_t timeout_ms) const;
   std::string Trouble() const;  // of pservers that are not connected
   void CheckTables(size_t given) const;
-  // One text request to each pserver; the answers.
+  // Sends one text request to each pserver and returns the answers.
   std::vector<std::string> AskAll(Opcode opcode, const std::vector<std::string>& bodies, uint32_t timeout_ms);
 
   const ClientOptions options;
@@ -68,7 +68,7 @@ struct Client::State {
   std::shared_ptr<ClientCounters> counters = std::make_shared<ClientCounters>();
   std::mutex cursors_mutex;  // guards cursors
   std::map<uint64_t, std::vector<uint32_t>> cursors;
-  Io io;  // last: its thread uses what stands above
+  Io io;  // last: its thread uses the members above
 };
 
 }  // namespace elasticctr::ps

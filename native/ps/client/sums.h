@@ -1,4 +1,4 @@
-// Gradients of a batch, table by table, as pushes and mergers take them. Internal to native/ps.
+// Gradients of a batch, table by table, in the form that pushes and mergers take. Internal to native/ps.
 #pragma once
 
 #include <span>
@@ -12,7 +12,7 @@ namespace elasticctr::ps {
 void CheckTable(const GradientTable& table, uint32_t dim);
 bool IsFinite(std::span<const GradientTable> tables);
 
-// Sums each table's gradients per feasign. What it returns is valid until the next call on this thread.
+// Sums each table's gradients per feasign. The result is valid until the next call on this thread.
 std::vector<GradientTable> SumAll(std::span<const Lookup* const> lookups, std::span<const Layout* const> layouts,
                                   std::span<const std::vector<Target>> gradients, const PushSamples& samples,
                                   std::span<const uint32_t> dims, bool* is_finite);

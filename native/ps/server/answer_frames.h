@@ -11,7 +11,7 @@
 namespace elasticctr::ps {
 
 std::string AnswerFrame(const net::wire::Header& request, uint64_t version, std::string_view body);
-// Of any exception; with what the asker can act on in its detail and version.
+// For any exception; the frame's detail and version hold what the client can act on.
 std::string ErrorFrame(const net::wire::Header& request, const std::exception& error);
 std::string PushFrame(const net::wire::Header& request, const PushResult& result, Shard* shard, bool with_dense);
 

@@ -1,5 +1,5 @@
-// The answers of one connection, in the order of its requests, whichever thread makes them: the loop's thread at once,
-// or any thread later.
+// Sends the answers of one connection in the order of its requests, whichever thread makes them: the loop's thread at
+// once, or any thread later.
 #pragma once
 
 #include <atomic>
@@ -18,14 +18,14 @@ class Answers {
   // REQUIRES: the server outlives it.
   Answers(net::Server* server, net::ConnectionId id) : server_(server), id_(id) {}
 
-  // A place in the order for an answer that comes later. The loop's thread.
+  // Reserves a place in the order for a later answer. Called by the loop's thread.
   uint64_t Open();
-  // An answer that is here already, behind others that are not. The loop's thread.
+  // Adds a finished answer behind those still missing. Called by the loop's thread.
   void Append(std::string answer);
-  // Any thread, once per place.
+  // Called once per place, by any thread.
   void Fill(uint64_t place, std::string answer);
 
-  // The next frame must wait until the last place opened is filled.
+  // The next frame must wait until the most recent place is filled.
   void Hold() { is_held_.store(true, std::memory_order_release); }
   bool is_held() const { return is_held_.load(std::memory_order_acquire); }
 

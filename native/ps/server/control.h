@@ -14,9 +14,9 @@ class Control {
   static constexpr size_t kMaxWaiting = 64;
 
   Control();
-  // Jobs that wait are dropped; the one that runs is waited for.
+  // Drops queued jobs and waits for the running one.
   ~Control();
-  // False: too many wait already.
+  // False: the queue is full.
   bool Post(std::function<void()> job);
 
  private:

@@ -1,6 +1,6 @@
-// Where the last pulls of a connection found their rows: a trainer pushes what it pulled, and its rows need not be
-// looked up a second time. A table compares the feasign in a row before it uses the row, so rows noted for the wrong
-// push cost time and nothing else. Used by one thread.
+// Where the last pulls of a connection found their rows: a trainer pushes the rows it pulled, so they need not be
+// looked up again. A table compares the feasign in a row before it uses the row, so rows noted for the wrong push only
+// cost time. Used by one thread.
 #pragma once
 
 #include <array>
@@ -16,13 +16,13 @@ namespace elasticctr::ps {
 
 class FoundRows {
  public:
-  // Makes room for the rows of one more pull; the oldest are forgotten.
+  // Makes room for the rows of one more pull, replacing the oldest.
   void Begin() {
     at_ = (at_ + 1) % kPulls;
     pulls_[at_].used = 0;
   }
 
-  // Room for the numbers of the rows of one table of that pull, null if they are too many to be kept.
+  // Room for the row numbers of one table of that pull, null if there are too many to keep.
   uint32_t* Add(const PullTable& table) {
     if (table.count == 0 || table.count > kMostRows) return nullptr;
     Pull& pull = pulls_[at_];
@@ -35,10 +35,10 @@ class FoundRows {
     found.generation = 0;
     return found.rows.Reserve(table.count);
   }
-  // Of the table added last.
+  // For the table added last.
   void SetGeneration(uint64_t generation) { pulls_[at_].tables[pulls_[at_].used - 1].generation = generation; }
 
-  // Tells the tables of a push where their rows are.
+  // Sets the row numbers in the tables of a push.
   void Fill(std::vector<PushTable>* tables) const {
     for (PushTable& table : *tables) {
       if (table.count == 0) continue;
@@ -50,7 +50,7 @@ class FoundRows {
   }
 
  private:
-  static constexpr size_t kPulls = 4;  // a trainer has two pushes and a pull under way
+  static constexpr size_t kPulls = 4;  // a trainer has two pushes and a pull in flight
   static constexpr uint32_t kMostRows = 1u << 20;
 
   struct Found {

@@ -1,4 +1,4 @@
-// What a pserver is ordered to do: opcode 21.
+// Carries out orders to a pserver: opcode 21.
 #include <algorithm>
 #include <filesystem>
 
@@ -36,7 +36,7 @@ Order Read(std::string_view text) {
     } else if (key == "primary") {
       order.primary = reader.String();
     } else if (key == "below") {
-      // Chunks are u64; writers of JSON that are careful put them into quotes.
+      // Chunks are u64; careful writers of JSON put them into quotes.
       if (reader.Peek() == JsonReader::Kind::kString) {
         const auto chunk = ParseNumber<uint64_t>(reader.String());
         if (!chunk) reader.Fail("a chunk is a number");

@@ -1,4 +1,4 @@
-// A request refused for a reason that the client can act on: the detail of the answer.
+// A refusal that the client can act on; its reason is the detail of the answer.
 #pragma once
 
 #include <string>

@@ -88,7 +88,7 @@ bool Session::Handle(const Header& request, Body body, net::Buffer* out) {
   } catch (const Error& error) {
     out->Truncate(before);
     Fail(request, error, out);
-    // Strangers and those who speak something else are not worth a second try.
+    // A client without a valid token or with another protocol gets no second try.
     const bool is_unknown = request.opcode != static_cast<uint8_t>(Opcode::kHello) && !is_trusted_;
     return error.code() != Code::kUnauthorized && !is_unknown;
   } catch (const std::bad_alloc&) {
@@ -215,7 +215,7 @@ void Session::Push(const Header& request, Body body, net::Buffer* out) {
     shard->Push(push, [&result](const PushResult* ended, const std::exception*) { result = *ended; });
     return SendHeld(result.place, PushFrame(request, result, shard, with_dense), out);
   }
-  // It may wait: the body stays with the answer, and later frames of this connection wait, too.
+  // It may have to wait: the body is kept with the answer, and later frames of this connection wait as well.
   auto owned = std::make_shared<std::vector<uint8_t>>(body.begin(), body.end());
   push = ReadPush(*owned, shard->shapes());
   push.era = request.version;

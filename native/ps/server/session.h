@@ -27,9 +27,9 @@ class Session : public net::Session {
 
   static constexpr uint32_t kUntrustedIdleS = 60;
   static constexpr uint32_t kUntrustedBytes = 4096;
-  static constexpr size_t kMaxOwed = 256;  // answers under way; then no more frames are taken
+  static constexpr size_t kMaxOwed = 256;  // answers pending; beyond that no more frames are taken
 
-  // False: the connection is to be closed after what was answered.
+  // False: close the connection after the answers so far.
   bool Handle(const Header& request, Body body, net::Buffer* out);
   void Dispatch(const Header& request, Body body, net::Buffer* out);
   void Hello(const Header& request, Body body, net::Buffer* out);
@@ -41,12 +41,12 @@ class Session : public net::Session {
   void SetDense(const Header& request, Body body, net::Buffer* out);
   void Order(const Header& request, Body body);
   void Replicate(const Header& request, Body body);
-  // An answer made by `make` on the orders' thread; later frames of this connection wait for it.
+  // Answers with the result of `make`, run on the orders' thread; later frames of this connection wait for it.
   void SendLater(const Header& request, std::function<std::string()> make);
 
-  // A whole answer: at once, or behind those that are owed.
+  // Sends a whole answer at once, or queues it behind pending ones.
   void Send(std::string answer, net::Buffer* out);
-  // The same, once the standby has the change at `place`.
+  // Sends an answer once the standby has the change at `place`.
   void SendHeld(uint64_t place, std::string answer, net::Buffer* out);
   void SendText(const Header& request, std::string_view text, net::Buffer* out);
   void Fail(const Header& request, const std::exception& error, net::Buffer* out);
@@ -55,10 +55,10 @@ class Session : public net::Session {
   const std::shared_ptr<Answers> answers_;
   FoundRows found_;
   size_t owed_ = 0;
-  uint32_t skip_ = 0;  // bytes of a refused body still to come
+  uint32_t skip_ = 0;  // bytes of a refused body still to be received
   bool is_trusted_;
   bool is_standby_ = false;
-  // Of the standby at the other end; 0: none. Shared with the thread that begins a copy for it.
+  // The session of the standby at the other end; 0: none. Shared with the thread that starts a copy for it.
   const std::shared_ptr<std::atomic<uint64_t>> replica_session_ = std::make_shared<std::atomic<uint64_t>>(0);
 };
 

@@ -1,4 +1,4 @@
-// A push that does not begin at its chunk's cursor: another trainer has the chunk, or a rollback moved it.
+// A push that does not begin at its chunk's cursor: another trainer has the chunk, or a rollback moved the cursor.
 // Ask every pserver for its cursor and continue from the smallest.
 #pragma once
 

@@ -42,7 +42,7 @@ void Cursors::Restore(const std::vector<Part>& parts) {
   forgotten_ = 0;
   std::set<uint64_t> chunks;
   for (const Part& part : parts) {
-    // What one of them has forgotten the ledger has as done.
+    // A chunk that one of them has dropped is finished in the ledger.
     forgotten_ = std::max(forgotten_, part.forgotten);
     for (const auto& [chunk, cursor] : part.applied) chunks.insert(chunk);
   }

@@ -1,7 +1,7 @@
 // How many batches of each chunk a pserver has applied.
 //
-// Usually one number per chunk. After a load from another number of pservers, whose files need not be of one moment,
-// parts of the shard may have applied more batches of a chunk than others: those are ahead, and take nothing of the
+// Usually one number per chunk. After a load from another number of pservers, whose files may be from different
+// moments, parts of the shard may have applied more batches of a chunk than others. Those parts are ahead, and skip the
 // batches they have until the rest has caught up.
 #pragma once
 
@@ -17,23 +17,23 @@ namespace elasticctr::ps {
 
 class Cursors {
  public:
-  static constexpr uint32_t kOver = UINT32_MAX;  // the cursor of a chunk that is forgotten
+  static constexpr uint32_t kOver = UINT32_MAX;  // the cursor of a chunk that was dropped
 
-  // Of the part that has applied least.
+  // The cursor of the part that has applied least.
   uint32_t Get(uint64_t chunk) const;
   void Move(uint64_t chunk, uint32_t to);
-  // Chunks below this number are over for good.
+  // Chunks below this number are finished and dropped.
   void Forget(uint64_t below);
   uint64_t forgotten() const { return forgotten_; }
 
-  // Parts that have applied batch `from` of the chunk already.
+  // Parts that have already applied batch `from` of the chunk.
   std::vector<Share> Ahead(uint64_t chunk, uint32_t from) const;
 
   // Chunk and cursor, by chunk.
   std::map<uint64_t, uint32_t> Sorted() const { return {applied_.begin(), applied_.end()}; }
   size_t size() const { return applied_.size(); }
 
-  // Of a saved pserver, with what was taken over from it.
+  // The cursors of a saved pserver, and the part that was taken from it.
   struct Part {
     Share share;
     uint64_t forgotten = 0;

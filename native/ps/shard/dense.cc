@@ -11,9 +11,9 @@
 namespace elasticctr::ps {
 namespace {
 
-constexpr size_t kPieceFloats = 1 << 16;  // with what it changes, within a core's second cache
+constexpr size_t kPieceFloats = 1 << 16;  // together with its state it fits a core's second cache
 
-// Different after every restart, so that a trainer never takes values of another life for those it has.
+// Different after every restart, so that a trainer never mistakes values of another process life for its own.
 uint64_t FirstVersion() {
   const auto now = std::chrono::system_clock::now().time_since_epoch();
   return static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::milliseconds>(now).count()) << 20 | 1;

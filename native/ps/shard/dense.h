@@ -1,5 +1,5 @@
-// A part of the dense vector with its optimizer: SGD, Adam, AdamW and Adagrad by torch's formulas, all floats alike.
-// Not synchronised: the shard's lock protects it.
+// A part of the dense vector with its optimizer: SGD, Adam, AdamW and Adagrad with torch's formulas, one set of options
+// for all floats. Not synchronised: the shard's lock protects it.
 #pragma once
 
 #include <cstddef>
@@ -12,7 +12,7 @@ namespace elasticctr::ps {
 
 enum class DenseOptimizerKind : uint8_t { kSgd = 0, kAdam = 1, kAdamW = 2, kAdagrad = 3 };
 
-// Arrays of state, one float each per value.
+// The number of state arrays, each with one float per value.
 size_t StateArraysOf(DenseOptimizerKind kind);
 
 struct DenseOptimizerSettings {
@@ -31,22 +31,22 @@ class DensePart {
 
   size_t size() const { return values_.size(); }
   bool has_values() const { return version_ != 0; }
-  // Moves with every change, and to numbers never used before with every life of the process. 0: no values yet.
+  // Changes with every update; every process life uses new numbers. 0: no values yet.
   uint64_t version() const { return version_; }
   std::span<const float> values() const { return values_; }
   uint64_t steps() const { return steps_; }
 
   void Set(std::span<const float> values);
   void Step(std::span<const float> gradient, float rate_scale);
-  // The same with a gradient that comes piece by piece: `fill` writes the floats from `first` on.
+  // As Step, with a gradient that comes in pieces: `fill` writes the floats from `first` on.
   void StepPieces(const std::function<void(size_t first, std::span<float> piece)>& fill, float rate_scale);
   void Add(std::span<const float> delta);
-  // The same for some of the floats, from `first` on, within the step that CountStep or Step counted last.
+  // Updates some of the floats, from `first` on, within the step that CountStep or Step counted last.
   void CountStep() { ++steps_; }
   void StepRange(size_t first, std::span<const float> gradient, float rate_scale);
   void AddRange(size_t first, std::span<const float> delta);
 
-  // Optimizer state: `state_floats()` per value, one array after the other, as dense.bin holds them
+  // Optimizer state: `state_floats()` per value, one array after the other, in the order of dense.bin
   // (docs/formats/checkpoint.md): Adam: first moments, second moments; Adagrad: sums.
   size_t state_arrays() const;
   std::span<const float> state(size_t array) const;

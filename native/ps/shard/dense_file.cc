@@ -52,7 +52,7 @@ DenseFile::DenseFile(const std::string& path, DenseOptimizerKind kind, uint64_t 
                                                "; this version of ElasticCTR reads format 1");
   }
   const uint64_t arrays = uint64_t{header_.state_arrays} + 1;
-  // How many arrays an optimizer has is not for the file to say: what is read goes into as many.
+  // The file does not decide the number of state arrays: the optimizer does.
   if (header_.optimizer == static_cast<uint32_t>(kind) && header_.state_arrays != StateArraysOf(kind)) {
     Corrupt("another number of state arrays than its optimizer has");
   }

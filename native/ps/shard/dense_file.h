@@ -29,14 +29,14 @@ static_assert(sizeof(DenseHeader) == 64);
 uint32_t WriteDense(const File& file, const DensePart& part, DenseOptimizerKind kind, uint64_t dense_floats,
                     uint64_t first);
 
-// One file, its header checked.
+// One open file whose header was checked.
 class DenseFile {
  public:
   // Throws NotFound, Corruption, FailedPrecondition (another optimizer, another number of floats).
   DenseFile(const std::string& path, DenseOptimizerKind kind, uint64_t dense_floats);
   const DenseHeader& header() const { return header_; }
-  // Floats [first, last) of the job, as far as this file holds them, into arrays that begin at float `origin`: values
-  // and each state. Throws Corruption if the payload fails its checksum.
+  // Reads the part of floats [first, last) of the job that this file holds into arrays that begin at float `origin`:
+  // values and each state. Throws Corruption if the payload fails its checksum.
   void Read(uint64_t first, uint64_t last, uint64_t origin, float* values,
             std::vector<std::vector<float>>* state) const;
 

@@ -1,5 +1,5 @@
-// A frame of work begun before its pserver went back to a checkpoint: the rows it pulled and the cursors it asked for
-// are of a state that is gone. Drop everything under way and continue in the pserver's era.
+// A frame of work that began before its pserver was rolled back to a checkpoint: its rows and cursors come from a state
+// that no longer exists. Drop all requests in flight and continue in the pserver's era.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// Saving a shard, and loading one from the parts of any number of them.
+// Saves a shard, and loads one from the parts of any number of shards.
 #include <algorithm>
 #include <cstring>
 #include <filesystem>
@@ -30,7 +30,7 @@ std::string ReadText(const std::string& path) {
   return text;
 }
 
-// The saved pservers of a directory, all of them; none where one process saved it.
+// All saved pservers of a directory; none if a single process saved it.
 std::vector<SavedShard> ReadSaved(const std::string& directory) {
   std::vector<SavedShard> all;
   for (uint32_t shard = 0; shard == 0 || shard < all[0].shards; ++shard) {
@@ -57,7 +57,7 @@ bool IsEmpty(const Share& share) {
   return share.first_bucket == share.last_bucket && share.first_float == share.last_float;
 }
 
-// What is ahead may be of buckets and floats that another shard has now.
+// Entries ahead may concern buckets and floats that another shard owns now.
 Cursors::Part CutTo(const Share& share, Cursors::Part part) {
   for (auto& [chunk, ahead] : part.ahead) {
     for (auto& [range, cursor] : ahead) range = Overlap(share, range);
@@ -96,7 +96,7 @@ void AppendTakenPart(const std::map<uint64_t, PushIdentity>& taken_part, std::st
   }
 }
 
-// Waiting pushes whose rows are stepped and whose cursors have moved: in a file their dense part is stepped, too.
+// Waiting pushes whose rows were updated and whose cursors have moved: the file also contains their dense updates.
 template <typename Pushes>
 std::vector<Contribution> HalvesOf(const Pushes& waiting) {
   const auto is_half = [](const Waiting& one) {
@@ -181,7 +181,7 @@ void Shard::State::Clear() {
 
 void Shard::State::ReadFiles(const std::string& directory, const std::vector<SavedShard>& parts) {
   if (parts.empty()) {
-    // Of one process: whole tables; its dense parameters come from a trainer.
+    // Saved by one process: whole tables; a trainer provides the dense parameters.
     for (auto& table : tables) {
       table->LoadPart(directory + "/" + table->settings().name + ".table", share.first_bucket, share.last_bucket);
       step.store(std::max(step.load(), table->GetStats().steps));

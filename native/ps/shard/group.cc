@@ -26,12 +26,12 @@ bool IsSame(const PushRequest& a, const PushRequest& b) {
 
 bool Shard::State::IsMember(uint64_t trainer) const { return std::binary_search(group.begin(), group.end(), trainer); }
 
-// A push sent again over a new connection takes the place of the one that waits.
+// A push repeated over a new connection replaces the waiting one.
 bool Shard::State::TakeOver(const PushRequest& request, PushDone* done) {
   const auto found =
       std::find_if(waiting.begin(), waiting.end(), [&](const Waiting& one) { return IsSame(one.request, request); });
   if (found == waiting.end()) return false;
-  // The body that waits is kept by its `done`, or is owned: either stays.
+  // The waiting body is kept by its `done`, or is owned: both stay.
   auto replaced = std::make_shared<PushDone>(std::move(found->done));
   found->done = [replaced, done = std::move(*done)](const PushResult* result, const std::exception* error) {
     if (*replaced) (*replaced)(result, error);
@@ -40,10 +40,10 @@ bool Shard::State::TakeOver(const PushRequest& request, PushDone* done) {
   return true;
 }
 
-// Whether this is the trainer's push that was in a step of the group already: the answer got lost. A trainer has one
-// such push under way, so the newest is enough to know it by.
+// Whether this push of the trainer was already in a step of the group and its answer got lost. A trainer has at most
+// one such push in flight, so remembering the newest is enough.
 bool Shard::State::TookPart(const PushRequest& request) const {
-  if (request.kind == PushKind::kEmpty && request.chunk == 0) return false;  // without a number
+  if (request.kind == PushKind::kEmpty && request.chunk == 0) return false;  // has no number
   const auto found = taken_part.find(request.trainer);
   return found != taken_part.end() && found->second == IdentityOf(request);
 }
@@ -73,8 +73,8 @@ void Shard::State::Enqueue(Waiting one) {
   waiting.push_back(std::move(one));
 }
 
-// Steps as long as every member has something waiting. Those who left since they came count in; those who never were
-// members wait on.
+// Steps as long as every member has a push waiting. Pushes of trainers that left since count too; those of trainers
+// that never were members keep waiting.
 void Shard::State::StepGroups(uint64_t place, std::vector<Finished>* finished) {
   while (!waiting.empty()) {
     if (!Missing().empty()) return;
@@ -100,7 +100,7 @@ void Shard::State::StepOnce(std::list<Waiting> taken, uint64_t place, std::vecto
   double row_weight = 0.0, dense_weight = 0.0;
   for (const Waiting& one : taken) {
     const PushRequest& request = one.request;
-    // Of two holders of a chunk one was faster.
+    // Of two holders of a chunk, the other one was faster.
     if (!one.rows_done && request.kind != PushKind::kEmpty && request.from != cursors.Get(request.chunk)) {
       outcomes.push_back(PushOutcome::kBefore);
       continue;
@@ -168,7 +168,7 @@ void Shard::State::Expire(uint64_t trainer, uint64_t chunk, uint32_t from, uint6
     taken.splice(taken.end(), waiting, found);
     return;
   }
-  // Its rows were stepped, so the dense part is too, with the members that are there.
+  // Its rows were updated, so its dense part is too, together with the members that are present.
   std::set<uint64_t> seen;
   for (auto at = waiting.begin(); at != waiting.end();) {
     const auto next = std::next(at);

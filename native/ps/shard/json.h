@@ -1,4 +1,4 @@
-// `pserver.<shard>.json`: what a saved pserver had applied (docs/formats/checkpoint.md).
+// `pserver.<shard>.json`: the batches a saved pserver had applied (docs/formats/checkpoint.md).
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// What a push changes.
+// The changes a push makes.
 #include <algorithm>
 #include <cstring>
 
@@ -8,7 +8,7 @@
 namespace elasticctr::ps {
 namespace {
 
-// Floats [first, last) of the job's vector that none of these parts has.
+// Floats [first, last) of the job's vector that none of these parts covers.
 std::vector<std::pair<uint64_t, uint64_t>> Behind(const Share& share, std::vector<Share> ahead) {
   std::sort(ahead.begin(), ahead.end(), [](const Share& a, const Share& b) { return a.first_float < b.first_float; });
   std::vector<std::pair<uint64_t, uint64_t>> ranges;
@@ -22,7 +22,7 @@ std::vector<std::pair<uint64_t, uint64_t>> Behind(const Share& share, std::vecto
   return ranges;
 }
 
-// The only push, if its dense gradient can be stepped by as it stands in the frame; else null.
+// The only push, if its dense gradient can be applied directly from the frame; else null.
 const PushRequest* WholeDense(std::span<const Contribution> contributions) {
   if (contributions.size() != 1) return nullptr;
   const Contribution& only = contributions.front();
@@ -178,13 +178,13 @@ void Shard::State::Arrive(const PushRequest& request, PushDone done, bool is_fin
   const bool is_before = request.kind != PushKind::kEmpty && request.to <= cursors.Get(request.chunk);
   const bool is_again = waits && TookPart(request);
   if (is_before || is_again) {
-    // Of batches that somebody else's push brought, a member still takes part in a step of the group, as with an empty
-    // push: on every pserver each of its pushes is in one step, or members would wait for each other on different ones.
-    // No step waits for one who is not a member, and it need not wait for any: it goes on until it learns that it lost
-    // the chunk.
+    // If another trainer's push already applied the batches, a member still takes part in a step of the group, as with
+    // an empty push: on every pserver each of its pushes is in one step, or members would wait for each other on
+    // different ones. No step waits for a non-member, and it need not wait for any: it continues until it learns that
+    // it lost the chunk.
     if (!waits || is_again || !IsMember(request.trainer)) {
       counts.applied_before.fetch_add(1, std::memory_order_relaxed);
-      // Applied is not yet told to the standby: this answer acknowledges no less than the one that was lost.
+      // The push is applied but the standby may not have it: this answer must acknowledge no less than the lost one.
       finished->push_back({std::move(done), Result(PushOutcome::kBefore, last_place), nullptr});
       return;
     }

@@ -1,4 +1,4 @@
-// A standby's half: changes of its primary, done again.
+// A standby's half: applies the changes of its primary.
 #include <cstring>
 
 #include "ps/shard/state.h"
@@ -63,7 +63,7 @@ void Shard::Replay(Opcode opcode, std::span<const uint8_t> body) {
     case Opcode::kPush: {
       auto owned = std::make_shared<std::vector<uint8_t>>(body.begin(), body.end());
       PushRequest request = ReadPush(*owned, state_->shapes);
-      request.era = era();  // no push of another era gets here: after a load, a primary starts over with its standby
+      request.era = era();  // pushes of other eras never get here: after a load, a primary starts over with its standby
       Push(request, [owned](const PushResult*, const std::exception*) {});
       return;
     }

@@ -31,7 +31,7 @@ ELASTICCTR_CLONES bool AreOf(const uint64_t* feasigns, size_t count, uint32_t fi
   return bad == 0;
 }
 
-// Table, count, feasigns, occurrences: what InsertRows was told.
+// Table, count, feasigns, occurrences: the arguments of InsertRows.
 std::vector<uint8_t> InsertBody(uint32_t table, std::span<const uint64_t> feasigns,
                                 const std::vector<uint32_t>& occurrences) {
   std::vector<uint8_t> body(8 + feasigns.size() * 12);
@@ -273,7 +273,7 @@ uint64_t Shard::State::Log(Opcode opcode, std::span<const uint8_t> body) {
   return last_place;
 }
 
-// Never waits for a save or a load, which may take minutes: then some numbers are those of the time before.
+// Never waits for a save or a load, which may take minutes; some numbers are then outdated.
 ShardStats Shard::GetStats() const {
   const auto& counts = state_->counts;
   std::unique_lock lock(state_->order, std::try_to_lock);

@@ -1,9 +1,9 @@
-// One pserver's state and all it does, without sockets: tables, a part of the dense vector, a cursor per chunk, the
-// group. A deterministic state machine: the same changes in the same order make the same state, bit for bit, which is
-// what a standby is.
+// One pserver's state and operations, without sockets: tables, a part of the dense vector, a cursor per chunk, the
+// group. A deterministic state machine: the same changes in the same order give the same state, bit for bit; standbys
+// rely on this.
 //
-// Threads: every function may be called from any thread. Pulls of existing rows run side by side; changes are ordered
-// by one lock, and what `Observer` sees is that order.
+// Threads: every function may be called from any thread. Pulls of existing rows run concurrently; one lock orders all
+// changes, and `Observer` sees them in that order.
 #pragma once
 
 #include <cstdint>
@@ -39,12 +39,12 @@ struct ShardStats {
   uint64_t pulls = 0, pushes = 0, pulled_rows = 0, pushed_rows = 0, inserted = 0;
   uint64_t applied_before = 0, not_finite = 0, late = 0, old_era = 0;
   uint64_t steps = 0, dense_version = 0, waiting = 0, group = 0, rounds = 0, chunks = 0;
-  std::vector<uint64_t> missing;  // members of the group, while others wait for them
+  std::vector<uint64_t> missing;  // members of the group that others are waiting for
   bool has_dense = false;
 };
 
-// A change as a standby receives it: the body of that opcode. kPush: a push as it arrived; kGroup; kSetDense;
-// kInsert: rows made or counted in a pull; kControl: JSON of what has no frame of its own.
+// A change as sent to a standby: the body of that opcode. kPush: a push as it arrived; kGroup; kSetDense; kInsert: rows
+// made or counted in a pull; kControl: JSON for changes without a frame of their own.
 struct Change {
   Opcode opcode;
   std::span<const uint8_t> body;
@@ -54,12 +54,12 @@ struct Change {
 class Observer {
  public:
   virtual ~Observer() = default;
-  // False: changes need not be told.
+  // False: changes need not be reported.
   virtual bool IsWatching() const = 0;
   virtual uint64_t OnChange(const Change& change) = 0;
 };
 
-// How a push ended: written into the answer.
+// The result of a push, written into the answer.
 struct PushResult {
   PushOutcome outcome = PushOutcome::kApplied;
   uint64_t step = 0;
@@ -82,30 +82,30 @@ class Shard {
   const ShardSettings& settings() const;
   std::span<const TableShape> shapes() const;
   const Share& share() const;
-  // How often the job went back to a checkpoint, as the last load said. Pulls and pushes name the era of the work they
-  // are of: those of an earlier one are refused with EraError, of a later one with Unavailable until that is loaded.
+  // How often the job was rolled back to a checkpoint, as of the last load. Pulls and pushes carry the era of their
+  // work: an earlier era is refused with EraError, a later one with Unavailable until that era is loaded.
   uint64_t era() const;
-  // The same for what is read without changing anything: an era that has passed does not come back.
+  // The same check for read-only requests: a past era does not come back.
   void CheckEra(uint64_t era);
 
-  // At most this many bytes answer the pull.
+  // The largest size of the answer to the pull.
   size_t PullAnswerBytes(const PullRequest& request) const;
   // Writes the answer's body. Throws kFailedPrecondition (a feasign of another shard).
-  // With `found`, which is the caller's, notes where the rows are.
+  // With `found`, which belongs to the caller, notes where the rows are.
   PullResult Pull(const PullRequest& request, uint8_t* out, FoundRows* found = nullptr);
 
-  // Applies the push or lets it wait for its group; `done` is called exactly once, here or later on the thread that
-  // completes the group, with the result or the error. The body must stay until then (the caller keeps it in `done`).
-  // Throws what is wrong with the request itself, CursorError above all, without calling `done`.
+  // Applies the push or lets it wait for its group. `done` is called exactly once with the result or the error: here,
+  // or later on the thread that completes the group. The body must stay valid until then (the caller keeps it in
+  // `done`). If the request itself is invalid, throws (usually CursorError) without calling `done`.
   void Push(const PushRequest& request, PushDone done);
-  // Whether it would be kept after Push has returned.
+  // Whether Push may keep the request after it returns.
   static bool Waits(const PushRequest& request) { return request.group != GroupMode::kNone; }
 
   std::vector<uint32_t> Cursors(std::span<const uint64_t> chunks) const;
-  // Chunks below this number are over for good: their cursors are dropped, and pushes of them count as applied before.
+  // Chunks below this number are finished: their cursors are dropped, and pushes of them count as already applied.
   void ForgetChunks(uint64_t below);
   void SetGroup(std::vector<uint64_t> members);
-  // Floats [first, first + values) of the job's vector, which must be all of this part. False: there are values
+  // Sets floats [first, first + values) of the job's vector, which must be exactly this part. False: it has values
   // already.
   bool SetDense(uint64_t first, std::span<const float> values);
   // The dense part's version; with `out`, its values too.
@@ -116,22 +116,22 @@ class Shard {
   uint64_t Evict(const EvictRule& rule);
 
   // Writes `<table>.<shard>.table`, `dense.<shard>.bin` and `pserver.<shard>.json` (docs/formats/checkpoint.md) into an
-  // existing directory, all of one moment. Returns what the JSON file holds.
+  // existing directory, as one consistent state. Returns the contents of the JSON file.
   std::string Save(const std::string& directory) const;
-  // Takes from all parts of a saved job, of any number of pservers, what this shard owns. Replaces everything.
+  // Loads what this shard owns from all parts of a saved job with any number of pservers. Replaces everything.
   void Load(const std::string& directory, uint64_t era = 0);
-  // As new.
+  // Restores the initial state.
   void Reset(uint64_t era = 0);
 
-  // At most one; null: none.
+  // Sets the only observer; null: none.
   void SetObserver(Observer* observer);
-  // A standby: does what its primary did. Pushes that wait there wait here, for as long.
+  // On a standby: applies a change of its primary. Pushes that wait there wait here, for as long.
   void Replay(Opcode opcode, std::span<const uint8_t> body);
-  // For a standby that begins: as Save, but of pushes that wait, too, which Save leaves out. `at_moment` is called
-  // under the lock.
+  // For a standby that starts: as Save, and includes waiting pushes, which Save leaves out. `at_moment` is called under
+  // the lock.
   void SaveForStandby(const std::string& directory, const std::function<void()>& at_moment) const;
   void LoadFromPrimary(const std::string& directory, uint64_t era = 0);
-  // The primary is gone: what waits for a group now waits for at most the group's time.
+  // The primary is gone: pushes that wait for a group now wait for at most the group's timeout.
   void BecomePrimary();
 
   ShardStats GetStats() const;

@@ -1,5 +1,5 @@
-// Inside of Shard, shared by its files: shard.cc (reading, lifecycle), push.cc (what a push changes),
-// group.cc (pushes that wait), files.cc (save and load), replay.cc (standby).
+// The state of Shard, shared by its files: shard.cc (reading, lifecycle), push.cc (what a push changes), group.cc
+// (pushes that wait), files.cc (save and load), replay.cc (standby).
 #pragma once
 
 #include <atomic>
@@ -22,15 +22,15 @@ namespace elasticctr::ps {
 struct Waiting {
   PushRequest request;
   PushDone done;               // null: the trainer is gone, or it asked the primary
-  std::vector<uint8_t> owned;  // the body, where no caller keeps it
+  std::vector<uint8_t> owned;  // the body, unless a caller keeps it
   std::vector<Share> ahead;    // hybrid: parts that had the batches already
   uint64_t deadline_ns = 0;    // 0: none
   bool is_finite = true;
-  bool was_member = false;  // of the group, at some time since it came
-  bool rows_done = false;   // hybrid: the rows were stepped, the dense part waits
+  bool was_member = false;  // of the group, at some time since it arrived
+  bool rows_done = false;   // hybrid: the rows were updated, the dense part waits
 };
 
-// Which push of a trainer: batches of a chunk, or the number of one that carries none.
+// Identifies a push of a trainer: the batches of a chunk or, for a push without batches, its number.
 struct PushIdentity {
   uint64_t chunk = 0;
   uint32_t from = 0, to = 0;
@@ -48,7 +48,7 @@ struct Finished {
 struct Shard::State {
   explicit State(const ShardSettings& given);
 
-  // Takes the order. Writes the rows to `weights`; returns the place of the change if it was logged, else 0. Throws
+  // Locks `order`. Writes the rows to `weights`; returns the place of the change if it was logged, else 0. Throws
   // EraError.
   uint64_t Insert(uint32_t table, const std::vector<uint64_t>& feasigns, const std::vector<uint32_t>& occurrences,
                   uint64_t era, float* weights);
@@ -73,7 +73,7 @@ struct Shard::State {
   void StepGroups(uint64_t place, std::vector<Finished>* finished);
   void StepOnce(std::list<Waiting> taken, uint64_t place, std::vector<Finished>* finished);
   void ChangeGroup(std::vector<uint64_t> members, uint64_t place, std::vector<Finished>* finished);
-  // The first of those that wait from this trainer and chunk waited for too long.
+  // Called when the first waiting push of this trainer and chunk has timed out.
   void Expire(uint64_t trainer, uint64_t chunk, uint32_t from, uint64_t place, std::vector<Finished>* finished);
   void DropWaiting(std::vector<Finished>* finished);
   void WatchDeadlines();
@@ -93,20 +93,20 @@ struct Shard::State {
 
   mutable std::mutex order;  // of all changes
   Observer* observer = nullptr;
-  uint64_t last_place = 0;  // of the last change that was told
+  uint64_t last_place = 0;  // of the last change reported to the observer
   ps::Cursors cursors;
   std::vector<uint64_t> group;                  // sorted
   std::list<Waiting> waiting;                   // by arrival
   std::map<uint64_t, PushIdentity> taken_part;  // the newest push of each trainer that was in a step of the group
   uint64_t rounds = 0;                          // steps of the group
-  mutable std::shared_mutex dense_mutex;        // inside `order` where both are held
+  mutable std::shared_mutex dense_mutex;        // locked after `order` when both are held
   DensePart dense;
   std::atomic<uint64_t> step{0};
   std::atomic<uint64_t> era{0};  // changed under `order`, together with everything else
   bool is_following = false;
   std::atomic<bool> is_loading{false};
   std::mutex seen_mutex;
-  ShardStats seen;  // as told last
+  ShardStats seen;  // as last reported
 
   struct {
     std::atomic<uint64_t> pulls{0}, pushes{0}, pulled_rows{0}, pushed_rows{0}, inserted{0}, applied_before{0},
@@ -120,10 +120,10 @@ struct Shard::State {
 
 // Calls everyone's `done`. REQUIRES: no lock is held.
 void Answer(std::vector<Finished>* finished);
-// Throws unless every feasign is of these buckets, and the dense part is all or nothing.
+// Throws unless every feasign belongs to these buckets, and the dense part is complete or absent.
 void CheckRequest(const PushRequest& request, const Share& share);
 bool IsFinite(const PushRequest& request, std::span<const TableShape> shapes);
-// The feasigns, aligned: where they stand or in `scratch`.
+// The feasigns, aligned: in place, or copied to `scratch`.
 std::span<const uint64_t> Feasigns(const uint64_t* feasigns, size_t count, std::vector<uint64_t>* scratch);
 void CheckBuckets(std::span<const uint64_t> feasigns, const Share& share);
 

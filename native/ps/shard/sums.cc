@@ -40,7 +40,7 @@ uint64_t WordAt(const uint64_t* array, size_t i) {
   return DecodeFixed64(reinterpret_cast<const uint8_t*>(array) + i * sizeof(uint64_t));
 }
 
-// Places of feasigns in the order they are met. Open addressing, at most half full.
+// Numbers feasigns in the order of their first occurrence. Open addressing, at most half full.
 class Places {
  public:
   explicit Places(size_t most) {

@@ -1,5 +1,5 @@
-// The pushes of one step, put together: each feasign's gradients summed over the trainers that have it, weighted by
-// their samples, in the order given, so that the result does not depend on the order of arrival.
+// Combines the pushes of one step: each feasign's gradients are summed over the trainers that have it, weighted by
+// their samples, in the given order, so that the result does not depend on the order of arrival.
 #pragma once
 
 #include <cstdint>
@@ -18,8 +18,8 @@ struct Contribution {
   std::vector<Share> ahead;  // parts of the shard that have these batches already
 };
 
-// The rows of table `number` in all contributions as one step's gradients. A single contribution is read where it
-// stands; the object must outlive what Gradients gives.
+// The rows of table `number` in all contributions as one step's gradients. A single contribution is read in place; the
+// object must outlive the result of Gradients.
 class TableSum {
  public:
   TableSum(std::span<const Contribution> contributions, uint32_t number, uint32_t dim);

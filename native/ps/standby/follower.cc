@@ -33,7 +33,7 @@ Follower::Follower(const FollowerOptions& options, Shard* shard)
 
 Follower::~Follower() {
   is_stopping_.store(true);
-  primary_.Interrupt();  // no more than a help: every wait is bounded
+  primary_.Interrupt();  // only speeds it up: every wait is bounded
   thread_.join();
 }
 
@@ -70,7 +70,7 @@ void Follower::FollowOnce() {
     const std::string changes = primary_.Ask(Opcode::kReplicate, body, options_.timeout_ms);
     if (changes.size() < 8) Malformed();
     Replay(changes);
-    // Said of the moment before these changes; with them it holds all the more.
+    // True before these changes, and therefore also with them.
     if (changes[0] == 1) is_caught_up_.store(true);
     std::lock_guard lock(mutex_);
     trouble_.clear();
@@ -78,7 +78,7 @@ void Follower::FollowOnce() {
 }
 
 void Follower::CopyState(uint64_t* session) {
-  is_caught_up_.store(false);  // before the primary stops to hold answers for this standby
+  is_caught_up_.store(false);  // before the primary stops holding answers for this standby
   const std::string begin(1, static_cast<char>(ReplicaVerb::kBegin));
   const std::string text = primary_.Ask(Opcode::kReplicate, begin, options_.transfer_timeout_ms);
   std::vector<RemoteFile> files;

@@ -1,7 +1,7 @@
-// The standby's half: a thread that copies its primary's state and then does everything the primary does.
+// The standby's half: a thread that copies its primary's state and then applies all changes of the primary.
 //
-// Once in sync it stays fit to take over when the primary falls silent. If it reaches the primary again and has missed
-// something, it starts over, and is not fit until it has caught up.
+// Once in sync it stays fit to take over when the primary stops answering. If it reaches the primary again and has
+// missed changes, it starts over, and is not fit until it has caught up.
 #pragma once
 
 #include <atomic>
@@ -56,7 +56,7 @@ class Follower {
   std::thread thread_;
 };
 
-// Verbs of opcode 24, the first byte of its body.
+// Verbs of opcode 24; the first byte of its body.
 enum class ReplicaVerb : uint8_t { kBegin = 0, kRead = 1, kLog = 2 };
 
 }  // namespace elasticctr::ps

@@ -45,7 +45,7 @@ bool Replica::IsWatching() const {
 uint64_t Replica::OnChange(const Change& change) {
   std::lock_guard lock(mutex_);
   ++place_;
-  // What changes while a standby is being dropped is acknowledged when the others are.
+  // Changes made while a standby is being dropped are acknowledged together with the others.
   if (phase_ == Phase::kDropping) return place_;
   if (phase_ == Phase::kNone) return 0;
   Entry entry{place_, net::NowNs(), std::string(kEntryHead + change.body.size(), '\0')};
@@ -87,7 +87,7 @@ Replica::Start Replica::Begin() {
   Start start;
   {
     std::lock_guard lock(mutex_);
-    // A standby that starts over cannot take over now: nothing needs to be held for it.
+    // A standby that starts over cannot take over now: no answers need to be held for it.
     ReleaseAll(&released);
     ForgetLog();
     fetch_ = nullptr;
@@ -96,7 +96,7 @@ Replica::Start Replica::Begin() {
     start = {++session_, place_};
     heard_ns_ = net::NowNs();
   }
-  // Only ever queued answers of other connections: none of them takes the shard's lock.
+  // Only queued answers of other connections: none of them takes the shard's lock.
   Call(released);
   return start;
 }
@@ -169,7 +169,7 @@ void Replica::ConfirmDrop() {
   Call(released);
 }
 
-// REQUIRES, all of these: mutex_ is held.
+// The following functions REQUIRE: mutex_ is held.
 void Replica::StartDrop(Answers* released) {
   if (phase_ == Phase::kNone || phase_ == Phase::kDropping) return;
   ++drops_;
@@ -198,7 +198,7 @@ void Replica::ForgetLog() {
   log_bytes_ = 0;
 }
 
-// In sync or not, then entries.
+// Eight bytes, the first of which says whether the standby is in sync, then entries.
 std::string Replica::TakeAnswer() {
   std::string answer(8, '\0');
   answer[0] = phase_ == Phase::kInSync ? 1 : 0;

@@ -1,13 +1,12 @@
-// The primary's half of a hot standby: the log of changes that the standby fetches, and answers that wait until it has
-// them.
+// The primary's half of a hot standby: the log of changes that the standby fetches, and answers held until it has them.
 //
-// A standby begins with a copy of the state (joining), fetches the log from that moment on, and once it is close
-// behind, pushes are acknowledged only when it has them (in sync). One that falls behind, or is silent for too long, is
-// dropped: training continues without it. Because a standby that was dropped must never take over, answers held for it
-// are given only once the coordinator, who decides about that, knows (ConfirmDrop).
+// A standby first copies the state (joining), then fetches the log from that moment on. Once it is close behind, pushes
+// are acknowledged only after it has them (in sync). A standby that falls behind, or is silent for too long, is
+// dropped: training continues without it. Because a dropped standby must never take over, answers held for it are
+// released only after the coordinator, which decides on takeovers, knows (ConfirmDrop).
 //
-// Threads: every function may be called from any thread. OnChange is called under the shard's lock; answers are never
-// given there.
+// Threads: every function may be called from any thread. OnChange is called under the shard's lock and never gives
+// answers.
 #pragma once
 
 #include <condition_variable>
@@ -25,10 +24,10 @@ namespace elasticctr::ps {
 
 struct ReplicaOptions {
   uint64_t max_bytes = 512ull << 20;  // of changes the standby does not have
-  uint32_t timeout_ms = 5'000;        // without a word of it
-  uint32_t keepalive_ms = 500;        // an empty answer is better than none
-  uint64_t near_bytes = 8ull << 20;   // close behind
-  bool confirms_itself = true;        // there is no coordinator that decides who takes over
+  uint32_t timeout_ms = 5'000;        // without a message from it
+  uint32_t keepalive_ms = 500;        // the longest wait for an empty answer
+  uint64_t near_bytes = 8ull << 20;   // counts as close behind
+  bool confirms_itself = true;        // no coordinator decides on takeovers
 };
 
 struct ReplicaStats {
@@ -44,7 +43,8 @@ class Replica : public Observer {
   bool IsWatching() const override;
   uint64_t OnChange(const Change& change) override;
 
-  // Calls `answer` once the standby has the change at this place: here, if it has, or need not; else later.
+  // Calls `answer` once the standby has the change at this place: at once if it has it or no standby needs it, else
+  // later.
   void WhenHeld(uint64_t place, std::function<void()> answer);
   bool IsHeld(uint64_t place) const;
   uint64_t last_place() const;
@@ -53,14 +53,14 @@ class Replica : public Observer {
     uint64_t session = 0;
     uint64_t place = 0;  // of the last change before it
   };
-  // A standby begins: the log starts here. Any other is forgotten. REQUIRES: the shard's lock is held.
+  // A standby starts: the log begins here. Replaces any other standby. REQUIRES: the shard's lock is held.
   Start Begin();
-  // A word of a standby that copies the state.
+  // Notes a message from a standby that copies the state.
   void Hear(uint64_t session);
-  // The standby has everything up to `acked` and wants what comes after it, when there is something. Throws
-  // kUnavailable for a session that is over: begin again.
+  // The standby has everything up to `acked` and wants the next changes as soon as there are any. Throws kUnavailable
+  // for a session that has ended: the standby must begin again.
   void Fetch(uint64_t session, uint64_t acked, std::function<void(std::string)> answer);
-  // Its connection is gone.
+  // The standby's connection is closed.
   void Leave(uint64_t session);
   // The state was replaced: a standby that follows must start over.
   void Reset();
@@ -96,8 +96,8 @@ class Replica : public Observer {
   Phase phase_ = Phase::kNone;
   uint64_t session_ = 0;
   uint64_t place_ = 0;      // of the last change
-  uint64_t acked_ = 0;      // the standby has it
-  uint64_t sync_from_ = 0;  // once it has this, it has everything that was acknowledged to anybody
+  uint64_t acked_ = 0;      // the last one the standby has
+  uint64_t sync_from_ = 0;  // in sync from here: it then has everything that was acknowledged to anybody
   uint64_t heard_ns_ = 0;
   uint64_t drops_ = 0;
   std::deque<Entry> log_;  // not acknowledged by the standby

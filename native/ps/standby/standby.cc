@@ -53,7 +53,7 @@ void Service::Promote() {
                     (follower_ == nullptr || follower_->trouble().empty() ? "" : ": " + follower_->trouble()) +
                     "; go back to a checkpoint");
   }
-  follower_.reset();  // what it was doing is done first
+  follower_.reset();  // waits for its current work
   lock.unlock();
   shard_->BecomePrimary();
   is_primary_.store(true);

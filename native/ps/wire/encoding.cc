@@ -1,4 +1,4 @@
-// Rows and gradients as bytes of a frame, and back.
+// Converts rows and gradients to and from the bytes of a frame.
 #include <bit>
 #include <cstring>
 
@@ -52,7 +52,7 @@ ELASTICCTR_CLONES void DecodeUpperHalves(const uint8_t* bytes, size_t count, flo
 ELASTICCTR_CLONES void EncodeBytes(const float* values, size_t count, size_t dim, uint8_t* out) {
   const size_t stride = EncodedBytes(Encoding::kInt8, dim);
   for (size_t i = 0; i < count; ++i, values += dim, out += stride) {
-    // Magnitudes as integers: they order like the floats, and what is not finite comes out largest.
+    // Magnitudes as integers: they order like the floats, and non-finite values come out largest.
     uint32_t largest = 0;
     for (size_t j = 0; j < dim; ++j) {
       const uint32_t magnitude = std::bit_cast<uint32_t>(values[j]) & 0x7FFFFFFFu;
@@ -94,7 +94,7 @@ ELASTICCTR_CLONES bool AreFloatsFinite(const uint8_t* bytes, size_t count) {
   return bad == 0;
 }
 
-// Of fp16 or bf16: their magnitudes order as their bits do, what is not finite above all that is.
+// For fp16 or bf16: magnitudes order like their bits, with non-finite values above all finite ones.
 ELASTICCTR_CLONES bool IsNoneAbove(const uint8_t* bytes, size_t count, uint32_t largest) {
   uint32_t bad = 0;
   for (size_t i = 0; i < count; ++i) {

@@ -17,7 +17,7 @@ constexpr uint64_t kDenseAlignment = 16;
 
 [[noreturn]] void Malformed(const std::string& what) { throw Error(Code::kData, "a malformed body: " + what); }
 
-// Takes a body apart from its front; every length is checked before it is used.
+// Reads a body from its front; checks every length before using it.
 class Taker {
  public:
   explicit Taker(std::span<const uint8_t> body) : at_(body.data()), left_(body.size()) {}
@@ -55,7 +55,7 @@ class Taker {
   size_t left_;
 };
 
-// Its mirror image. The room is the caller's promise.
+// The inverse. The caller guarantees the room.
 class Putter {
  public:
   explicit Putter(uint8_t* out) : at_(out) {}

@@ -1,6 +1,5 @@
-// Bodies of the parameter server's frames (docs/formats/ps-wire.md), as both sides read and write them. Views point
-// into the body they were read from; nothing here copies rows. Reading checks every length and throws Error(kData) for
-// an invalid body.
+// Bodies of the parameter server's frames (docs/formats/ps-wire.md), for both sides. Views point into the body they
+// were read from; nothing here copies rows. Readers check every length and throw Error(kData) for an invalid body.
 #pragma once
 
 #include <cstddef>
@@ -11,7 +10,7 @@
 
 namespace elasticctr::ps {
 
-// Grows when frames change, so that roles of different builds refuse each other.
+// Incremented when frames change, so that roles of different builds refuse each other.
 inline constexpr uint32_t kWireBuild = 4;
 inline constexpr int kUnixSendRoom = 4 << 20;  // a few frames of a small batch
 inline constexpr uint32_t kMaxBodyBytes = 256u << 20;
@@ -31,7 +30,7 @@ enum class Opcode : uint8_t {
   kInsert = 25,
 };
 
-// Beyond net::wire::Detail.
+// Details beyond net::wire::Detail.
 enum class Detail : uint16_t {
   kWrongShard = 3,
   kOverloaded = 4,
@@ -49,14 +48,15 @@ enum class Encoding : uint8_t { kFp32 = 0, kFp16 = 1, kInt8 = 2, kBf16 = 3 };
 
 // Bytes of one row of `dim` weights or gradients.
 size_t EncodedBytes(Encoding encoding, size_t dim);
-// `count` rows of `dim` floats, to and from bytes. All round to nearest; values too large for fp16 become its largest;
-// int8 has one scale per row. NaN and infinity survive every encoding as NaN, so that a receiver can refuse them.
+// Converts `count` rows of `dim` floats to and from bytes. All encodings round to nearest; values too large for fp16
+// become its largest; int8 has one scale per row. NaN and infinity survive every encoding as NaN, so that a receiver
+// can refuse them.
 void EncodeRows(Encoding encoding, const float* rows, size_t count, size_t dim, uint8_t* out);
 void DecodeRows(Encoding encoding, const uint8_t* bytes, size_t count, size_t dim, float* out);
-// No NaN and no infinity among them, and nothing above 1e18, whose square would be infinite in an optimizer's state.
+// No value is NaN, infinite or above 1e18, whose square would be infinite in an optimizer's state.
 bool AreFinite(Encoding encoding, const uint8_t* bytes, size_t count, size_t dim);
 
-// What a reader must know of each table, by number.
+// What a reader must know about each table, by number.
 struct TableShape {
   uint32_t dim = 0;                 // weights of a row
   bool counts_occurrences = false;  // admission by count or probability: pulls that insert carry occurrences
@@ -76,7 +76,7 @@ struct PullRequest {
   Encoding encoding = Encoding::kFp32;
   uint64_t dense_version = 0;
   std::vector<PullTable> tables;  // by ascending number
-  uint64_t era = 0;               // not of the body: of the header
+  uint64_t era = 0;               // from the header, not the body
 };
 
 enum class PushKind : uint8_t { kGradients = 0, kDeltas = 1, kNothing = 2, kEmpty = 3 };
@@ -91,7 +91,7 @@ struct PushTable {
   const float* clicks = nullptr;
   const uint64_t* masks = nullptr;     // null: every segment has a gradient
   const uint8_t* gradients = nullptr;  // encoded, count rows
-  // Not of the frame: where the pserver last found these rows (RowGradients); null: nowhere yet.
+  // Not part of the frame: where the pserver last found these rows (RowGradients); null: unknown.
   const uint32_t* rows = nullptr;
   uint64_t generation = 0;
 };
@@ -112,8 +112,8 @@ struct PushRequest {
   std::vector<PushTable> tables;  // by ascending number
   uint32_t dense_floats = 0;
   const uint8_t* dense = nullptr;  // one row of all the floats in dense_encoding
-  std::span<const uint8_t> body;   // what it was read from
-  uint64_t era = 0;                // not of it: of the header
+  std::span<const uint8_t> body;   // the body it was read from
+  uint64_t era = 0;                // from the header, not the body
 };
 
 enum class PushOutcome : uint8_t { kApplied = 0, kBefore = 1, kNotFinite = 2 };
@@ -121,7 +121,7 @@ enum class PushOutcome : uint8_t { kApplied = 0, kBefore = 1, kNotFinite = 2 };
 PullRequest ReadPull(std::span<const uint8_t> body, std::span<const TableShape> shapes);
 PushRequest ReadPush(std::span<const uint8_t> body, std::span<const TableShape> shapes);
 
-// Sizes and writers for the other side. Write* fills exactly the bytes the size function says.
+// Sizes and writers for the sender. Write* fills exactly as many bytes as the size function returns.
 size_t PullBytes(const PullRequest& request, std::span<const TableShape> shapes);
 void WritePull(const PullRequest& request, std::span<const TableShape> shapes, uint8_t* out);
 size_t PushBytes(const PushRequest& request, std::span<const TableShape> shapes);
@@ -130,7 +130,7 @@ void WritePush(const PushRequest& request, std::span<const TableShape> shapes, u
 inline constexpr size_t kPullHead = 16;  // before the tables' numbers and counts
 inline constexpr size_t kPushHead = 48;
 inline constexpr size_t kPullAnswerHead = 24;  // step, dense version, dense floats, zero
-inline constexpr size_t kPushAnswerHead = 32;  // outcome, then as a pull's
+inline constexpr size_t kPushAnswerHead = 32;  // outcome, then as in a pull's answer
 
 // The buckets and the dense floats of pserver `shard` of `shards`. Dense parts start at multiples of 16 floats.
 struct Share {

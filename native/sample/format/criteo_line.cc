@@ -55,7 +55,7 @@ const CriteoLine::Cell* CriteoLine::FindCells(const char* p, const char* end) {
   if (end - p > INT32_MAX) return Reject("the line is over 2^31 bytes long");
   uint32_t tabs[kMaxTabs + 64];
   const size_t columns = FindTabs(p, end, tabs) + 1;
-  // A log to be scored may come without the label column, as Criteo's own test set does.
+  // A log to be scored may lack the label column, as Criteo's own test set does.
   const bool has_label = require_label_ || columns != kColumns - 1;
   if (columns != kColumns && has_label) {
     return Reject("expected " + std::to_string(kColumns) + " columns separated by TAB, found " +

@@ -14,10 +14,10 @@ class CriteoLine : public Line {
   static constexpr uint32_t kStrings = 26;
   static constexpr uint32_t kColumns = 1 + kNumbers + kStrings;
 
-  // Throws kConfig if the schema's slots cannot be matched with the columns (docs/formats/text.md).
+  // Throws kConfig if the schema's slots cannot be mapped to the columns (docs/formats/text.md).
   CriteoLine(const ParserSpec& spec, Columns* columns);
 
-  // Any column may be missing, at random, so the code is written to take the same branches whether it is or not.
+  // Missing columns occur at random, so the code takes the same branches whether a column is missing or not.
   bool Parse(const char* p, const char* end) {
     const Cell* cell = FindCells(p, end);
     if (cell == nullptr) [[unlikely]]

@@ -1,4 +1,4 @@
-// The feasign format: `show click feasign:slot feasign:slot …`, separated by blanks. Unlike in the slot format the
+// The feasign format: `show click feasign:slot feasign:slot …`, separated by blanks. Unlike in the slot format, the
 // slot's name comes last. Unknown slots are skipped.
 #pragma once
 
@@ -57,7 +57,7 @@ class FeasignLine : public Line {
   }
 
   const char* ReadShowAndClick(const char* p, const char* end);
-  // Reads the token at *p whatever it holds, and moves *p behind it.
+  // Reads the token at *p, whatever it holds, and moves *p past it.
   Slow ReadSlowly(const char** p, const char* end);
   void AddString(const Field& field, const char* p, const char* after);
 

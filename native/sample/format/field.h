@@ -1,5 +1,5 @@
-// Slot names, looked up as fast as text can be read: a log repeats the same slots in the same order, so each
-// line is first matched against what stood there before, and hashed only if that fails.
+// Fast lookup of slot names: a log repeats the same slots in the same order, so each line is first matched against the
+// previous one, and names are hashed only if that fails.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@
 
 namespace elasticctr {
 
-// What a name in the text stands for.
+// What a name in the text refers to.
 enum class FieldKind : uint8_t { kLabel, kWeight, kDense, kId, kString };
 
 struct Field {
@@ -22,8 +22,8 @@ struct Field {
   uint32_t index = 0;  // of the label, the dense slot or the sparse slot
   uint64_t seed = 0;   // of the feature hash, for kString
 
-  // What the text starts with where the field is: the name and, in some formats, a colon. Its first 16 bytes, and which
-  // bits of them count.
+  // The text a field starts with: the name and, in some formats, a colon. The first 16 bytes, and a mask of the bits
+  // that count.
   std::string key;
   uint64_t words[2] = {0, 0};
   uint64_t masks[2] = {0, 0};
@@ -47,7 +47,7 @@ std::vector<Field> FieldsOf(const ParserSpec& spec);
 
 class FieldIndex {
  public:
-  // `after` stands behind the name in the text and belongs to the key.
+  // `after` follows the name in the text and belongs to the key.
   // REQUIRES: names are distinct, not empty and free of blanks and line ends.
   explicit FieldIndex(std::vector<Field> fields, std::string_view after = "");
   FieldIndex(const FieldIndex&) = delete;
@@ -55,7 +55,7 @@ class FieldIndex {
 
   // The field of that name, or nullptr.
   Field* Find(std::string_view name);
-  // A field that matches nowhere in a line: what stands before the first of them, and the guess where there is none.
+  // A field that matches nothing: the predecessor of a line's first field, and the guess if there is none.
   Field* nobody() { return &nobody_; }
 
  private:

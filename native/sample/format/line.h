@@ -1,7 +1,7 @@
-// What the line parsers of all formats share: turning one value's text into a number and putting it into the
-// line under construction. A line parser reads [p, end) of one line, without its line end, and returns whether
-// the line is good; if not, reason() says why. It may look at kLookahead bytes past `end`; the byte at `end` is
-// a line end or zero, so no number runs across it.
+// Shared by the line parsers of all formats: converts one value's text to a number and stores it in the line under
+// construction. A line parser reads [p, end) of one line, without its line end, and returns whether the line is good;
+// if not, reason() says why. It may read kLookahead bytes past `end`; the byte at `end` is a line end or zero, so no
+// number continues past it.
 //
 // Threads: each thread has its own.
 #pragma once
@@ -35,7 +35,7 @@ ELASTICCTR_INLINE const char* FindBlank(const char* p, const char* end) {
 // The end of a token: a blank or the end of the line.
 ELASTICCTR_INLINE bool IsTokenEnd(const char* p, const char* end) { return p == end || IsBlank(*p); }
 
-// What a rejected line returns: false, or no next byte.
+// The result of a rejected line: false, or no next byte.
 struct Rejected {
   operator bool() const { return false; }
   template <typename T>
@@ -44,7 +44,7 @@ struct Rejected {
   }
 };
 
-// Text as it may be shown to people: shortened, bytes that cannot be printed as \xNN, in quotes.
+// Text to be shown to people: shortened, unprintable bytes as \xNN, in quotes.
 std::string Quote(std::string_view text);
 
 class Line {
@@ -55,12 +55,12 @@ class Line {
   const std::string& reason() const { return reason_; }
 
  protected:
-  // Empties what is kept per line.
+  // Clears the state of the previous line.
   ELASTICCTR_INLINE void Begin() {
     for (auto& slot : dense_) slot.count = 0;
   }
 
-  // Checks what can only be seen at the end of a line: a label for each name, full dense slots.
+  // Checks that need the whole line: a label for each name, full dense slots.
   ELASTICCTR_INLINE bool Finish() {
     const float* label = columns_->labels();
     for (size_t i = 0; i < label_count_; ++i) {
@@ -137,7 +137,7 @@ class Line {
     columns_->dense()[dense.offset + index] = is_there ? result : dense.missing;
   }
 
-  // Keeps why the line is bad.
+  // Records why the line is bad.
   Rejected Reject(std::string reason);
   Rejected RejectMissingLabel(size_t index);
   Rejected RejectDenseCount(const Dense& dense);

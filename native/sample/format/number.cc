@@ -7,8 +7,8 @@ namespace {
 
 bool IsDigit(char c) { return c >= '0' && c <= '9'; }
 
-// A number that std::from_chars calls out of range is either too large or too small to be told from zero.
-// Tells which by where its first digit that is not 0 stands, seen from the decimal point.
+// std::from_chars reports numbers as out of range if they are too large or too close to zero. The position of the first
+// non-zero digit relative to the decimal point tells which.
 bool IsTiny(const char* p, const char* end) {
   int64_t magnitude = 0;
   bool is_fraction = false, is_leading = true;

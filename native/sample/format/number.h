@@ -1,7 +1,7 @@
-// Decimal numbers out of text, eight bytes at a time.
+// Parses decimal numbers, eight bytes at a time.
 //
-// Every reader here looks at up to kLookahead bytes from `p` on, whatever they are: the caller makes sure that
-// they can be read and that the text ends with a byte that is not part of a number.
+// Every reader here may read up to kLookahead bytes from `p` on: the caller makes sure that they are readable and that
+// the text ends with a byte that is not part of a number.
 #pragma once
 
 #include <charconv>
@@ -24,9 +24,9 @@ struct Digits {
   uint64_t value;
 };
 
-inline constexpr uint64_t kZeros = 0x3030303030303030ULL;  // eight characters; with ^ a digit becomes 0 to 9
+inline constexpr uint64_t kZeros = 0x3030303030303030ULL;  // eight characters; XOR with it maps a digit to 0 to 9
 
-// Bit 7 of every byte over 9, up to the lowest of them; bits above that one say nothing.
+// Bit 7 of every byte over 9, up to the lowest of them; higher bits are meaningless.
 ELASTICCTR_INLINE uint64_t FindOthers(uint64_t x) { return ((x + 0x7676767676767676ULL) | x) & 0x8080808080808080ULL; }
 
 // The number whose eight decimal digits are the bytes of `x`, each 0 to 9, the lowest byte first.
@@ -43,7 +43,7 @@ ELASTICCTR_INLINE Digits LeadingDigits(uint64_t bytes) {
   const uint64_t others = FindOthers(x);
   const unsigned count = others == 0 ? 8 : static_cast<unsigned>(__builtin_ctzll(others)) >> 3;
   if (count == 0) return {0, 0};
-  return {count, ValueOfDigits(x << (64 - 8 * count))};  // as if zeros stood before
+  return {count, ValueOfDigits(x << (64 - 8 * count))};  // as if preceded by zeros
 }
 
 // Reads an unsigned 64-bit integer. Returns the byte after it, or nullptr if there is none or it is over 2^64 - 1.
@@ -77,8 +77,8 @@ ELASTICCTR_INLINE const char* ReadU64(const char* p, uint64_t* out) {
   return p;
 }
 
-// The general case of ReadDouble, exact for any number of digits. Returns nullptr if [p, end) does not start
-// with a decimal number. Too large a number gives an infinity.
+// The general case of ReadDouble, exact for any number of digits. Returns nullptr if [p, end) does not start with a
+// decimal number. A number that is too large gives an infinity.
 const char* ReadDoubleSlowly(const char* p, const char* end, double* out);
 
 // Reads the nearest double of a decimal number such as -1.5e-3. Returns the byte after it, or nullptr.
@@ -97,7 +97,7 @@ ELASTICCTR_INLINE const char* ReadDouble(const char* p, const char* end, double*
     decimals = part.count;
     digits = digits * kPow10[decimals] + part.value;
   }
-  // Fewer than 8 digits on a side is all of them; then both operands are exact and the division rounds once.
+  // With fewer than 8 digits on each side, both operands are exact and the division rounds once.
   const bool is_simple = whole.count > 0 && whole.count < 8 && decimals < 8 && (*q | 0x20) != 'e';
   if (!is_simple) [[unlikely]]
     return ReadDoubleSlowly(p, end, out);
@@ -106,9 +106,9 @@ ELASTICCTR_INLINE const char* ReadDouble(const char* p, const char* end, double*
   return q;
 }
 
-// Two readers for text whose end is known, so that no number waits for the one before it. They take the same branches
-// for numbers of any size up to 8 bytes, and say false if [p, p + size) is not such a number: then the readers above
-// know better.
+// Two readers for text whose end is known, so that parsing a number does not depend on the one before it. They take the
+// same branches for numbers of any size up to 8 bytes, and return false if [p, p + size) is not such a number: the
+// caller then uses the readers above.
 
 // REQUIRES: size > 0.
 ELASTICCTR_INLINE bool ReadShortU64(const char* p, size_t size, uint64_t* out) {
@@ -126,8 +126,8 @@ ELASTICCTR_INLINE bool ReadShortDouble(const char* p, size_t size, double* out) 
   if (size - 1 > 7) return false;
   uint64_t x = (DecodeFixed64(p) ^ kZeros) << (64 - 8 * size);
   const uint64_t others = FindOthers(x);
-  // The first byte that is not a digit should be the point: those before it move up into its place. The point is in
-  // some numbers and not in others, so nothing branches on it.
+  // The first byte that is not a digit should be the point: the bytes before it move up into its place. Only some
+  // numbers have a point, so the code does not branch on it.
   const uint64_t has_point = (others | (0 - others)) >> 63;
   const uint64_t lowest = (others & (0 - others)) >> 7;
   const uint64_t before = lowest - 1;

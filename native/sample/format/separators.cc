@@ -38,7 +38,7 @@ ELASTICCTR_INLINE size_t Find(const char* p, const char* end, size_t most, uint3
   for (size_t base = 0; base < size && count <= most; base += 64) {
     uint64_t mask = MaskOf<a, b>(p + base);
     if (size - base < 64) mask &= (uint64_t{1} << (size - base)) - 1;
-    // Four at a time, wanted or not: the number found in 64 bytes cannot be guessed, the number of fours can.
+    // Writes four at a time, needed or not: the exact count per 64 bytes is unpredictable, the number of fours is not.
     const auto found = static_cast<size_t>(std::popcount(mask));
     for (size_t done = 0; done < found; done += 4) {
       for (size_t i = 0; i < 4; ++i) {
@@ -52,7 +52,7 @@ ELASTICCTR_INLINE size_t Find(const char* p, const char* end, size_t most, uint3
 }
 
 ELASTICCTR_CLONES size_t CountLineEnds(const char* p, size_t size) {
-  constexpr size_t kLanes = 64, kRounds = 255;  // as many as fit a byte
+  constexpr size_t kLanes = 64, kRounds = 255;  // the most that fit a byte
   size_t count = 0;
   while (size >= kLanes) {
     uint8_t lanes[kLanes] = {};

@@ -1,4 +1,4 @@
-// Where the separators of a text are: between lines, and within one.
+// Finds the separators of a text: between lines and within a line.
 #pragma once
 
 #include <cstddef>
@@ -9,14 +9,14 @@ namespace elasticctr {
 
 inline constexpr size_t kMaxTabs = 64;
 
-// Writes how far from `p` each TAB of [p, end) stands into `at` and returns how many there are. Stops after 64 bytes
-// that bring the count over kMaxTabs. REQUIRES: room for kMaxTabs + 64 and kLookahead readable bytes after `end`.
+// Writes the offset from `p` of each TAB in [p, end) to `at` and returns their number. Stops after 64 bytes that bring
+// the count over kMaxTabs. REQUIRES: room for kMaxTabs + 64 and kLookahead readable bytes after `end`.
 size_t FindTabs(const char* p, const char* end, uint32_t* at);
 
-// Same for blanks (spaces and TABs), all of them. REQUIRES: room for end - p + 8.
+// The same for blanks (spaces and TABs), all of them. REQUIRES: room for end - p + 8.
 size_t FindBlanks(const char* p, const char* end, uint32_t* at);
 
-// How many bytes of `text` whole lines take, and how many lines these are.
+// The number of bytes of `text` that whole lines take, and the number of those lines.
 struct WholeLines {
   size_t bytes, count;
 };

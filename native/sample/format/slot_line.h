@@ -1,5 +1,5 @@
-// The slot format: `name:value name:value …`, separated by blanks, in any order. Labels, weight and dense are just
-// slots. A slot given again has one value more; a slot not given has none; unknown slots are skipped.
+// The slot format: `name:value name:value …`, separated by blanks, in any order. Labels, weight and dense are ordinary
+// slots. A repeated slot has several values; an absent slot has none; unknown slots are skipped.
 #pragma once
 
 #include "sample/format/line.h"
@@ -16,7 +16,7 @@ class SlotLine : public Line {
       return RejectLength();
     Field* last = fields_.nobody();
     while (p < end) {
-      // All blanks first: where a token starts is then known before the one in front of it is read.
+      // Finds all blanks first: the start of a token is then known before the previous one is read.
       const uint32_t* token_at = ends_.data();
       const uint32_t* const stop = token_at + FindTokenEnds(p, end);
       const char* token = p;
@@ -60,9 +60,9 @@ class SlotLine : public Line {
  private:
   static constexpr size_t kStretch = 4096;  // bytes of a line looked at together
 
-  // The field of a token that no guess was right about; nobody() if the slot is unknown, nullptr for a bad line.
+  // The field of a token that no guess matched; nobody() if the slot is unknown, nullptr for a bad line.
   Field* Recognize(const char* token, const char* token_end);
-  // How far from `p` the next tokens end, at least one, as ends_. Returns how many.
+  // Writes the offsets from `p` at which the next tokens end to ends_, at least one. Returns their number.
   size_t FindTokenEnds(const char* p, const char* end);
 
   // Reads the value [p, token_end). False for a bad line.

@@ -1,6 +1,6 @@
 // The libsvm format, `label index:value …`, and the libffm format, `label field:feature:value …`, separated by blanks.
-// A label of -1 reads as 0. A sparse slot keeps which features are there, that is, whose value is not 0; a dense
-// slot keeps values. `#` starts a comment.
+// A label of -1 reads as 0. A sparse slot keeps the features whose value is not 0; a dense slot keeps values. `#`
+// starts a comment.
 #pragma once
 
 #include "sample/format/line.h"
@@ -18,8 +18,8 @@ class SvmLine : public Line {
   Rejected RejectFeature(const char* p, const char* end, const char* form);
 };
 
-// Indices 1 to D fill the schema's dense slots, D dimensions in all, in order; the others are feasigns of the one
-// sparse slot, and skipped without one.
+// Indices 1 to D fill the schema's dense slots in order, D dimensions in all. The others are feasigns of the single
+// sparse slot, or are skipped if there is none.
 class LibsvmLine : public SvmLine {
  public:
   // Throws kConfig if the schema has more than one sparse slot.

@@ -17,7 +17,7 @@ inline void WriteHex(uint64_t code, char* p) {
   for (int shift = 28; shift >= 0; shift -= 4) *p++ = kDigits[(code >> shift) & 15];
 }
 
-// Writes over a string through a raw cursor; Reserve makes room once per slot instead of once per byte.
+// Writes to a string through a raw cursor; Reserve makes room once per slot instead of once per byte.
 class Cursor {
  public:
   explicit Cursor(std::string* out) : out_(out) {}
@@ -37,7 +37,7 @@ class Cursor {
   }
   void PutFloat(float v) {
     char* p = out_->data() + at_;
-    // Counts and labels are whole numbers most of the time, and integers are cheaper to write.
+    // Counts and labels are usually integers, and integers are cheaper to write.
     if (std::fabs(v) < 1e9f && v == static_cast<float>(static_cast<int32_t>(v)) && !(v == 0 && std::signbit(v))) {
       at_ += static_cast<size_t>(std::to_chars(p, p + kNumberBytes, static_cast<int32_t>(v)).ptr - p);
     } else {
@@ -72,7 +72,7 @@ class Lines {
   size_t size() const { return out_.size(); }
 
   void Write(size_t row) {
-    // Everything but sparse values has a known bound; those reserve for themselves.
+    // All parts but sparse values have a known bound; sparse values reserve their own room.
     out_.Reserve(room_ + layout_.weight.size() + 8 + (layout_.labels.size() + 3) * (kNumberBytes + 2));
     PutHead(row);
     size_t sparse = 0, first = 0;

@@ -20,7 +20,7 @@ struct LineSlot {
   std::string name;
   bool dense = false;
   size_t dim = 1;    // floats per sample of a dense slot
-  bool hex = false;  // a sparse value is written as the 8 hex digits of its low 32 bits, as Criteo's logs have them
+  bool hex = false;  // a sparse value is written as the 8 hex digits of its low 32 bits, as in Criteo's logs
 };
 
 struct LineLayout {
@@ -41,13 +41,12 @@ struct LineColumns {
   std::span<const float> shows;      // [samples], written by the feasign format only
 };
 
-// Writes one line per sample to the start of `out` and returns how many bytes that took. `out` is grown as needed
-// and never shrunk: given again, it costs no memory. Throws DataError where a sample has what the format cannot hold:
-// several values of a slot or a fraction in Criteo, a feasign among libsvm's dense indices, a dense value that is not
-// finite.
+// Writes one line per sample to the start of `out` and returns the number of bytes written. `out` grows as needed and
+// never shrinks, so reusing it allocates no memory. Throws DataError if the format cannot represent a sample: several
+// values of a slot or a fraction in Criteo, a feasign among libsvm's dense indices, a dense value that is not finite.
 size_t WriteLines(const LineLayout& layout, const LineColumns& columns, std::string* out);
 
-// feasigns[i] = FeatureHash(8 hex digits of codes[i], slot_seed): what a parser makes of the hex form.
+// feasigns[i] = FeatureHash(8 hex digits of codes[i], slot_seed): the feasign that a parser reads from the hex form.
 void HashHexCodes(std::span<const uint64_t> codes, uint64_t slot_seed, uint64_t* feasigns);
 
 }  // namespace elasticctr

@@ -16,7 +16,7 @@ namespace elasticctr::serve::brpc {
 inline constexpr size_t kHeaderBytes = 12;
 inline constexpr uint32_t kMaxMetaBytes = 64 * 1024;
 
-// bRPC's error codes that a server may answer with.
+// bRPC's error codes that a server may send.
 enum class Errno : int32_t {
   kOk = 0,
   kNoService = 1001,
@@ -25,11 +25,11 @@ enum class Errno : int32_t {
   kUnauthorized = 1004,
   kTimedOut = 1008,
   kInternal = 2001,
-  kLogOff = 2003,  // not now and not here: clients ask another server
+  kLogOff = 2003,  // not available here: clients ask another server
   kLimit = 2004,   // overloaded
 };
 
-// An error whose bRPC code says more than its own does.
+// An error with a more specific bRPC code than its own.
 class BrpcError : public Error {
  public:
   BrpcError(Errno number, Code code, const std::string& message) : Error(code, message), number_(number) {}
@@ -42,16 +42,16 @@ class BrpcError : public Error {
 Errno ErrnoOf(const Error& error);
 
 struct Header {
-  uint32_t body_bytes;  // meta and all that follows it
+  uint32_t body_bytes;  // meta and everything after it
   uint32_t meta_bytes;
 };
 
-// REQUIRES: kHeaderBytes at `data`. False: not a header, or one that contradicts itself.
+// REQUIRES: kHeaderBytes at `data`. False: not a header, or a contradictory one.
 bool ReadHeader(const uint8_t* data, Header* header);
 
 using UserFields = std::vector<std::pair<std::string_view, std::string_view>>;
 
-// Of a request. Views point into the bytes read.
+// The meta of a request. Views point into the bytes read.
 struct RequestMeta {
   bool is_request = false;
   std::string_view service, method, request_id;
@@ -61,7 +61,7 @@ struct RequestMeta {
   int32_t timeout_ms = 0;
   int32_t compress_type = 0;
   int64_t attachment_bytes = 0;
-  bool is_stream = false;  // wants a stream or comes in chunks, which is not served
+  bool is_stream = false;  // wants a stream or comes in chunks; not supported
   UserFields user_fields;
 
   std::string_view user_field(std::string_view name) const;
@@ -70,7 +70,7 @@ struct RequestMeta {
 // Throws DataError.
 RequestMeta ReadRequestMeta(std::string_view meta);
 
-// A whole answer. Without an error `message` is the response.
+// A complete answer. Without an error `message` is the response.
 struct ResponseMeta {
   uint64_t correlation_id = 0;
   Errno error = Errno::kOk;

@@ -71,7 +71,7 @@ void BrpcSession::Refuse(std::string_view meta, const Error& error, net::Buffer*
   try {
     out->Append(brpc::FormatErrorResponse(brpc::ReadRequestMeta(meta).correlation_id, error));
   } catch (const Error&) {
-    // Not even a meta: nothing to answer to.
+    // Without a valid meta there is nothing to answer to.
   }
 }
 

@@ -1,8 +1,8 @@
-// bRPC's baidu_std on one connection. Requests are read one after another without waiting for answers, which are sent
-// as they are made and carry the correlation id: connections may be single, pooled or short.
+// bRPC's baidu_std on one connection. Requests are read without waiting for answers, which are sent as soon as they are
+// made and carry the correlation id: connections may be single, pooled or short.
 //
-// Bytes that are not a message close the connection, as in bRPC. If the server has a token, the first request's
-// authentication_data must be it; later requests of the connection are trusted.
+// Invalid messages close the connection, as in bRPC. If the server has a token, the first request's authentication_data
+// must contain it; later requests of the connection are trusted.
 #pragma once
 
 #include <atomic>
@@ -17,7 +17,7 @@
 
 namespace elasticctr::serve {
 
-// What sessions share. Outlives them and every request they submitted.
+// Shared by all sessions. Outlives them and every request they submitted.
 struct BrpcContext {
   Engine* engine;
   const Secret* secret;
@@ -39,17 +39,17 @@ class BrpcSession : public net::Session {
   size_t owed() const override { return owed_; }
   void OnAnswer() override { --owed_; }
 
-  static constexpr uint32_t kIdleS = 600;  // clients open another one when they need it
+  static constexpr uint32_t kIdleS = 600;  // clients reconnect when needed
   static constexpr uint32_t kUntrustedIdleS = 60;
   static constexpr size_t kMaxOwed = 1024;               // requests of a connection that may wait for their answers
   static constexpr size_t kMaxWaitingBytes = 32u << 20;  // and their bytes, beyond one request
 
  private:
-  // Submits a whole message. False: its meta cannot be read.
+  // Submits a complete message. False: its meta cannot be parsed.
   bool Take(std::string_view body, size_t meta_bytes, uint64_t received_ns);
-  // False: no token or a wrong one, which is answered.
+  // False: no token or a wrong one, which has been answered.
   bool Trust(std::string_view meta, net::Buffer* out);
-  // Answers a message of which no more than the meta is here; the connection is to be closed then.
+  // Answers a message of which only the meta has arrived; the connection must be closed then.
   void Refuse(std::string_view meta, const Error& error, net::Buffer* out);
 
   const BrpcContext* const context_;

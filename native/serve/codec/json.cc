@@ -12,7 +12,7 @@
 namespace elasticctr::serve {
 namespace {
 
-constexpr size_t kMaxFields = 64;  // keys of a request that are not ours
+constexpr size_t kMaxFields = 64;  // unknown keys of a request
 constexpr size_t kMaxIdBytes = 256;
 
 enum Key : size_t { kSamples, kUser, kCandidates, kLines, kFormat, kValues, kIgnoreUnknown, kId, kTimeout, kKeys };
@@ -33,12 +33,12 @@ TextFormat FormatOf(std::string_view name) {
   Refuse("\"format\" must be feasign, slot, criteo, libsvm or libffm");
 }
 
-// What Fill reads in full: its text is only found here.
+// Keys whose values Fill parses completely: here only their text is located.
 bool IsLong(std::string_view key) {
   return key == kNames[kSamples] || key == kNames[kCandidates] || key == kNames[kLines];
 }
 
-// The text of a string, number or truth value; false: it is something else.
+// The text of a string, number or boolean; false: another kind.
 bool TextOf(std::string_view value, std::string* text) {
   JsonReader reader(value, 1);
   switch (reader.Peek()) {

@@ -1,4 +1,4 @@
-// Samples in JSON put into a micro-batch: {"slot": value or list of values, ...}, or lines of a log.
+// Adds JSON samples to a micro-batch: {"slot": value or list of values, ...}, or lines of a log.
 #pragma once
 
 #include <string>
@@ -21,16 +21,16 @@ class JsonSampleReader {
 
   // The text of one sample whose values all samples of the request share.
   void AddShared(std::string_view text);
-  // The text of a list of samples; `name` is what errors call it.
+  // The text of a list of samples; errors call it `name`.
   void AddSamples(std::string_view text, const char* name);
   // The text of a list of strings.
   void AddLines(std::string_view text, TextFormat format);
 
  private:
-  // A key of samples, and what it stands for.
+  // A key of samples and its slot.
   struct Known {
     std::string key;
-    std::string text;  // of the key as it stands there, with comma and colon
+    std::string text;  // of the key as written, with comma and colon
     bool is_dense;
     bool is_unknown;
     uint32_t index;
@@ -48,8 +48,8 @@ class JsonSampleReader {
   const Plan& plan_;
   const Limits& limits_;
   const Options options_;
-  std::vector<Known> order_;    // keys in the order of the last sample: the next one mostly has the same
-  std::vector<uint32_t> seen_;  // of each slot, dense ones after sparse ones: the last sample that gave it
+  std::vector<Known> order_;    // keys in the order of the last sample: the next one usually has the same
+  std::vector<uint32_t> seen_;  // of each slot, dense ones after sparse ones: the last sample that had it
   uint32_t sample_ = 0;         // counted from 1, the shared one included
   size_t values_ = 0;
 };

@@ -19,7 +19,7 @@ namespace {
 constexpr uint32_t kExponent = 0x7f800000;
 constexpr size_t kMinRoom = 64;
 constexpr size_t kMaxRoom = size_t{1} << 31;
-constexpr size_t kParsers = 8;  // kept: a worker serves few versions and formats at a time
+constexpr size_t kParsers = 8;  // cached: a worker serves few versions and formats at a time
 
 [[noreturn]] void RefuseDense(const std::string& name, const char* why) {
   throw Error(Code::kData, "dense slot '" + name + "' " + why);
@@ -39,7 +39,7 @@ void Samples::Reset(const Plan* plan) {
     capacity_ = 0;
   }
   given_slots_ = slots.size();
-  for (size_t i = given_slots_; i < columns_.size(); ++i) {  // derived: cut when they are made
+  for (size_t i = given_slots_; i < columns_.size(); ++i) {  // derived slots are cut when they are made
     Column& column = columns_[i];
     column.max_values = ~0u;
     column.keep_last = true;
@@ -120,7 +120,7 @@ void Samples::AddText(uint32_t slot, std::string_view value) {
   GiveSlot(slot);
   if (value.empty()) return;
   const Column& column = columns_[slot];
-  if (column.hashes_text && value.size() == 8) {  // as most hashed values of logs are
+  if (column.hashes_text && value.size() == 8) {  // true of most hashed values in logs
     return AddFeasign(slot, FeatureHash8(DecodeFixed64(value.data()), column.hash_seed));
   }
   if (column.hashes_text) return AddFeasign(slot, FeatureHash(value, plan_->hash_seeds[slot]));
@@ -222,7 +222,7 @@ void Samples::AddRows(size_t count, const void* feasigns, const void* dense) {
     return;
   }
   std::memcpy(floats, dense, count * dense_dim_ * sizeof(float));
-  uint32_t has_others = 0;  // all bits of the exponent set: infinite or not a number
+  uint32_t has_others = 0;  // all bits of the exponent set: infinite or NaN
   for (size_t i = 0; i < count * dense_dim_; ++i) {
     has_others |= (std::bit_cast<uint32_t>(floats[i]) & kExponent) == kExponent;
   }
@@ -272,7 +272,7 @@ void Samples::ForgetGiven() {
   given_count_ = 0;
 }
 
-// Ends the sample or the shared part under way.
+// Ends the current sample or shared part.
 void Samples::CloseBags() {
   if (open_ == Open::kNothing) return;
   const bool is_shared = open_ == Open::kShared;
@@ -284,7 +284,7 @@ void Samples::CloseBags() {
   for (size_t i = 0; i < given_count_; ++i) {
     Column& column = columns_[given_[i]];
     auto count = static_cast<uint32_t>(column.next - column.start);
-    if (count > column.max_values) [[unlikely]] {  // the last are kept
+    if (count > column.max_values) [[unlikely]] {  // keep the last ones
       std::memmove(column.start, column.next - column.max_values, column.max_values * sizeof(uint64_t));
       count = column.max_values;
       column.next = column.start + count;

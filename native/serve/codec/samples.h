@@ -1,4 +1,4 @@
-// The samples of one micro-batch, as codecs put them together: request after request, sample after sample.
+// The samples of one micro-batch, as filled by codecs: request after request, sample after sample.
 //
 //   samples.BeginRequest();
 //   samples.AddFeasign(user_slot, 7);      // before the first BeginSample: shared by all samples of the request
@@ -6,7 +6,7 @@
 //   samples.AddFeasign(item_slot, 12);     // a slot that a sample gives itself replaces the shared one for it
 //   samples.EndRequest();
 //
-// Shared values are kept, looked up and pooled once. Memory is kept between batches. One thread's own.
+// Shared values are kept, looked up and pooled once. Memory is kept between batches. Used by one thread.
 #pragma once
 
 #include <cstddef>
@@ -31,14 +31,14 @@ class Samples {
   Samples(const Samples&) = delete;
   Samples& operator=(const Samples&) = delete;
 
-  // Forgets everything. REQUIRES: `plan` is sealed and outlives the next Reset.
+  // Discards everything. REQUIRES: `plan` is sealed and outlives the next Reset.
   void Reset(const Plan* plan);
   const Plan& plan() const { return *plan_; }
 
   void BeginRequest();
   void BeginSample();
-  // Beyond max_values: cut as the parser cuts. REQUIRES: slot < plan().spec.sparse.size(), here and below: derived
-  // slots are not given, EndRequest makes them.
+  // Values beyond max_values are cut as the parser cuts them. REQUIRES, also below: slot < plan().spec.sparse.size();
+  // EndRequest computes derived slots.
   void AddFeasign(uint32_t slot, uint64_t feasign) {
     Column& column = columns_[slot];
     if (column.next == column.stop) [[unlikely]] {
@@ -47,20 +47,20 @@ class Samples {
     if (!column.is_given) Give(slot);
     *column.next++ = feasign;
   }
-  // The slot is given, even if no value follows: an empty one replaces the shared one too.
+  // The slot is present even if no value follows: an empty one also replaces the shared one.
   void GiveSlot(uint32_t slot) {
     if (!columns_[slot].is_given) Give(slot);
   }
-  // After transforms; what is not set is the shared value, or 0. Throws DataError for a value that is not finite or
-  // beyond the slot's dimensions. REQUIRES: a sample that sets one dimension of a slot sets all.
+  // Sets a value after transforms; unset ones take the shared value, or 0. Throws DataError for a value that is not
+  // finite or beyond the slot's dimensions. REQUIRES: a sample that sets one dimension of a slot sets all.
   void SetDense(uint32_t slot, uint32_t i, float value);
-  // The value is missing: as in training it is the slot's default, whatever the shared one is.
+  // The value is missing: as in training it is the slot's default, even if there is a shared one.
   void MissDense(uint32_t slot, uint32_t i);
   void EndRequest();
-  // Forgets all since BeginRequest.
+  // Discards everything since BeginRequest.
   void DropRequest();
 
-  // As they stand in a log, before hashing and transforms. Throw DataError naming the slot.
+  // Values as they appear in a log, before hashing and transforms. Throw DataError naming the slot.
   void AddText(uint32_t slot, std::string_view value);        // hashed, or a decimal feasign; empty: no value
   void AddNumber(uint32_t slot, uint64_t value);              // a hashed slot hashes its decimal text
   void SetRawDense(uint32_t slot, uint32_t i, double value);  // transformed; NaN and infinity are DataErrors
@@ -68,9 +68,9 @@ class Samples {
   // DataError with its number, from 1, and the reason. REQUIRES: no BeginSample since BeginRequest or AddLines.
   void AddLines(TextFormat format, std::string_view text);
 
-  // Samples with exactly one feasign in every slot, at once and fast: feasigns [count, sparse slots] and dense floats
-  // after transforms [count, dense floats], or null for zeros, wherever they lie in memory. Throws DataError for a
-  // float that is not finite. REQUIRES: BeginRequest, and nothing since.
+  // A fast path for samples with exactly one feasign in every slot: feasigns [count, sparse slots] and dense floats
+  // after transforms [count, dense floats], or null for zeros. Neither need be aligned. Throws DataError for a float
+  // that is not finite. REQUIRES: BeginRequest, and no other call since.
   void AddRows(size_t count, const void* feasigns, const void* dense);
 
   size_t size() const { return size_; }                 // samples
@@ -79,20 +79,20 @@ class Samples {
     size_t first, count;
   };
   Range request(size_t i) const { return requests_[i]; }
-  size_t request_values() const;  // sparse values of the request under way
+  size_t request_values() const;  // sparse values of the current request
 
-  // What was put together. A sample's values of a slot are a bag: values(slot)[first … first + count].
+  // The result. A sample's values of a slot are a bag: values(slot)[first … first + count].
   struct Bag {
     uint32_t first, count;
   };
   const Bag* bags(size_t sample) const { return bags_.data() + sample * columns_.size(); }  // one per slot, derived too
   const uint64_t* values(uint32_t slot) const { return columns_[slot].begin; }
   size_t value_count(uint32_t slot) const { return columns_[slot].start - columns_[slot].begin; }
-  // For each slot the first value of a request; of the one after the last: the end of all.
+  // For each slot the index of a request's first value; one past the last request: the end of all values.
   const uint32_t* first_values(size_t request) const { return first_values_.data() + request * columns_.size(); }
-  // For each slot how many values the samples of a request share; they are the request's first.
+  // For each slot the number of values that the samples of a request share; they are the request's first.
   const uint32_t* shared_counts(size_t request) const { return shared_counts_.data() + request * columns_.size(); }
-  // The values all samples of a request share, and those that a sample of it (counted over the batch) gives itself.
+  // The values all samples of a request share, and the values of one sample (counted over the batch) only.
   std::span<const uint64_t> shared(size_t request, uint32_t slot) const {
     return {values(slot) + first_values(request)[slot], shared_counts(request)[slot]};
   }
@@ -108,7 +108,7 @@ class Samples {
   struct Column {
     uint64_t* next = nullptr;   // where the next value goes
     uint64_t* stop = nullptr;   // where room or, if the first are kept, max_values ends
-    uint64_t* start = nullptr;  // first value of the bag under way
+    uint64_t* start = nullptr;  // first value of the current bag
     uint64_t* begin = nullptr;
     size_t capacity = 0;
     uint32_t max_values = 0;
@@ -144,12 +144,12 @@ class Samples {
   const Plan* plan_ = nullptr;
   std::vector<Column> columns_;  // of the slots of the log, then of derived ones
   size_t given_slots_ = 0;       // of the log
-  // Slots with something in the sample or shared part under way: the only ones to look at when it ends.
+  // Slots with a value in the current sample or shared part: only these are processed when it ends.
   std::vector<uint32_t> given_;
   size_t given_count_ = 0;
-  std::vector<Bag> shared_bags_;  // of the request under way
+  std::vector<Bag> shared_bags_;  // of the current request
   size_t size_ = 0;
-  size_t first_sample_ = 0;  // of the request under way
+  size_t first_sample_ = 0;  // of the current request
   Open open_ = Open::kNothing;
   bool has_shared_ = false;
   size_t dense_dim_ = 0;

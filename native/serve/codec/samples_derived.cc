@@ -1,4 +1,4 @@
-// Slots that a schema derives from others, computed once a request's values are known.
+// Derived slots, computed once a request's values are known.
 #include <algorithm>
 #include <bit>
 
@@ -7,8 +7,8 @@
 
 namespace elasticctr::serve {
 
-// Values of derived slots, for the request that has just got its last sample. As with given slots, what all samples
-// share stands once and first.
+// Computes the derived slots of the request that just got its last sample. As with given slots, shared values are
+// stored once and first.
 void Samples::DeriveSlots() {
   const size_t slots = columns_.size();
   for (uint32_t d = 0; d + given_slots_ < slots; ++d) {

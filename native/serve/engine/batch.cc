@@ -15,7 +15,7 @@
 namespace elasticctr::serve {
 namespace {
 
-// Whether an error of a whole batch would come again for each of its requests.
+// Whether the error of a batch would also occur for each of its requests alone.
 bool IsOfAll(const Error& error) {
   return error.code() != Code::kData && error.code() != Code::kInternal &&
          dynamic_cast<const OutOfMemory*>(&error) == nullptr;
@@ -53,7 +53,7 @@ bool NamesPaddle(const Codec& codec) {
                                       " rows, fewer than the policy of model '" + model + "' allows");
 }
 
-// What a body holds takes its place, as long as there is time and memory for it.
+// Replaces the body by its decompressed contents, within the limits of time and memory.
 void Decompress(Request* request, uint64_t deadline_ns, size_t limit) {
   const size_t compressed = request->body.size();
   std::string plain;
@@ -107,11 +107,11 @@ void Batch::Add(Job job) {
   item->taken_ns = net::NowNs();
   around_.stats->queue.Add(item->taken_ns - item->job.queued_ns);
   if (IsLate(item.get()) || !Read(item.get()) || IsLate(item.get())) return;
-  if (item->model == nullptr) return;  // a shadow of a variant that is gone
+  if (item->model == nullptr) return;  // a shadow of a variant that no longer exists
   Fill(std::move(item));
 }
 
-// Answers a request whose time is up.
+// Answers a request that has timed out.
 bool Batch::IsLate(Item* item) {
   if (item->taken_ns <= item->job.deadline_ns) return false;
   serve::Add(around_.stats->refused_late, 1);
@@ -119,7 +119,7 @@ bool Batch::IsLate(Item* item) {
   return true;
 }
 
-// Reads the body and finds who is to score it.
+// Reads the body and finds the variant to score it.
 bool Batch::Read(Item* item) {
   Request& request = item->request();
   return Try(
@@ -187,7 +187,7 @@ Batch::Group* Batch::GroupFor(const Item& item) {
   for (size_t i = 0; i < used_; ++i) {
     if (groups_[i]->version == version && groups_[i]->time_class == time_class) return groups_[i].get();
   }
-  // Best one that has met the plan before: it keeps parsers of lines.
+  // Preferably a group that has used the plan before: it keeps parsers of lines.
   const uint64_t plan = version->plan().number;
   for (size_t i = used_; i < groups_.size(); ++i) {
     if (groups_[i]->plan == plan) std::swap(groups_[i], groups_[used_]);
@@ -207,7 +207,7 @@ void Batch::Fill(std::unique_ptr<Item> item) {
       [&] {
         group = GroupFor(*item);
         group->items.reserve(group->items.size() + 1);
-        group->samples.BeginRequest();  // so that Fill may throw before it says so
+        group->samples.BeginRequest();  // Fill may throw before it calls BeginRequest
         item->parsed->Fill(&group->samples, around_.options->limits);
         samples_ += group->samples.request(group->items.size()).count;
         group->items.push_back(std::move(item));
@@ -238,7 +238,7 @@ void Batch::Score(Group* group) {
   serve::Add(stats.batch_samples, group->samples.size());
   uint64_t deadline_ns = ~uint64_t{0};
   for (const auto& item : group->items) deadline_ns = std::min(deadline_ns, item->job.deadline_ns);
-  // A tenth is kept for what comes after the lookup.
+  // A tenth is reserved for the work after the lookup.
   const uint64_t now = net::NowNs();
   if (deadline_ns > now) deadline_ns -= (deadline_ns - now) / 10;
   bool is_of_all = true;
@@ -260,7 +260,7 @@ void Batch::Score(Group* group) {
   }
 }
 
-// Each by itself, so that the one at fault is the only one to fail.
+// Scores each request alone, so that only the faulty one fails.
 void Batch::ScoreAlone(Group* group) {
   std::vector<std::unique_ptr<Item>> items = std::move(group->items);
   for (auto& item : items) {

@@ -1,8 +1,8 @@
-// One worker's micro-batch: reads requests, routes each to a variant, scores those of one version together, answers.
-// Whatever goes wrong with one request fails that one alone.
+// One worker's micro-batch: reads requests, routes each to a variant, scores requests of one version together, answers.
+// An error in one request fails only that request.
 //
 // Requests of one version share a lookup and a run of the graph. Rows from a Cube must arrive before the first of these
-// requests times out, so only requests with similar time left are put together: none gives up more than half of its
+// requests times out, so only requests with similar remaining time are combined: none gives up more than half of its
 // time.
 #pragma once
 
@@ -21,14 +21,14 @@
 
 namespace elasticctr::serve {
 
-// Answers a request with an error, whatever the codec or the session do about it.
+// Answers a request with an error, even if the codec or the session throws.
 void AnswerError(const Request& request, const Parsed* parsed, const Error& error);
 
 struct BatchContext;
-// Tells observers of a request that has been answered. What a log cannot take is its own loss.
+// Reports an answered request to observers. An observer's failure does not affect the request.
 void Observe(const BatchContext& around, const Finished& finished);
 
-// What all workers share. Outlives them.
+// Shared by all workers. Outlives them.
 struct BatchContext {
   const EngineOptions* options;
   EngineStats* stats;
@@ -45,12 +45,12 @@ class Batch {
   Batch(const BatchContext& around, uint64_t seed);
   ~Batch();
 
-  // What the next requests are routed by.
+  // Sets the models for the next requests.
   void Begin(std::shared_ptr<const Models> models) { models_ = std::move(models); }
-  // Reads and routes a request; answers it at once if that fails.
+  // Reads and routes a request; answers it at once on an error.
   void Add(Job job);
   size_t samples() const { return samples_; }
-  // Scores and answers everything added, then forgets it.
+  // Scores and answers all added requests, then discards them.
   void Finish();
 
  private:
@@ -73,7 +73,7 @@ class Batch {
 
   const BatchContext& around_;
   std::shared_ptr<const Models> models_;
-  std::vector<std::unique_ptr<Group>> groups_;  // the first used_ are of this batch
+  std::vector<std::unique_ptr<Group>> groups_;  // the first used_ belong to this batch
   size_t used_ = 0;
   size_t samples_ = 0;
   Workspace workspace_;

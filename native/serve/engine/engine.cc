@@ -19,13 +19,13 @@ namespace elasticctr::serve {
 namespace {
 
 constexpr auto kReleaseWait = std::chrono::seconds(2);
-constexpr double kNewest = 0.1;  // weight of the newest batch in the estimate of what work costs
-constexpr double kSurprise = 4;  // a batch counts as at most so many times what was expected: one stall is not a trend
+constexpr double kNewest = 0.1;  // weight of the newest batch in the estimate of costs
+constexpr double kSurprise = 4;  // a batch counts as at most this multiple of its estimate: one stall is not a trend
 
-// What a request will cost, before it is read: in bytes, with the overhead of one in the same measure.
+// The estimated cost of an unread request: in bytes, with the overhead of one in the same unit.
 uint64_t CostOf(const Job& job) {
   const Request& request = *job.request;
-  constexpr uint32_t kMostPlain = 64u << 20;  // what the body says of itself is anybody's word
+  constexpr uint32_t kMostPlain = 64u << 20;  // the stated size of a body is not trusted
   return request.body.size() + (request.is_gzip ? std::min(GunzippedBytes(request.body), kMostPlain) : 0) + 256;
 }
 
@@ -46,21 +46,21 @@ struct Engine::Impl {
     for (size_t i = 0; i < worker_count; ++i) workers.emplace_back([this, i] { Work(i); });
   }
 
-  // Why a request cannot be taken; empty: it can. REQUIRES: mutex held.
+  // Why a request cannot be taken; null: it can. REQUIRES: mutex held.
   const char* WhyNot(uint64_t now, uint64_t deadline_ns);
   void Refuse(const Request& request, const Error& error);
   void QueueShadow(Job job);
   void Work(size_t number);
-  // The next job, or false at the end. *share: how many a worker should take together with it.
+  // The next job, or false at the end. *share: the number of jobs a worker should take, this one included.
   bool TakeFirst(Job* job, size_t* share);
-  // Another one, if there is or comes one by `until_ns`.
+  // Another job, if one arrives by `until_ns`.
   bool TakeNext(Job* job, uint64_t until_ns);
-  void Push(Job&& job);  // if it throws, the job is still there
+  void Push(Job&& job);  // if it throws, the job is unchanged
   void Pop(Job* job);
-  // A batch of so many requests of this cost took so long. REQUIRES: mutex held.
+  // Updates the estimates after a batch. REQUIRES: mutex held.
   void Learn(size_t requests, uint64_t cost, uint64_t took_ns);
-  // How long a worker would need for what is queued: by its number or by its bytes, whichever says less. After many
-  // small requests a byte looks dear, after large ones a request does. REQUIRES: mutex held.
+  // How long a worker would need for the queue: by its number of requests or by its bytes, whichever is less. After
+  // many small requests a byte seems expensive, after large ones a request does. REQUIRES: mutex held.
   double QueuedWorkNs() const;
 
   const EngineOptions options;
@@ -72,16 +72,16 @@ struct Engine::Impl {
   std::shared_ptr<const Models> models = std::make_shared<const Models>(std::vector<Model>());
 
   std::mutex mutex;                 // guards all below
-  std::condition_variable wake;     // a job has come, or the end
-  std::condition_variable is_done;  // nothing is queued or being worked on
+  std::condition_variable wake;     // a job has arrived, or the engine stops
+  std::condition_variable is_done;  // nothing is queued or in progress
   std::deque<Job> queue;
   uint64_t queued_cost = 0;
   double ns_per_cost = 0;  // of one worker
   double ns_per_request = 0;
   size_t idle = 0;
   size_t busy = 0;
-  bool is_stopping = false;  // nothing more is taken in
-  bool is_over = false;      // nothing more is worked on
+  bool is_stopping = false;  // no new requests are accepted
+  bool is_over = false;      // no more work is done
 
   std::mutex stop_mutex;
   std::vector<std::thread> workers;
@@ -92,8 +92,8 @@ const char* Engine::Impl::WhyNot(uint64_t now, uint64_t deadline_ns) {
   if (queue.size() >= options.queue_requests) return "too many requests are waiting";
   if (!queue.empty()) {
     const uint64_t waited = now > queue.front().queued_ns ? now - queue.front().queued_ns : 0;
-    // By the time the oldest one has waited too long, as much again and more has come in behind it: what is queued must
-    // also be work for no longer than that.
+    // By the time the oldest request has waited too long, as many again are queued behind it: the queue's work must
+    // stay below that limit too.
     const double work = QueuedWorkNs() / static_cast<double>(worker_count);
     const uint64_t wait = std::max(waited, static_cast<uint64_t>(work));
     if (wait > uint64_t{options.queue_ms} * 1'000'000) return "requests are waiting too long";
@@ -239,7 +239,7 @@ void Engine::Submit(std::unique_ptr<Request> request) {
       }
     }
   }
-  // Outside the lock, or who is woken would wait for it.
+  // Outside the lock, or the woken thread would wait for it.
   if (is_wanted) impl_->wake.notify_one();
   if (why_not == nullptr) return;
   impl_->Refuse(*job.request, RetryLater(why_not, std::max(impl_->options.queue_ms, 1u)));

@@ -1,12 +1,12 @@
-// Takes requests from sessions, makes micro-batches of what waits, scores them, answers.
+// Takes requests from sessions, groups queued ones into micro-batches, scores and answers them.
 //
-// A worker takes what has queued up, reads it, routes each request to a variant and scores those of one version
-// together: one lookup and one run of the graph per micro-batch. Under load batches grow by themselves; batch_wait_us
-// makes an idle worker wait for more requests. A request that cannot be answered in time is refused at once, not
-// queued: kUnavailable with RetryLater, which protocols call 429 and RESOURCE_EXHAUSTED. One whose time runs out in the
-// queue gets DeadlineExceeded; one that is being scored is answered even if that takes longer.
+// A worker takes what has queued up, reads it, routes each request to a variant and scores requests of one version
+// together: one lookup and one run of the graph per micro-batch. Batches grow under load; batch_wait_us makes an idle
+// worker wait for more requests. A request that cannot be answered in time is refused at once, not queued: kUnavailable
+// with RetryLater, which protocols map to 429 and RESOURCE_EXHAUSTED. A request that times out in the queue gets
+// DeadlineExceeded; one that is being scored is answered even if that takes longer.
 //
-// A worker takes no more than its share while others are idle. A shadow is the request again, queued behind all others
+// A worker takes at most its share while others are idle. A shadow is a copy of the request, queued behind all others
 // after its answer was sent, and dropped when the queue is half full.
 #pragma once
 
@@ -23,21 +23,21 @@ namespace elasticctr::serve {
 
 struct EngineOptions {
   size_t workers = 0;          // 0: one per core
-  size_t batch_samples = 256;  // a micro-batch takes no further request beyond so many
+  size_t batch_samples = 256;  // a micro-batch takes no further request beyond this
   uint32_t batch_wait_us = 0;
   size_t queue_requests = 10'000;
-  uint32_t queue_ms = 100;  // a request is refused when the oldest one waits longer, or what waits is work for longer
-  uint32_t timeout_ms = 1000;  // of a request that names no deadline
+  uint32_t queue_ms = 100;     // refuse when the oldest request waits longer, or the queued work takes longer
+  uint32_t timeout_ms = 1000;  // of a request without a deadline
   Limits limits;
 };
 
-// What a finished request was; for access log and request log. Pointers live as long as the call.
+// A finished request, for access log and request log. Pointers are valid during the call.
 struct Finished {
   const Request* request;
   const Parsed* parsed;    // null: unreadable
   const Reply* reply;      // null: an error
   const Error* error;      // null: a reply
-  const Samples* samples;  // null: never got that far
+  const Samples* samples;  // null: it failed earlier
   size_t request_in_samples;
   uint64_t queue_ns, total_ns;
 };
@@ -47,18 +47,18 @@ class Engine {
   explicit Engine(const EngineOptions& options);
   ~Engine();
 
-  // Requests taken from now on are routed by `models`. Waits until the batches under way are done with those before
-  // (two seconds at most), so that what they held is freed by the caller and not by a worker.
+  // Routes later requests by `models`. Waits until the current batches are done with the previous ones (at most two
+  // seconds), so that the caller frees them and not a worker.
   void SetModels(std::shared_ptr<const Models> models);
   std::shared_ptr<const Models> models() const;
 
-  // Answers by request->answer, now (refused) or later, always once. Any thread.
+  // Answers by request->answer, now (refused) or later, exactly once. Any thread.
   void Submit(std::unique_ptr<Request> request);
-  // Called by workers after each request (not for shadows unless `shadows`), and by Submit for one it refuses. What it
-  // throws is dropped. There may be several. Set before the first Submit.
+  // Called by workers after each request (not for shadows unless `shadows`), and by Submit for refused ones. Exceptions
+  // are ignored. There may be several. Set before the first Submit.
   void OnFinished(std::function<void(const Finished&)> observer, bool shadows = false);
 
-  // Takes nothing more, answers everything queued within drain_s, then refuses the rest; joins the workers.
+  // Refuses new requests, answers everything queued within drain_s, then refuses the rest; joins the workers.
   void Stop(double drain_s);
 
   const EngineStats& stats() const;

@@ -1,4 +1,4 @@
-// A request on its way through the engine.
+// A request in the engine.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@ struct Job {
   std::unique_ptr<Request> request;
   uint64_t queued_ns = 0;
   uint64_t deadline_ns = 0;
-  std::string shadow_model, shadow_variant;  // of a shadow: who is to score it
+  std::string shadow_model, shadow_variant;  // of a shadow: the variant to score it
 };
 
 }  // namespace elasticctr::serve

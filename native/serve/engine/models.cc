@@ -10,7 +10,7 @@
 namespace elasticctr::serve {
 namespace {
 
-constexpr size_t kOtherNames = 32;  // those for all dense slots, weights and the like
+constexpr size_t kOtherNames = 32;  // names for all dense slots, weights and the like
 
 // [0, 1), by the upper 53 bits.
 double Fraction(uint64_t hash) { return static_cast<double>(hash >> 11) * 0x1p-53; }
@@ -44,7 +44,7 @@ const Model& Models::Find(std::string_view name) const {
     if (!name.empty() && model.name == name) return model;
     names += (names.empty() ? "" : ", ") + model.name;
   }
-  // Before it is known what is served here, nothing can be said not to be.
+  // Until the models are known, a name cannot be reported as unknown.
   if (models_.empty()) throw Error(Code::kUnavailable, "no model is served yet; ask another server, or this one later");
   if (name.empty()) throw Error(Code::kNotFound, "the request names no model; there is " + names);
   throw Error(Code::kNotFound, "no model '" + std::string(name.substr(0, 64)) + "'; there is " + names);

@@ -1,5 +1,5 @@
-// What is served at one moment: models, their variants, the version of each. Immutable; the engine swaps
-// one for the next between two requests, and a request is answered from the one it was routed by.
+// The models served at one moment, with their variants and versions. Immutable; the engine swaps one for the next
+// between two requests, and a request is answered by the one it was routed by.
 #pragma once
 
 #include <memory>
@@ -16,7 +16,7 @@ namespace elasticctr::serve {
 struct Variant {
   std::string name;        // "live" when there is only one
   double weight = 1;       // its share among the variants that answer
-  bool is_shadow = false;  // scored beside the answer, with probability `weight`, never returned
+  bool is_shadow = false;  // scored in addition, with probability `weight`; its scores are never returned
   std::shared_ptr<const ServedVersion> version;
   std::shared_ptr<VariantStats> stats;
 };
@@ -33,18 +33,18 @@ class Models {
  public:
   explicit Models(std::vector<Model> models);
   const std::vector<Model>& all() const { return models_; }
-  // Empty name: the only one, if there is only one. Throws NotFound naming those there are, Unavailable before there is
-  // any.
+  // Empty name: the only model, if there is only one. Throws NotFound naming the existing ones, Unavailable before
+  // there is any.
   const Model& Find(std::string_view name) const;
-  // What a request for a model gets that nothing answers for yet.
+  // The error for a request to a model without a version.
   static Error NoVersion(const Model& model);
-  // The one that answers Paddle Serving calls that name no model; null: none does.
+  // The model for Paddle Serving calls that name none; null: there is none.
   const Model* FindPaddleDefault() const;
-  // How many names a request may have at most before one of them is of no model here: each slot's own, its lengths' and
-  // some for all of them.
+  // The most names a request may have before one of them must be unknown to every model: each slot's own, its lengths'
+  // and some for all of them.
   size_t most_names() const { return most_names_; }
-  // By weight: of the sticky text's hash where there is one, else of `random` in [0, 1). Throws Unavailable if no
-  // variant answers.
+  // Picks by weight: by the hash of the sticky text if there is one, else by `random` in [0, 1). Throws Unavailable if
+  // no variant answers.
   static const Variant& Pick(const Model& model, const std::string* sticky, double random);
 
  private:

@@ -1,4 +1,4 @@
-// Why an answer is degraded, in the words of every protocol.
+// Why an answer is degraded: the text for every protocol.
 #pragma once
 
 #include <string>

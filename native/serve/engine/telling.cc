@@ -1,4 +1,4 @@
-// Tells the client and the observers how a request ended.
+// Reports to the client and the observers how a request ended.
 #include <string>
 #include <utility>
 

@@ -24,7 +24,7 @@ constexpr size_t kWakeBytes = 256 * 1024;
 constexpr auto kFlushEvery = std::chrono::milliseconds(200);
 constexpr size_t kMaxTextBytes = 256;
 
-// "time": of now, to the millisecond, in UTC.
+// "time": the current time, to the millisecond, in UTC.
 void AppendTime(std::string* line) {
   timespec now;
   ::clock_gettime(CLOCK_REALTIME, &now);
@@ -163,7 +163,7 @@ void AccessLog::Write(const std::string& lines) {
     ssize_t n = fd < 0 ? -1 : ::write(fd, lines.data() + at, lines.size() - at);
     if (n < 0 && fd >= 0 && errno == EINTR) continue;
     if (n <= 0) {
-      // A full disk, a closed pipe: these lines are lost, the next ones are tried again.
+      // A full disk or a closed pipe: these lines are lost, later ones are tried again.
       auto lost = static_cast<uint64_t>(std::count(lines.begin() + static_cast<ptrdiff_t>(at), lines.end(), '\n'));
       dropped_.fetch_add(lost, std::memory_order_relaxed);
       return;

@@ -1,5 +1,5 @@
-// One JSON line per request into a file, or to stderr. Workers only append to memory; a thread of its own writes. When
-// the disk does not keep up, lines are dropped and counted; requests never wait.
+// Writes one JSON line per request to a file or to stderr. Workers only append to memory; a separate thread writes. If
+// the disk is too slow, lines are dropped and counted; requests never wait.
 //
 // A file that grew over max_bytes is renamed to FILE.1 (and .1 to .2, up to `keep`); one that was renamed or
 // removed by another program is created again, so that logrotate needs no signal.
@@ -31,10 +31,10 @@ class AccessLog {
 
   // A prediction. Any thread.
   void Add(const Finished& finished);
-  // Anything else over HTTP. Any thread.
+  // Any other HTTP request. Any thread.
   void Add(const std::string& peer, const std::string& method, const std::string& path, int status, uint64_t total_ns);
 
-  // Writes what there is; what is added later is not written.
+  // Writes pending lines; later ones are dropped.
   void Stop();
   // As Prometheus text.
   std::string Metrics() const;

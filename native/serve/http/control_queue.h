@@ -1,5 +1,5 @@
-// Requests that are not predictions, on their way to Python and back. Bounded in number and in time: requests that do
-// not fit are refused, and those not answered in time get a 504 (the work itself may continue).
+// Queues requests other than predictions for Python. Bounded in number and time: requests beyond the bound are refused,
+// and unanswered ones get a 504 after the timeout (the work itself may continue).
 #pragma once
 
 #include <condition_variable>
@@ -26,13 +26,13 @@ struct ControlRequest {
 };
 
 struct ControlOptions {
-  size_t requests = 64;   // waiting or being worked on
+  size_t requests = 64;   // waiting or being processed
   double timeout_s = 60;  // for an answer
 };
 
 class ControlQueue {
  public:
-  // Where an answer goes; may be called from any thread.
+  // The recipient of an answer. Any thread may call it.
   struct Asker {
     net::ConnectionId connection;
     bool keep_alive = true;
@@ -47,11 +47,11 @@ class ControlQueue {
 
   // False: full.
   bool Post(ControlRequest request, Asker asker);
-  // The next request, for Python; false: none came within timeout_s, or the queue was stopped.
+  // The next request, for Python; false: none arrived within timeout_s, or the queue was stopped.
   bool Next(double timeout_s, ControlRequest* request);
-  // `headers` are further header lines, each with its CRLF. An id that is not waiting any more is ignored.
+  // `headers` are additional header lines, each with its CRLF. An id that is no longer waiting is ignored.
   void Answer(uint64_t id, int status, std::string_view type, std::string_view body, std::string_view headers);
-  // Answers all that wait with 503; nothing is taken any more.
+  // Answers all waiting requests with 503; later ones are refused.
   void Stop();
 
   size_t waiting() const;
@@ -71,7 +71,7 @@ class ControlQueue {
   mutable std::mutex mutex_;
   std::condition_variable arrived_, changed_;
   std::deque<ControlRequest> queue_;
-  std::map<uint64_t, Waiting> waiting_;  // by id, which is by deadline
+  std::map<uint64_t, Waiting> waiting_;  // by id and therefore by deadline
   uint64_t next_id_ = 1;
   uint64_t expired_ = 0;
   bool stopped_ = false;

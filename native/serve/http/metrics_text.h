@@ -1,4 +1,4 @@
-// GET /metrics: what docs/how-to/serve.md lists, as Prometheus text.
+// GET /metrics: the metrics listed in docs/how-to/serve.md, as Prometheus text.
 #pragma once
 
 #include <string>

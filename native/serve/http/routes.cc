@@ -13,8 +13,8 @@
 namespace elasticctr::serve {
 namespace {
 
-// Names of a path: between `before` and `after` stands MODEL or MODEL/versions/VERSION. Without `after` the path is
-// `before` itself and names nothing.
+// The names in a path: MODEL or MODEL/versions/VERSION, between `before` and `after`. Without `after` the path is
+// `before` itself and has no names.
 struct Entry {
   std::string_view before, after;
   const Codec& (*codec)();

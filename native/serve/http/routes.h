@@ -1,4 +1,4 @@
-// Which codec a path belongs to. All other paths go to Python (control_queue.h).
+// Maps paths to codecs. All other paths go to Python (control_queue.h).
 #pragma once
 
 #include <string>
@@ -10,19 +10,19 @@ namespace elasticctr::serve {
 
 struct Route {
   const Codec* codec = nullptr;
-  std::string model;    // named by the path; empty: not
-  std::string version;  // named by the path; empty: not
+  std::string model;    // from the path; empty: none
+  std::string version;  // from the path; empty: none
 };
 
-// Null codec: not a prediction. Throws DataError for a path whose names cannot be read.
+// Null codec: not a prediction. Throws DataError for a path with invalid names.
 Route FindRoute(std::string_view path);
-// By Codec::name(), of all protocols; null: none is called that.
+// The codec of any protocol with this Codec::name(); null: there is none.
 const Codec* FindCodec(std::string_view name);
 
 inline constexpr size_t kMaxCodecs = 8;
-// Its place among all codecs; kMaxCodecs: it is none of them.
+// The codec's index among all codecs; kMaxCodecs: it is none of them.
 size_t IndexOf(const Codec& codec);
-// Null: there are not so many.
+// Null: the index is too large.
 const Codec* CodecAt(size_t index);
 
 }  // namespace elasticctr::serve

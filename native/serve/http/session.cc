@@ -13,7 +13,7 @@ namespace elasticctr::serve {
 namespace {
 
 constexpr std::string_view kBearer = "Bearer ";
-constexpr std::string_view kRepositoryIndex = "/v2/repository/index";  // KServe asks for it by POST
+constexpr std::string_view kRepositoryIndex = "/v2/repository/index";  // KServe requests it by POST
 constexpr size_t kHeadBytes = 16 * 1024;
 constexpr size_t kControlBodyBytes = 1u << 20;
 constexpr size_t kMaxIdBytes = 256;
@@ -65,7 +65,7 @@ net::Step HttpSession::Consume(const uint8_t* data, size_t size, uint64_t receiv
       if (!is_checked_) CheckHead(out);
       CheckBody();
       if (reader_.state() != net::HttpReader::State::kDone) continue;
-      // What came in one go with this request is answered too.
+      // Requests that arrived together with this one are answered too.
       is_last_ = !reader_.request().keep_alive || (step.consumed == size && context_->is_draining->load());
       bool later = Serve(out);
       StartNext();
@@ -77,7 +77,7 @@ net::Step HttpSession::Consume(const uint8_t* data, size_t size, uint64_t receiv
       }
     }
   } catch (const Error& error) {
-    // Where the next request would start is not known, or not worth waiting for.
+    // The start of the next request is unknown or not worth waiting for.
     if (error.code() == Code::kData) context_->stats->malformed.fetch_add(1, std::memory_order_relaxed);
     is_last_ = true;
     Refuse(error, out);
@@ -91,7 +91,7 @@ net::Step HttpSession::Consume(const uint8_t* data, size_t size, uint64_t receiv
 void HttpSession::CheckHead(net::Buffer* out) {
   is_checked_ = true;
   const net::HttpRequest& request = reader_.request();
-  route_ = FindRoute(request.path);  // first: refusals are in its protocol's shape
+  route_ = FindRoute(request.path);  // first: refusals use the format of its protocol
   CheckAccess(request);
   is_gzip_ = route_.codec != nullptr && NamesGzip(request.content_encoding);
   if (!request.content_encoding.empty() && !is_gzip_) {
@@ -128,7 +128,7 @@ void HttpSession::CheckAccess(const net::HttpRequest& request) {
   throw Error(Code::kUnauthorized, "no or a wrong token; send 'Authorization: Bearer TOKEN'");
 }
 
-// Predictions, and what changes nothing.
+// Predictions and other requests that change nothing.
 bool HttpSession::IsReading(const net::HttpRequest& request) const {
   return route_.codec != nullptr || request.method == "GET" || request.method == "HEAD" ||
          request.path == kRepositoryIndex;

@@ -1,5 +1,5 @@
-// HTTP/1.1 on one connection: reads requests, refuses what can be refused by the head, and hands predictions to the
-// engine and the rest to Python, one after another. Knows no protocol's bodies.
+// HTTP/1.1 on one connection: reads requests, refuses by the head when possible, and passes predictions to the engine
+// and the rest to Python, one after another. Does not parse bodies.
 #pragma once
 
 #include <atomic>
@@ -19,23 +19,23 @@ namespace elasticctr::serve {
 // Counted by sessions.
 struct SessionStats {
   std::atomic<uint64_t> unauthorized{0};
-  std::atomic<uint64_t> malformed{0};     // no request, or one over a limit; cost its sender the connection
+  std::atomic<uint64_t> malformed{0};     // invalid or over a limit; closed the connection
   std::atomic<uint64_t> overloaded{0};    // no memory for its body
   std::atomic<uint64_t> control_full{0};  // too many requests wait for Python
 };
 
-// What all sessions share. Everything outlives the net::Server.
+// Shared by all sessions. Everything outlives the net::Server.
 struct HttpContext {
   Engine* engine = nullptr;
   net::Server* server = nullptr;
   ControlQueue* control = nullptr;
   const Secret* secret = nullptr;
-  std::string host;  // it listens at
+  std::string host;  // the address it listens at
   SessionStats* stats = nullptr;
-  const std::atomic<bool>* is_draining = nullptr;  // answers end their connections
-  std::function<std::string()> not_ready;          // why; empty: ready
+  const std::atomic<bool>* is_draining = nullptr;  // answers close their connections
+  std::function<std::string()> not_ready;          // the reason; empty: ready
   std::function<std::string()> metrics;
-  // For logs: a request that was answered without the engine.
+  // For logs: called for a request that was answered without the engine.
   std::function<void(const std::string& peer, const std::string& method, const std::string& path, int status,
                      uint64_t received_ns)>
       on_answered;
@@ -49,7 +49,7 @@ class HttpSession : public net::Session {
   uint32_t idle_limit_s() const override { return 75; }
 
  private:
-  // What can be refused before the body comes; throws.
+  // Refuses by the head, before the body arrives; throws.
   void CheckHead(net::Buffer* out);
   void CheckAccess(const net::HttpRequest& request);
   bool IsReading(const net::HttpRequest& request) const;
@@ -72,10 +72,10 @@ class HttpSession : public net::Session {
   net::Charge charge_;       // of the body
   bool is_checked_ = false;  // the head of the current request
   bool is_gzip_ = false;     // its body
-  bool is_last_ = false;     // the answer to it ends the connection
+  bool is_last_ = false;     // its answer closes the connection
 };
 
-// An id for a request whose client gave none.
+// Generates an id for a request without one.
 std::string MakeRequestId();
 
 }  // namespace elasticctr::serve

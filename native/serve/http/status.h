@@ -1,4 +1,4 @@
-// How an error is answered over HTTP, in every protocol on top of it: its status and header lines.
+// The HTTP form of an error, for every protocol on top of HTTP: its status and header lines.
 #pragma once
 
 #include <string>
@@ -8,7 +8,7 @@
 
 namespace elasticctr::serve {
 
-// An error whose status says more than its code does.
+// An error with a more specific status than its code.
 class HttpError : public Error {
  public:
   // `headers` are header lines, each with its CRLF.
@@ -22,7 +22,7 @@ class HttpError : public Error {
   std::string headers_;
 };
 
-// A body, a number of samples or of values over its limit. DataError where there are no HTTP statuses.
+// A body, a number of samples or a number of values over its limit. A DataError in protocols without HTTP statuses.
 class TooLarge : public HttpError {
  public:
   explicit TooLarge(const std::string& message) : HttpError(413, Code::kData, message) {}
@@ -44,7 +44,7 @@ inline std::string HttpHeadersOf(const Error& error) {
   return {};
 }
 
-// {"error": {"code": …, "message": …}}, whole, in our own shape.
+// A complete response with {"error": {"code": …, "message": …}}.
 std::string HttpErrorAnswer(const Error& error, bool keep_alive, bool head_only = false);
 
 }  // namespace elasticctr::serve

@@ -22,7 +22,7 @@ T Load(const char* data, size_t i) {
   return value;
 }
 
-// Element i as 64 bits, signs extended. REQUIRES: the tensor holds whole numbers.
+// Element i as 64 bits, sign-extended. REQUIRES: the tensor holds integers.
 uint64_t WholeAt(const Tensor& tensor, size_t i) {
   auto extend = [](auto value) { return static_cast<uint64_t>(static_cast<int64_t>(value)); };
   switch (tensor.stored) {
@@ -54,7 +54,7 @@ Columns::Columns(const InferRequest& request, const Plan& plan, const Limits& li
   dense_is_final_ = values == nullptr || values_are_feasigns_;
   if (request.inputs.empty()) throw Error(Code::kData, "the request has no inputs; send one per slot");
 
-  for (const Tensor& tensor : request.inputs) CheckName(tensor);  // before any value is looked at
+  for (const Tensor& tensor : request.inputs) CheckName(tensor);  // before any value is read
   columns_.reserve(request.inputs.size());
   for (const Tensor& tensor : request.inputs) {
     if (!IsLengths(tensor.name) || plan.names.contains(std::string(tensor.name))) Bind(tensor);
@@ -126,7 +126,7 @@ void Columns::AddSparse(const Tensor& tensor, uint32_t slot, uint32_t slots) {
   columns_.push_back(std::move(column));
 }
 
-// Whole numbers of fewer than 64 bits become 64. A negative one is not a feasign unless all 64 bits were sent.
+// Widens integers to 64 bits. A negative one is not a feasign unless all 64 bits were sent.
 void Columns::Widen(Column* column, bool as_feasigns) {
   const Tensor& tensor = *column->tensor;
   column->is_signed = IsSigned(tensor.stored);
@@ -140,7 +140,7 @@ void Columns::Widen(Column* column, bool as_feasigns) {
   column->data = reinterpret_cast<const char*>(column->wide.data());
 }
 
-// A slot's strings are hashed in one go, unless one is empty: an empty string is not a value.
+// Hashes all strings of a slot at once, unless one is empty: an empty string is not a value.
 void Columns::Hash(Column* column) const {
   const uint64_t seed = plan_.hash_seeds[column->slot];
   const std::vector<std::string_view>& texts = column->tensor->texts;
@@ -204,7 +204,7 @@ void Columns::SetLengths(Column* column, const Tensor& lengths) {
   if (column->rows == 0) lengths.Fail("has no samples");
 }
 
-// How many samples the tensor is for, and whether that is what the others say.
+// Sets the tensor's number of samples and checks it against the other tensors.
 void Columns::TakeRows(Column* column, const Limits& limits) {
   const Tensor& tensor = *column->tensor;
   if (column->rows == 0) {
@@ -258,7 +258,7 @@ void Columns::Fill(Samples* samples) {
   samples->EndRequest();
 }
 
-// The packed inputs, each sample with one feasign per slot: as they lie. False: the request is another one.
+// Copies the packed inputs directly if each sample has one feasign per slot. False: it has not.
 bool Columns::FillRows(Samples* samples) const {
   const void *feasigns = nullptr, *dense = nullptr;
   for (const Column& column : columns_) {
@@ -278,7 +278,7 @@ bool Columns::FillRows(Samples* samples) const {
 
 void Columns::FillSample(Column* column, Samples* samples) const {
   if (column->kind >= Kind::kDense) return FillDense(column, samples);
-  // Local copies: what samples write might be these fields, for all the compiler knows.
+  // Local copies: for the compiler, stores to samples could alias these fields.
   const uint32_t end_slot = column->slot + column->slots;
   const char* const data = column->data;
   size_t at = column->at;

@@ -1,4 +1,4 @@
-// The tensors of a request bound to the slots of a plan: which slots each fills, how many values each sample takes from
+// Binds the tensors of a request to the slots of a plan: which slots each fills, how many values each sample takes from
 // it, and which are shared by all samples. Made for one Fill; must not outlive request and plan.
 #pragma once
 
@@ -14,11 +14,11 @@ namespace elasticctr::serve::kserve {
 
 class Columns {
  public:
-  // Throws DataError for tensors that are not a slot, are given twice, are of a type or shape the slot does not take,
-  // or contradict each other about the number of samples.
+  // Throws DataError for tensors that match no slot, are given twice, have a type or shape the slot does not take, or
+  // contradict each other about the number of samples.
   Columns(const InferRequest& request, const Plan& plan, const Limits& limits);
 
-  // BeginRequest … EndRequest.
+  // Adds the whole request (BeginRequest … EndRequest).
   void Fill(Samples* samples);
 
  private:
@@ -30,10 +30,10 @@ class Columns {
     uint32_t slots;  // and how many: more than one if packed
     const Tensor* tensor;
     size_t rows = 0;   // 1: shared, if there are more samples
-    size_t width = 1;  // values of a slot in a sample, where `lengths` do not say
+    size_t width = 1;  // values of a slot in a sample, without `lengths`
     bool is_double = false;
     bool is_signed = false;
-    std::vector<uint64_t> wide;  // elements as 64 bits, where they were less
+    std::vector<uint64_t> wide;  // elements converted to 64 bits, if they were narrower
     const char* data = nullptr;
     std::vector<uint32_t> lengths;  // [rows, slots]
     size_t at = 0, bag = 0;         // the next element, the next length

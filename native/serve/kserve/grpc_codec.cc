@@ -104,7 +104,7 @@ class GrpcInferRequest : public kserve::InferRequest {
     AskFor(name);
   }
 
-  // From raw_input_contents, which is for all inputs or for none, or from each input's own contents.
+  // Takes elements from raw_input_contents, which is for all inputs or for none, or from each input's own contents.
   void TakeElements(const std::vector<std::string_view>& raw) {
     if (!raw.empty() && raw.size() != inputs.size()) {
       throw Error(Code::kData, "there are " + std::to_string(inputs.size()) + " inputs but " +
@@ -129,7 +129,7 @@ class GrpcInferRequest : public kserve::InferRequest {
   std::vector<std::optional<Reader>> contents_;
 };
 
-// Begins an entry of the response's parameters; the value's field follows.
+// Starts an entry of the response's parameters; the value's field follows.
 template <typename Write>
 void AppendParameter(Writer* writer, std::string_view name, Write write) {
   size_t entry = writer->Begin(4);

@@ -104,7 +104,7 @@ class HttpInferRequest : public kserve::InferRequest {
 
   void ReadInput(const Limits& limits) {
     Tensor& tensor = inputs.emplace_back();
-    // A key given twice could leave elements of one type under the name of another.
+    // A repeated key could put elements of one type under the name of another.
     enum : unsigned { kName = 1, kShape = 2, kType = 4, kParameters = 8, kData = 16 };
     unsigned seen = 0;
     auto see = [&](unsigned which) {

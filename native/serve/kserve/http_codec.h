@@ -1,5 +1,5 @@
-// KServe V2 over HTTP: `POST /v2/models/{model}[/versions/{version}]/infer` with tensors in JSON or, by the binary
-// tensor extension, behind it (Inference-Header-Content-Length says where the JSON ends).
+// KServe V2 over HTTP: `POST /v2/models/{model}[/versions/{version}]/infer` with tensors in JSON or, with the binary
+// tensor extension, after the JSON (Inference-Header-Content-Length gives its length).
 #pragma once
 
 #include "serve/codec/codec.h"

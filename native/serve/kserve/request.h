@@ -1,5 +1,5 @@
-// An inference request of KServe V2, over HTTP or gRPC, and how its tensors become samples: by slot, packed, or as
-// lines of a log. docs/reference/kserve.md is the page for users.
+// An inference request of KServe V2, over HTTP or gRPC, and the conversion of its tensors to samples: by slot, packed,
+// or as lines of a log. docs/reference/kserve.md is the page for users.
 #pragma once
 
 #include <deque>
@@ -15,16 +15,16 @@ namespace elasticctr::serve::kserve {
 
 class InferRequest : public Parsed {
  public:
-  std::deque<Tensor> inputs;  // a deque: tensors stay where they are
-  // Of the request, as text: what variants can be sticky by, and `values`, `format`, `timeout`.
+  std::deque<Tensor> inputs;  // a deque: tensors must not move
+  // Parameters of the request, as text: fields for sticky variants, and `values`, `format`, `timeout`.
   std::vector<std::pair<std::string, std::string>> parameters;
 
-  // Takes `timeout` (microseconds) out of the parameters.
+  // Removes `timeout` (microseconds) from the parameters and stores it.
   void ReadTimeout();
-  // An output the client asks for. Throws DataError unless it is `scores`.
+  // Checks an output the client requests. Throws DataError unless it is `scores`.
   void AskFor(std::string_view output);
 
-  // A parameter of that name, else an input of that name that has one value for all samples.
+  // The parameter of that name, else an input of that name with one value for all samples.
   bool Field(std::string_view name, std::string* value) const override;
   void Fill(Samples* samples, const Limits& limits) const override;
 
@@ -38,7 +38,7 @@ class InferRequest : public Parsed {
 
 std::string Join(const std::vector<std::string>& words, std::string_view between);
 
-// Throws DataError for a parameter of an input or output that asks for what is not served: shared memory, classes.
+// Throws DataError for an unsupported parameter of an input or output: shared memory, classes.
 void CheckTensorParameter(std::string_view name);
 
 }  // namespace elasticctr::serve::kserve

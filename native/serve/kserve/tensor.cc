@@ -44,7 +44,7 @@ void Append(std::string* out, T value) {
   out->append(reinterpret_cast<const char*>(&value), sizeof value);
 }
 
-// Whole numbers may be written as strings, since many JSON libraries round beyond 2^53.
+// Integers may be written as strings, since many JSON libraries round beyond 2^53.
 template <typename T>
 T WholeNumber(JsonReader* reader) {
   const auto value = ParseNumber<T>(reader->Peek() == JsonReader::Kind::kString ? reader->String() : reader->Number());
@@ -63,7 +63,7 @@ void AppendJson(JsonReader* reader, Tensor* tensor, size_t* found, size_t limit)
     switch (tensor->stored) {
       case DataType::kBytes: tensor->texts.push_back(reader->String()); break;
       case DataType::kFp64:
-        // JSON has no NaN; null says that there is no value.
+        // JSON has no NaN; null means that there is no value.
         if (kind == JsonReader::Kind::kNull) {
           reader->Null();
           Append(&tensor->owned, std::numeric_limits<double>::quiet_NaN());

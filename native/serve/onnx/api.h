@@ -1,6 +1,6 @@
-// The few functions of ONNX Runtime's C interface that we call, by their places in its table (struct OrtApi of
-// onnxruntime_c_api.h). The table only ever grows at its end: a place, once given, is never another function's. All of
-// these are there since version 5 of the interface.
+// The few functions of ONNX Runtime's C interface that we call, by their index in its table (struct OrtApi of
+// onnxruntime_c_api.h). The table only grows at its end: an index is never reused for another function. All of these
+// exist since version 5 of the interface.
 #pragma once
 
 #include <cstddef>
@@ -24,13 +24,13 @@ inline constexpr uint32_t kApiVersion = 16;
 enum Element : int { kFloat = 1, kInt64 = 7 };
 enum { kLogFatal = 4, kSequential = 0, kOptimizeAll = 99, kArenaAllocator = 1, kDefaultMemory = 0 };
 
-// What OrtGetApiBase returns.
+// The result of OrtGetApiBase.
 struct ApiBase {
   void* const* (*GetApi)(uint32_t version);
   const char* (*GetVersionString)();
 };
 
-// A function at `kPlace` of the table.
+// The function at index `kPlace` of the table.
 template <size_t kPlace, typename Signature>
 struct Entry;
 template <size_t kPlace, typename R, typename... Args>

@@ -9,7 +9,7 @@ namespace {
 
 constexpr size_t kLanes = 16;
 constexpr size_t kTile = 2 * kLanes;
-constexpr size_t kBlock = 4;  // rows that go through the weights together
+constexpr size_t kBlock = 4;  // rows processed together
 
 typedef float Vector __attribute__((vector_size(kLanes * sizeof(float))));
 

@@ -12,12 +12,13 @@ struct Rows {
   size_t count, stride;
 };
 
-// out[r] += sum over `columns` c of rows[r][c], or its square, times weights[c]. Weights have rows of `width`, so has
-// `out`.
+// out[r] += sum over `columns` c of rows[r][c], or its square, times weights[c]. Rows of weights and of `out` have
+// `width` floats.
 void AddColumns(Rows rows, std::span<const uint32_t> columns, const float* weights, size_t width, bool of_squares,
                 float* out);
 
-// out += sum over k < count of x[k], or its square, times weights[k]. Weights have rows of `width`, best 1 or few.
+// out += sum over k < count of x[k], or its square, times weights[k]. Rows of weights have `width` floats; fastest for
+// small widths.
 void AddRun(const float* x, size_t count, const float* weights, size_t width, bool of_squares, float* out);
 
 }  // namespace elasticctr::serve

@@ -1,4 +1,4 @@
-// The part of an ONNX file (onnx.proto) that is needed to find out what a graph does with its inputs and to write
+// The part of an ONNX file (onnx.proto) that is needed to find out what a graph does with its inputs and to build
 // another one from pieces of it. Nothing is copied: views point into the bytes read.
 #pragma once
 
@@ -15,17 +15,17 @@ inline constexpr int kFloat = 1, kInt64 = 7;
 
 struct Node {
   std::string_view op, domain;
-  std::vector<std::string_view> inputs, outputs;                      // "": an optional one that is not given
+  std::vector<std::string_view> inputs, outputs;                      // "": an optional one that is absent
   std::unordered_map<std::string_view, std::string_view> attributes;  // AttributeProto by name
   bool has_graph = false;                                             // inside an attribute: If, Loop, Scan
   std::string_view bytes;                                             // NodeProto
 
-  // Attributes of one number; `otherwise` where there is none.
+  // The integer value of an attribute; `otherwise` if there is none.
   int64_t Int(std::string_view name, int64_t otherwise) const;
   float Float(std::string_view name, float otherwise) const;
 };
 
-// Floats or whole numbers of a TensorProto or a Constant.
+// Floats or integers of a TensorProto or a Constant.
 struct Tensor {
   std::vector<int64_t> dims;
   std::vector<float> floats;
@@ -40,13 +40,13 @@ struct Graph {
   std::string rest;  // ModelProto without its graph: versions, operator sets, metadata
 };
 
-// Throws DataError for bytes that are not an ONNX file, FailedPrecondition for one with functions of its own or weights
-// elsewhere. REQUIRES: `bytes` outlives the graph.
+// Throws DataError for bytes that are not an ONNX file, FailedPrecondition for one with local functions or external
+// weights. REQUIRES: `bytes` outlives the graph.
 Graph ReadGraph(std::string_view bytes);
 
-// None: neither floats nor 64-bit integers, or not as many as its dimensions say.
+// nullopt: neither floats nor 64-bit integers, or their number does not match the dimensions.
 std::optional<Tensor> ReadTensor(std::string_view tensor_proto);
-// The value of a node Constant.
+// The value of a Constant node.
 std::optional<Tensor> ReadConstant(const Node& node);
 
 // A float input of shape [any, width], as bytes of a ValueInfoProto. `width` 0: any.
@@ -54,7 +54,7 @@ std::string FloatInput(std::string_view name, uint32_t width);
 // Y = X W + C, as bytes of a NodeProto.
 std::string GemmNode(std::string_view x, std::string_view w, std::string_view c, std::string_view y);
 
-// ModelProto of `rest` and a graph of these messages.
+// A ModelProto of `rest` and a graph of these messages.
 std::string WriteModel(const Graph& of, const std::vector<std::string_view>& nodes,
                        const std::vector<std::string_view>& initializers, const std::vector<std::string_view>& inputs,
                        const std::vector<std::string_view>& outputs);

@@ -16,9 +16,9 @@ using onnx::Graph;
 using onnx::Node;
 using onnx::Tensor;
 
-// Narrower sums are not worth a product of matrices.
+// Narrower sums do not justify a matrix product.
 constexpr uint32_t kMinProduct = 8;
-// If the cut graph reads all columns still, so much must be gained elsewhere.
+// The least gain required elsewhere if the cut graph still reads all columns.
 constexpr uint32_t kMinWidth = 64;
 
 // Columns of the input, in any order, squared or not, times `scale`.
@@ -98,7 +98,7 @@ class Cutter {
     return std::move(tensor->ints);
   }
 
-  // What the node's output is, if that can be determined. Anything else stays in the graph unchanged.
+  // Determines the node's output if possible. Otherwise the node stays in the graph unchanged.
   void Follow(const Node& node) {
     const size_t count = node.inputs.size();
     if (node.op == "Constant") {
@@ -122,7 +122,7 @@ class Cutter {
     }
   }
 
-  // Of constants only what keeps their numbers in order: starts and ends of slices come this way.
+  // Only nodes that keep the order of a constant's numbers: starts and ends of slices use these.
   void FollowConstant(const Node& node) {
     const bool is_cast = node.op == "Cast";
     if (!is_cast && node.op != "CastLike" && node.op != "Identity" && node.op != "Reshape") return;
@@ -202,7 +202,7 @@ class Cutter {
     sums_[node.outputs[0]] = std::move(sum);
   }
 
-  // Adds a constant of one float, or one per float of the sum; false: it is none.
+  // Adds a constant of one float, or one per float of the sum; false: it is not a constant.
   bool AddConstant(std::string_view name, float scale, ColumnSum* sum) const {
     const std::optional<Tensor> c = Constant(name);
     if (!c || !c->is_float || c->dims.size() > 2) return false;
@@ -260,7 +260,7 @@ class Cutter {
     constants_[node.outputs[0]] = std::move(*tensor);
   }
 
-  // Sums of equal width become one; a constant goes into its start.
+  // Adds sums of equal width; a constant is added to the start.
   void FollowAdd(const Node& node, float sign) {
     const ColumnSum *a = SumOf(node.inputs[0]), *b = SumOf(node.inputs[1]);
     if (a != nullptr && b != nullptr && a->width == b->width && a->is_of_squares == b->is_of_squares) {
@@ -282,7 +282,7 @@ class Cutter {
     sums_[node.outputs[0]] = std::move(sum);
   }
 
-  // Everything a tensor depends on, up to sums.
+  // Marks everything a tensor depends on, up to sums.
   void Need(std::string_view output) {
     std::vector<std::string_view> open = {output};
     while (!open.empty()) {

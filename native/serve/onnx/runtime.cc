@@ -14,16 +14,16 @@ namespace elasticctr::serve {
 namespace {
 
 constexpr size_t kMaxInputs = 64;
-// Samples that go through the graph together, about: what layers of some hundred floats hand on stays in the cache.
+// The approximate number of samples per run: the output of layers of some hundred floats stays in the cache.
 constexpr size_t kPart = 256;
 
-// A loaded library. Never unloaded: sessions of several versions use it, and it has threads-local state of its own.
+// A loaded library. Never unloaded: sessions of several versions use it, and it has thread-local state.
 struct Library {
   ort::Api api;
   ort::Env* env = nullptr;
   ort::MemoryInfo* memory = nullptr;
 
-  // Throws what a failed call says.
+  // Throws the message of a failed call.
   void Check(ort::Status* status, Code code, const std::string& what) const {
     if (status == nullptr) return;
     const std::string message = api.GetErrorMessage(status);
@@ -62,7 +62,7 @@ const Library& LibraryOf(const std::string& path) {
   return *library;
 }
 
-// Releases at the end of a scope, or when something throws.
+// Releases an object at the end of a scope, or when an exception is thrown.
 template <typename T, typename Release>
 class Held {
  public:
@@ -92,7 +92,7 @@ class OnnxGraph final : public DenseGraph {
     check(api.SetSessionGraphOptimizationLevel(options.value, ort::kOptimizeAll));
     check(api.SetSessionLogSeverityLevel(options.value, ort::kLogFatal));
     check(api.EnableCpuMemArena(options.value));
-    // A pattern is kept for every batch size there ever was.
+    // Otherwise a pattern is kept for every batch size ever used.
     check(api.DisableMemPattern(options.value));
     check(api.AddSessionConfigEntry(options.value, "session.intra_op.allow_spinning", "0"));
     check(api.AddSessionConfigEntry(options.value, "session.inter_op.allow_spinning", "0"));

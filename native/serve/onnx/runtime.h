@@ -1,6 +1,6 @@
 // The dense graph of a version in ONNX Runtime, called through the C interface of its shared library, which is loaded
-// when the first graph is opened and stays. The graph runs in the calling thread and starts none, over some hundred
-// samples at a time.
+// when the first graph is opened and stays loaded. The graph runs in the calling thread and starts no threads; it takes
+// some hundred samples at a time.
 #pragma once
 
 #include <memory>

@@ -14,10 +14,10 @@
 namespace elasticctr::serve {
 namespace {
 
-// A request's shared columns are multiplied row by row, its samples' others in blocks: with fewer samples than this per
-// request, the mean of a batch, there is nothing to gain.
+// A request's shared columns are multiplied row by row, its samples' other columns in blocks. With fewer samples per
+// request than this (the mean of a batch), splitting gains nothing.
 constexpr size_t kMinSamples = 8;
-// Nor with fewer shared columns than one in so many.
+// The least share of shared columns, as 1 / kMinShare.
 constexpr size_t kMinShare = 8;
 constexpr float kCheckTolerance = 1e-5f;
 
@@ -37,7 +37,7 @@ DenseGraph::Input Matrix(const std::string& name, const float* data, size_t rows
   return {name.c_str(), data, false, 2, {static_cast<int64_t>(rows), static_cast<int64_t>(width)}, is_of_all};
 }
 
-// Whether all samples of a request have the slot's values from the same place, or none.
+// Whether all samples of a request have the slot's values at the same place, or none has any.
 bool IsShared(const Samples& samples, Samples::Range request, uint32_t slot) {
   if (request.count < 2) return true;
   const Samples::Bag one = samples.bags(request.first)[slot];
@@ -114,7 +114,7 @@ std::vector<SharedLayer::Choice::Run> SharedLayer::RunsOf(const std::vector<uint
   std::vector<Choice::Run> runs;
   for (uint32_t c = 0; c < column_count_; ++c) {
     if (is_in[c] == 0) continue;
-    // A row's columns lie in two places.
+    // A row's columns are in two places.
     const bool goes_on = !runs.empty() && runs.back().column + runs.back().count == c && c != pooled_width_;
     if (goes_on) {
       ++runs.back().count;

@@ -1,9 +1,11 @@
-// What the samples of a request share goes through the first layer once per request and not once per sample.
+// Passes values that the samples of a request share through the first layer once per request instead of once per
+// sample.
 //
-// A version whose graph can be cut (graph_split.h) has one of these beside the whole graph. Which columns are shared
-// follows from the samples: the values of a slot that every sample of a request takes over from it, and dense floats
-// that are the same in all. In a micro-batch of several requests a column counts as shared if it is in each of them.
-// Sums over columns are rounded in another order than in the whole graph, and otherwise the same.
+// A version whose graph can be cut (graph_split.h) has a shared layer in addition to the whole graph. The samples
+// determine which columns are shared: those of slots in which every sample of a request uses the request's shared
+// values, and dense floats that are the same in all. In a micro-batch of several requests a column counts as shared if
+// it is shared in each of them. Sums over columns are rounded in another order than in the whole graph; otherwise the
+// results are the same.
 #pragma once
 
 #include <cstddef>
@@ -23,57 +25,56 @@ namespace elasticctr::serve {
 
 class SharedLayer {
  public:
-  // `graph` is the one of `split`, which was made from the graph of `plan`.
+  // `graph` is the cut graph of `split`, which was made from the graph of `plan`.
   SharedLayer(GraphSplit split, std::unique_ptr<DenseGraph> graph, const Plan& plan);
 
-  // Throws FailedPrecondition if it does not score synthetic samples as the whole graph does.
+  // Throws FailedPrecondition if its scores of synthetic samples differ from the whole graph's.
   void CheckAgainst(const DenseGraph& whole, const Plan& plan) const;
 
-  // The columns of a batch that are not shared, and what is made of the weights for them.
+  // The columns of a batch that are not shared, and the weights prepared for them.
   struct Choice {
     struct Run {
       uint32_t column, count;
     };
     struct Sum {
-      std::vector<uint32_t> shared;  // columns that go in once per request
-      std::vector<Run> runs;         // of a sum that is made here: columns that go in once per sample
-      std::vector<float> weights;    // of the columns that go in once per sample
+      std::vector<uint32_t> shared;  // columns added once per request
+      std::vector<Run> runs;         // of a sum computed here: columns added once per sample
+      std::vector<float> weights;    // of the columns added once per sample
     };
-    uint64_t layer = 0;              // whose; its number
+    uint64_t layer = 0;              // the layer it was made for, by its number
     std::vector<uint8_t> is_shared;  // by column
     std::vector<Run> runs;           // of the input `columns`
     uint32_t width = 0;              // of the input `columns`
     std::vector<Sum> sums;
   };
-  // One thread's own; the choice is kept for the next batch, which seldom needs another.
+  // Used by one thread; the choice is kept for the next batch, which rarely needs another.
   struct Scratch {
     Choice choice;
     std::vector<uint8_t> is_shared;
     std::vector<uint32_t> differs;                  // by column of `dense`
-    std::vector<uint32_t> shared_slots, own_slots;  // places in the list of pooled slots
+    std::vector<uint32_t> shared_slots, own_slots;  // indices into the list of pooled slots
     bool repeats_starts = false;                    // several requests: each sample needs its own
     std::vector<float> requests, row, columns;
     std::vector<std::vector<float>> starts, outputs;
     std::vector<DenseGraph::Input> inputs;
   };
 
-  // Finds out what the samples share; false: too little to gain anything. `dense` [samples, dense width] is as the
-  // graph wants it.
+  // Finds out what the samples share; false: too little to gain anything. `dense` [samples, dense width] is in the
+  // graph's input order.
   bool Choose(const Samples& samples, std::span<const PooledSlot> slots, const float* dense, Scratch* scratch) const;
-  // Makes the cut graph's own inputs, after a Choose that said true. rows[slot] has the row of each of the slot's
-  // values.
+  // Fills the cut graph's own inputs, after Choose returned true. rows[slot] has the row of each of the slot's values.
   void Fill(const Samples& samples, std::span<const PooledSlot> slots, const float* const* rows, const float* dense,
             Scratch* scratch) const;
-  // Scores [samples, labels] of what was filled in. `others` are the inputs of the whole graph that this one reads,
-  // too.
+  // Computes scores [samples, labels] from the filled inputs. `others` are inputs of the whole graph that the cut graph
+  // also reads.
   void Run(size_t samples, std::span<const DenseGraph::Input> others, size_t labels, float* scores,
            Scratch* scratch) const;
 
-  // Whether the cut graph reads an input of the whole one.
+  // Whether the cut graph reads this input of the whole one.
   bool Reads(std::string_view input) const;
 
  private:
-  // A row of columns: those of `pooled`, those of `dense`.
+  // A row of columns: those of `pooled`, then those of `dense`.
   struct Row {
     const float* pooled;
     const float* dense;
@@ -90,14 +91,14 @@ class SharedLayer {
 
   const GraphSplit split_;
   const std::unique_ptr<DenseGraph> graph_;
-  const uint64_t number_;  // no two of this process have the same
+  const uint64_t number_;  // unique within this process
   const uint32_t pooled_width_, dense_width_, column_count_;
   bool has_product_ = false;                // whether the cut graph multiplies columns itself
   std::vector<std::vector<uint8_t>> uses_;  // per sum: the columns it has weights for
 };
 
-// The shared layer of a graph; or none, and why. Never throws for a graph that cannot be cut. `where` names it in
-// errors.
+// The shared layer of a graph, or the reason why there is none. Never throws for a graph that cannot be cut. `where`
+// names it in errors.
 SharedLayerResult OpenSharedLayer(const std::string& library, std::string_view onnx, const Plan& plan,
                                   const DenseGraph& whole, const std::string& where);
 

@@ -17,7 +17,7 @@ using brpc::Errno;
 constexpr std::string_view kCtrService = "baidu.paddle_serving.predictor.ctr_prediction.CTRPredictionService";
 constexpr std::string_view kGeneralService = "baidu.paddle_serving.predictor.general_model.GeneralModelService";
 
-// `service` by its full name or, as some clients send it, without its package.
+// Matches `service` by its full name or, as some clients send it, without its package.
 bool IsService(std::string_view service, std::string_view full) {
   return service == full || service == full.substr(full.rfind('.') + 1);
 }
@@ -137,7 +137,7 @@ class GeneralParsed final : public BrpcParsed {
   paddle::TensorRequest tensors_;
 };
 
-// The message of a body behind its meta, the attachment taken off.
+// The message after a body's meta, without the attachment.
 std::string_view MessageOf(const Request& request, const brpc::RequestMeta& meta) {
   std::string_view message = std::string_view(request.body).substr(request.binary_header);
   if (!meta.is_request) throw Error(Code::kData, "RpcMeta has no request");

@@ -2,7 +2,7 @@
 // as the schema has slots) and GeneralModelService (tensors by name, serve/paddle/feed.h).
 // docs/migration/paddle-serving.md.
 //
-// A request's body is an RpcMeta of `binary_header` bytes and the message behind it, as BrpcSession takes them off.
+// A request's body is an RpcMeta of `binary_header` bytes followed by the message, as BrpcSession extracts them.
 #pragma once
 
 #include "serve/codec/codec.h"

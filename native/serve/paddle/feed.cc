@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::string_view kDenseNames[] = {"dense_input", "dense_feature", "dense_features", "dense"};
 
-// A name that is a position: before and after the number, and what the first slot's is.
+// The form of a positional name: the text before and after the number, and the number of the first slot.
 struct Form {
   std::string_view before, after;
   uint32_t first;
@@ -49,7 +49,7 @@ std::optional<uint32_t> NumberIn(std::string_view name, const Form& form) {
 
 std::optional<Target> FindName(const Plan& plan, std::string_view name) {
   if (name.empty()) return std::nullopt;
-  // REQUIRES: what settings say a name stands for is a slot or a name for all dense ones.
+  // REQUIRES: the settings map a name to a slot or to a name for all dense ones.
   if (auto it = plan.paddle_feeds.find(std::string(name)); it != plan.paddle_feeds.end()) name = it->second;
   if (auto it = plan.names.find(std::string(name)); it != plan.names.end()) {
     return Target{it->second.is_dense ? Goes::kDense : Goes::kSparse, it->second.index};
@@ -151,7 +151,7 @@ void FillDense(const Feed& feed, size_t row, Samples* samples) {
   }
 }
 
-// Marks what a feed gives; twice is an error.
+// Marks the target of a feed; a duplicate is an error.
 void Mark(const Tensor& tensor, const Plan& plan, const Target& target, std::vector<bool>* sparse,
           std::vector<bool>* dense) {
   auto mark = [&](std::vector<bool>* given, size_t slot, const std::string& name) {

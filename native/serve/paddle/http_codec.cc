@@ -65,7 +65,7 @@ void AppendRows(std::string* out, const TensorAnswer::Output& output) {
   out->push_back(']');
 }
 
-// Lists in a string each, as pipeline services give them.
+// Each list as a string, as pipeline services return them.
 std::string WritePairs(const TensorAnswer& answer) {
   std::string out = "{\"err_no\":0,\"err_msg\":\"\",\"key\":[";
   for (size_t i = 0; i < answer.outputs.size(); ++i) {
@@ -95,7 +95,7 @@ std::string WriteResult(const TensorAnswer& answer) {
   return out;
 }
 
-// What the body's shape has no place for.
+// Headers for the facts that the body's format cannot hold.
 std::string Headers(const Reply& reply) {
   std::string out = "X-Model: " + *reply.model + "\r\nX-Model-Version: " + std::to_string(reply.version) +
                     "\r\nX-Model-Variant: " + *reply.variant +
@@ -137,7 +137,7 @@ class PaddleHttp final : public Codec {
     return net::HttpAnswer(200, own.is_proto ? kProto : kJson, body, request.keep_alive, Headers(reply));
   }
 
-  // JSON in every case: clients do not read a message from an answer other than 200.
+  // Always JSON: clients parse a message only from answers with status 200.
   std::string FormatError(const Request& request, const Parsed*, const Error& error) const override {
     std::string body = "{\"err_no\":" + std::to_string(static_cast<int32_t>(brpc::ErrnoOf(error))) + ",\"err_msg\":";
     AppendJsonString(&body, error.what());

@@ -12,7 +12,7 @@ using Kind = JsonReader::Kind;
 constexpr size_t kMaxFetch = 100;
 constexpr size_t kMaxFields = 100;
 
-// `name` in snake_case or, as protobuf's JSON has it, in lowerCamelCase.
+// `name` in snake_case or in lowerCamelCase, which protobuf's JSON also allows.
 bool IsKey(std::string_view key, std::string_view name) {
   if (key == name) return true;
   size_t at = 0;

@@ -7,7 +7,7 @@
 //   web services:
 //     {"feed": [{"C1": [[5], [7]], "dense_input": [[0.1, …], […]]}], "fetch": ["prob"]}
 //
-// A list of lists has a row per sample; lists of numbers alone are one sample. `NAME.lod` holds offsets of NAME's rows.
+// A list of lists has a row per sample; a flat list of numbers is one sample. `NAME.lod` holds offsets of NAME's rows.
 #pragma once
 
 #include <deque>
@@ -26,7 +26,7 @@ struct JsonCall {
   Shape shape = Shape::kTensors;
   TensorRequest request;
   std::vector<std::pair<std::string_view, std::string>> fields;  // other scalars of the body, as text
-  std::deque<JsonReader> readers;                                // what the views point into
+  std::deque<JsonReader> readers;                                // the readers that views point into
   std::deque<std::string> contents;
 
   const std::string* field(std::string_view name) const;

@@ -17,7 +17,7 @@ std::string_view Trim(std::string_view text) {
   return text;
 }
 
-// Nested lists of numbers or texts, of which rows are the first level.
+// Nested lists of numbers or texts; the first level is rows.
 class Lists {
  public:
   Lists(const Limits& limits, Tensor* tensor) : limits_(limits), tensor_(tensor) {}
@@ -70,7 +70,7 @@ class Lists {
       tensor_->ints.push_back(*whole);
       return;
     }
-    // One with a point makes all of them floats.
+    // A single number with a point makes all of them floats.
     for (uint64_t value : tensor_->ints) tensor_->floats.push_back(static_cast<float>(static_cast<int64_t>(value)));
     tensor_->ints.clear();
     std::optional<double> real = ParseNumber<double>(text);

@@ -1,4 +1,4 @@
-// Tensors that Paddle Serving's clients write as nested lists, and how several of them become the rows of one request.
+// Tensors that Paddle Serving's clients write as nested lists, and how several of them are combined into one request.
 #pragma once
 
 #include <cstdint>
@@ -11,21 +11,21 @@
 
 namespace elasticctr::serve::paddle {
 
-// An integer of 64 bits, signed or not, as its bits. Nothing: the text is not one.
+// A 64-bit integer, signed or not, as its bits. nullopt: the text is not one.
 std::optional<uint64_t> ParseWhole(std::string_view text);
 
 // A value, a list, or a list of rows. All throw DataError.
 void ReadList(JsonReader* reader, const Limits& limits, Tensor* tensor);
-// A value of a pipeline request: JSON in a string, numbers by commas, or one text.
+// A value of a pipeline request: JSON in a string, comma-separated numbers, or one text.
 void ReadPairValue(std::string_view text, const Limits& limits, JsonCall* call, Tensor* tensor);
 
-// Puts `NAME.lod` where it belongs, and lists of numbers into the one row they are if no list has rows.
+// Attaches `NAME.lod` to its tensor, and makes flat lists of numbers one row if no list has rows.
 void SettleRows(std::vector<Tensor>* tensors);
 
-// Where each name is. Throws DataError for one that is there twice.
+// The index of each name. Throws DataError for a duplicate.
 using Places = std::unordered_map<std::string_view, size_t>;
 Places FindPlaces(const std::vector<Tensor>& tensors);
-// Several feeds: each is one more sample. `places` are those of `all`.
+// Adds a further feed: one more sample. `places` are those of `all`.
 void AppendFeed(std::vector<Tensor> feed, const Places& places, std::vector<Tensor>* all);
 
 }  // namespace elasticctr::serve::paddle

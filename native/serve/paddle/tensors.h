@@ -10,9 +10,8 @@
 
 namespace elasticctr::serve::paddle {
 
-// Views point into the bytes read. Its values are in one of the three; whole numbers keep their bits, so that a
-// negative one is a feasign above 2^63. Rows are told by lod (offsets, one level), else by the first number of the
-// shape.
+// Views point into the bytes read. Values are in one of the three lists; integers keep their bits, so that a negative
+// one is a feasign above 2^63. Rows are given by lod (offsets, one level), else by the first number of the shape.
 struct Tensor {
   std::string_view name, alias;
   std::vector<uint64_t> ints;
@@ -33,11 +32,11 @@ struct TensorRequest {
 // The protobuf message. Throws DataError naming the tensor.
 void ReadRequest(std::string_view message, const Limits& limits, TensorRequest* request);
 
-// What tensor_content holds, by its elem_type.
+// Decodes tensor_content according to its elem_type.
 void UnpackContent(std::string_view bytes, int32_t elem_type, Tensor* tensor);
-// Refuses values in more than one field, and more of them than the limit; `values` counts on from tensor to tensor.
+// Refuses values in more than one field, and more of them than the limit; `values` accumulates over tensors.
 void CheckValues(const Tensor& tensor, const Limits& limits, size_t* values);
-// The name errors use: its own, or the alias.
+// The name for errors: its own, or the alias.
 std::string NameOf(const Tensor& tensor);
 
 struct TensorAnswer {

@@ -24,7 +24,7 @@ constexpr std::string_view kPrefix = "requests-";
 constexpr std::string_view kComplete = ".jsonl";
 constexpr std::string_view kOpen = ".jsonl.open";
 
-// requests-20261115T160203.123456Z-<pid>: names in order are files in order.
+// requests-20261115T160203.123456Z-<pid>: the order of names is the order of files.
 std::string NewName() {
   timespec now;
   clock_gettime(CLOCK_REALTIME, &now);
@@ -44,7 +44,7 @@ struct LogFile {
   bool is_open;
 };
 
-// Those of all servers that log here, oldest first.
+// The files of all servers that log here, oldest first.
 std::vector<LogFile> List(const std::string& directory) {
   std::vector<LogFile> found;
   std::error_code error;
@@ -60,7 +60,7 @@ std::vector<LogFile> List(const std::string& directory) {
   return found;
 }
 
-// Where the last whole line ends.
+// The end of the last whole line.
 uint64_t WholeLines(int fd, uint64_t size) {
   char block[1 << 16];
   while (size > 0) {
@@ -73,7 +73,7 @@ uint64_t WholeLines(int fd, uint64_t size) {
   return 0;
 }
 
-// A writer holds a lock on its file as long as it lives.
+// A live writer holds a lock on its file.
 void CompleteLeft(const LogFile& left) {
   const int fd = open(left.path.c_str(), O_RDWR | O_CLOEXEC);
   if (fd < 0) return;
@@ -157,7 +157,7 @@ void RequestLogFile::Write(std::string_view lines) {
     if (n < 0 && errno == EINTR) continue;
     if (n <= 0) {
       const std::string reason = n < 0 ? std::strerror(errno) : "nothing written";
-      // Nothing of them stays: the file continues after the last whole line once there is room.
+      // The partial lines are removed: the file continues after the last whole line once there is room.
       if (ftruncate(fd_, static_cast<off_t>(size_)) != 0) Rotate(true);
       throw Error(Code::kInternal, path_ + ": cannot be written: " + reason);
     }

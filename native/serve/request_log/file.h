@@ -1,4 +1,4 @@
-// The files of a request log: the one being written, when it is complete, which old ones are removed. Used by one
+// The files of a request log: writes the current one, completes it when it is due, and removes old ones. Used by one
 // thread.
 #pragma once
 
@@ -16,9 +16,10 @@ class RequestLogFile {
   RequestLogFile(const RequestLogFile&) = delete;
   RequestLogFile& operator=(const RequestLogFile&) = delete;
 
-  // Makes the directory and a file in it to see that it can; completes what killed servers left. Throws ConfigError.
+  // Creates the directory and a file in it to check that it is writable; completes files of killed servers. Throws
+  // ConfigError.
   void Prepare();
-  // Whole lines; all of them are on their way to the disk, or none is and it throws InternalError.
+  // Writes whole lines. All of them are passed to the system, or none is and it throws InternalError.
   void Write(std::string_view lines);
   // Completes the file if it is large or old enough, or `always`.
   void Rotate(bool always);

@@ -13,7 +13,7 @@ void AppendNumber(T value, std::string* out) {
 }
 
 void AppendFloat(float value, std::string* out) {
-  // JSON has no word for a value that is not finite, and readers take -0 for an integer without a sign.
+  // JSON cannot represent non-finite values, and readers take -0 for an integer without a sign.
   if (!std::isfinite(value)) {
     out->append("null");
   } else if (value == 0 && std::signbit(value)) {
@@ -48,7 +48,7 @@ void AppendText(std::string_view text, std::string* out) {
   out->push_back('"');
 }
 
-// A text of the client's that need not be UTF-8, which a JSON line must be.
+// Client text may be invalid UTF-8, which a JSON line must not contain.
 void AppendForeign(std::string_view name, std::string_view text, std::string* out) {
   out->append(",\"").append(name);
   if (!IsUtf8(text)) out->append("_base64");

@@ -1,5 +1,5 @@
-// One line of the request log: what a prediction was, copied from the engine and written as JSON later, by the log's
-// own thread. docs/formats/request-log.md is the page.
+// One line of the request log: a copy of a prediction from the engine, which the log's own thread later writes as JSON.
+// docs/formats/request-log.md is the page.
 #pragma once
 
 #include <cstdint>
@@ -26,15 +26,15 @@ struct LoggedSlots {
 };
 
 struct LoggedRequest {
-  double time = 0;  // unix seconds at which its last byte came
+  double time = 0;  // unix seconds at which its last byte arrived
   std::string id, model, variant, protocol, content_type;
   uint64_t version = 0;
   uint64_t binary_header = 0;
-  std::string body;         // as it came; empty when over the log's limit
+  std::string body;         // as received; empty if over the log's limit
   uint64_t body_bytes = 0;  // of the request, kept or not
 
   std::shared_ptr<const LoggedSlots> slots;
-  // Values of some slots of one sample. Row 0 is what all samples share, row i + 1 is what sample i has for itself.
+  // Values of some slots of one sample. Row 0 holds what all samples share, row i + 1 the values of sample i alone.
   struct Bag {
     uint32_t slot;
     uint32_t count;
@@ -51,7 +51,7 @@ struct LoggedRequest {
   bool is_late = false, is_degraded = false;
 
   size_t samples() const { return row_bags.empty() ? 0 : row_bags.size() - 1; }
-  // What it takes of memory, for a bound on those that wait.
+  // Its memory use, for the bound on the queue.
   size_t bytes() const;
 };
 

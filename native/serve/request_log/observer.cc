@@ -14,8 +14,8 @@ LoggedSlots NamesOf(const Plan& plan) {
   return slots;
 }
 
-// The bag that all samples of a request have of a slot, but for those that replace it. A request's own shared values
-// stand first among its values; a bag that several samples have is never anything else.
+// The bag of a slot that all samples of a request share, except those that replace it. A request's shared values come
+// first among its values; a bag that several samples have is always the shared one.
 Bag SharedBag(const Samples& samples, Samples::Range range, uint32_t first, uint32_t slot) {
   Bag found{0, 0};
   size_t users = 0;
@@ -51,7 +51,7 @@ void AddSamples(const Samples& samples, size_t request, LoggedRequest* out) {
     for (uint32_t slot = 0; slot < slots; ++slot) {
       const bool is_shared =
           bags[slot].count == shared[slot].count && (bags[slot].count == 0 || bags[slot].first == shared[slot].first);
-      // An empty bag is written where it replaces a shared one.
+      // An empty bag is written if it replaces a shared one.
       if (!is_shared) AddBag(samples, slot, bags[slot], out);
     }
   }

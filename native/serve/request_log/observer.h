@@ -1,4 +1,4 @@
-// From the engine to the request log: what the line of an answered request holds.
+// Connects the engine to the request log: the contents of an answered request's line.
 #pragma once
 
 #include "serve/engine/engine.h"
@@ -6,7 +6,7 @@
 
 namespace elasticctr::serve {
 
-// Adds a request that was answered and is in the log's sample; others are passed over. For Engine::OnFinished.
+// Adds an answered request if it is in the log's sample. For Engine::OnFinished.
 void LogFinished(const Finished& finished, RequestLog* log);
 
 }  // namespace elasticctr::serve

@@ -55,7 +55,7 @@ bool RequestLog::Add(LoggedRequest request) {
     is_half = !was_half && waiting_bytes_ * 2 > options_.queue_bytes;
     waiting_.push_back(std::move(request));
   }
-  // The writer looks by itself every so often; a prediction pays for waking it only when the queue fills.
+  // The writer wakes up regularly; a prediction pays for waking it only when the queue fills.
   if (is_half) wake_.notify_one();
   return true;
 }
@@ -93,7 +93,7 @@ void RequestLog::WriteAll(std::vector<LoggedRequest>* requests, std::string* lin
       stats_.bytes.fetch_add(lines->size(), std::memory_order_relaxed);
       file_->Rotate(false);
     } catch (const Error&) {
-      // A full disk: these are lost and counted. Not in a tight loop, and what comes meanwhile may still find room.
+      // A full disk: these are lost and counted. Waiting avoids a tight loop, and later requests may still find room.
       stats_.failed.fetch_add(count, std::memory_order_relaxed);
       std::unique_lock lock(mutex_);
       wake_.wait_for(lock, kPauseAfterFailure, [&] { return is_stopping_; });

@@ -3,9 +3,9 @@
 //   RequestLog log(options);
 //   if (log.Takes(id)) log.Add(std::move(request));   // any thread; copies nothing, never waits for the disk
 //
-// A thread of its own writes. What waits for it is bounded: beyond that, requests are dropped and counted. Files are
-// `requests-<start>-<pid>.jsonl.open` while written and lose `.open` when complete. A killed server leaves whole lines
-// (and perhaps the piece of one, without a line end); the next RequestLog in the directory completes its file.
+// A separate thread writes. Its queue is bounded: beyond that, requests are dropped and counted. Files are
+// `requests-<start>-<pid>.jsonl.open` while being written and lose `.open` when complete. A killed server leaves whole
+// lines (and perhaps a partial one, without a line end); the next RequestLog in the directory completes its file.
 // Complete files are removed, oldest first, before all of them together exceed `max_bytes`.
 #pragma once
 
@@ -25,7 +25,7 @@ namespace elasticctr::serve {
 
 struct RequestLogOptions {
   std::string directory;
-  double sample = 1;                  // the part of requests that is logged, by a hash of their id
+  double sample = 1;                  // the share of requests that is logged, by a hash of their id
   uint64_t max_bytes = 10ull << 30;   // of all files in the directory
   uint64_t file_bytes = 64ull << 20;  // a file is complete beyond this size; at most a quarter of max_bytes
   uint32_t file_s = 60;               // or this age
@@ -37,7 +37,7 @@ class RequestLogFile;
 
 class RequestLog {
  public:
-  // Makes the directory, completes what killed servers left there. Throws ConfigError where it cannot be written.
+  // Creates the directory and completes files of killed servers. Throws ConfigError if it is not writable.
   explicit RequestLog(RequestLogOptions options);
   ~RequestLog();
   RequestLog(const RequestLog&) = delete;
@@ -45,22 +45,22 @@ class RequestLog {
 
   const RequestLogOptions& options() const { return options_; }
 
-  // Whether a request of this id is among the sample. All servers agree: XXH64(id, 0) / 2^64 < sample.
+  // Whether a request with this id is in the sample. All servers agree: XXH64(id, 0) / 2^64 < sample.
   bool Takes(std::string_view id) const;
-  // False: it was dropped, and counted.
+  // False: it was dropped and counted.
   bool Add(LoggedRequest request);
-  // The names of a version's slots, kept once for all its requests. `make` is called if they are not known.
+  // The names of a version's slots, kept once for all its requests. `make` is called if they are unknown.
   template <typename Make>
   std::shared_ptr<const LoggedSlots> SlotNames(const std::string& model, uint64_t version, Make&& make);
 
-  // Writes what waits, completes the file. Later Adds are dropped.
+  // Writes queued requests and completes the file. Later Adds are dropped.
   void Stop();
 
   struct Stats {
     std::atomic<uint64_t> written{0};  // lines
     std::atomic<uint64_t> bytes{0};
     std::atomic<uint64_t> dropped{0};  // the queue was full
-    std::atomic<uint64_t> failed{0};   // the disk did not take them
+    std::atomic<uint64_t> failed{0};   // writing to disk failed
     std::atomic<uint64_t> removed{0};  // files, to stay within max_bytes
   };
   const Stats& stats() const { return stats_; }

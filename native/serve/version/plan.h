@@ -1,6 +1,6 @@
-// What a version's schema.json says about samples, ready for the hot path. Made by
-// serve/activation/served_version.py from the same settings the trainer's parser is made from, so that both read a log
-// alike.
+// The parts of a version's schema.json that describe samples, prepared for the hot path. Made by
+// serve/activation/served_version.py from the same settings as the trainer's parser, so that both read a log in the
+// same way.
 #pragma once
 
 #include <cstddef>
@@ -25,16 +25,16 @@ struct Piece {
   uint32_t column;
 };
 
-// One slot that is looked up: those of ParserSpec::sparse in their order, then derived ones.
+// One slot that is looked up: those of ParserSpec::sparse in order, then derived ones.
 struct SparsePlan {
-  uint32_t table = 0;  // index into Plan::tables; kUnused: the model does not look at it
+  uint32_t table = 0;  // index into Plan::tables; kUnused: the model does not use it
   Pooling pooling = Pooling::kSum;
   std::vector<Piece> pieces;    // of a pooled slot
   uint32_t row = 0, dim = 0;    // of a sequence: floats row … row + dim of each value
   uint32_t max_values = 0;      // pooled: the first are kept; a sequence: the last
   std::string input, lengths;   // of a sequence: names of its inputs
-  std::optional<uint64_t> oov;  // a value without a row reads as the row of this feasign; none: as zeros
-  bool is_typed = false;        // text is hashed though numbers are feasigns: `values: auto` of a Parquet log
+  std::optional<uint64_t> oov;  // a value without a row reads as the row of this feasign; nullopt: as zeros
+  bool is_typed = false;        // text is hashed although numbers are feasigns: `values: auto` of a Parquet log
 
   static constexpr uint32_t kUnused = ~0u;
 };
@@ -45,7 +45,7 @@ struct TablePlan {
 };
 
 struct Plan {
-  ParserSpec spec;  // `format` is the one lines have when a request names none
+  ParserSpec spec;  // `format` is the default for lines
   Deriver derived;  // slots made from those of `spec`
   std::vector<SparsePlan> sparse;
   std::vector<uint32_t> dense_columns;  // of each dense slot, in the input `dense`
@@ -62,9 +62,9 @@ struct Plan {
   };
   std::unordered_map<std::string, SlotName> names;
   std::vector<uint64_t> hash_seeds;  // of each sparse slot of the log
-  std::vector<float> missing_dense;  // of a sample that gives none
-  uint64_t number = 0;               // no two plans sealed by this process have the same
-  void Seal();                       // throws ConfigError where sizes or columns do not fit together
+  std::vector<float> missing_dense;  // of a sample without dense values
+  uint64_t number = 0;               // unique among the plans sealed by this process
+  void Seal();                       // throws ConfigError if sizes or columns do not match
 };
 
 }  // namespace elasticctr::serve

@@ -8,7 +8,7 @@
 namespace elasticctr::serve {
 namespace {
 
-// Widths known to the compiler cost no loops; 0: any other. A row is added to 0, as the trainer does: -0 becomes 0.
+// Widths known at compile time need no loops; 0: any other. A row is added to 0, as the trainer does: -0 becomes 0.
 template <uint32_t kDim>
 ELASTICCTR_INLINE void TakePiece(const float* __restrict from, float* __restrict to, uint32_t dim) {
   const uint32_t count = kDim != 0 ? kDim : dim;
@@ -57,7 +57,7 @@ ELASTICCTR_CLONES void PoolRequest(const Samples& samples, size_t request, const
   const uint32_t* shared_first = samples.first_values(request);
   const uint32_t* shared_count = samples.shared_counts(request);
   pooled += first * width;
-  // What samples share is pooled once, and each starts from a copy of it.
+  // Shared values are pooled once, and each sample starts from a copy.
   bool is_shared = false;
   for (size_t s = 0; s < slot_count && count > 1; ++s) {
     const uint32_t slot = slots[s].slot;

@@ -1,6 +1,6 @@
-// Rows of a sample's values → the inputs of the dense graph, as versions/scoring.py makes them, bit for bit: rows are
-// added in the order of the values, from 0, in float32; the mean multiplies by 1 / count; a missing row is zeros and
-// counts.
+// Pools the rows of a sample's values into the inputs of the dense graph, bit for bit as versions/scoring.py does: rows
+// are added in the order of the values, from 0, in float32; the mean multiplies by 1 / count; a missing row counts as
+// zeros.
 #pragma once
 
 #include <cstddef>
@@ -21,12 +21,12 @@ struct PooledSlot {
   std::vector<Piece> pieces;
 };
 
-// Fills [samples, width] of `pooled`. rows[slot] has the row of each of the slot's values. What the samples of a
-// request share is pooled once. Columns of no slot are 0 or stay as they are. `memo` is scratch memory.
+// Fills [samples, width] of `pooled`. rows[slot] has the row of each of the slot's values. Values that the samples of a
+// request share are pooled once. Columns of no slot are 0 or unchanged. `memo` is scratch memory.
 void PoolSamples(const Samples& samples, const std::vector<PooledSlot>& slots, const float* const* rows, uint32_t width,
                  std::vector<float>* memo, float* pooled);
 
-// Fills the columns of `places`, some of `slots`, in the row of one sample.
+// Fills the columns of `places`, a subset of `slots`, in the row of one sample.
 void PoolSample(const Samples& samples, size_t sample, std::span<const PooledSlot> slots,
                 std::span<const uint32_t> places, const float* const* rows, float* row);
 

@@ -58,9 +58,9 @@ class CubeRows final : public RowSource {
       for (const uint32_t shard : answer.degraded) add_dead(shard);
       trouble->late |= is_late;
     } catch (const Error& e) {
-      // Whoever asked may find the version with another server of ours; here it is not there any more, or not yet.
+      // The caller may find the version on another server of ours; this Cube no longer has it, or not yet.
       if (e.code() == Code::kNotFound) throw Error(Code::kUnavailable, e.what());
-      // With nobody to say which shards there are, the whole lookup fails; the policy is the same.
+      // If nobody can say which shards there are, the whole lookup fails; the policy is the same.
       if (e.code() != Code::kDeadlineExceeded && e.code() != Code::kUnavailable) throw;
       const bool is_late = e.code() == Code::kDeadlineExceeded || net::NowNs() - now >= limit_ms * 1'000'000;
       const bool is_dead = !is_late;

@@ -13,7 +13,7 @@ namespace {
 ELASTICCTR_CLONES void ExpandBits(const uint8_t* bits, size_t count, uint8_t* bytes) {
   size_t i = 0;
   for (; i + 8 <= count; i += 8) {
-    // Bit k of the byte to byte k, without a loop over bits.
+    // Spreads bit k of the byte to byte k, without a loop over bits.
     const uint64_t spread = (bits[i / 8] * 0x0101010101010101ULL) & 0x8040201008040201ULL;
     const uint64_t ones = (spread + 0x7F7F7F7F7F7F7F7FULL) >> 7 & 0x0101010101010101ULL;
     __builtin_memcpy(bytes + i, &ones, 8);

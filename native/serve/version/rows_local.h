@@ -1,4 +1,4 @@
-// Rows of one version out of cube files that this process has open. The version stays readable as long as the source.
+// Rows of one version from cube files open in this process. The version stays readable as long as the source.
 #pragma once
 
 #include <cstdint>
@@ -12,8 +12,8 @@
 
 namespace elasticctr::serve {
 
-// `stores` are all shards, in order, and hold `version` of `model`. Throws NotFound (a table or the version is not
-// there), FailedPrecondition (not all shards, or rows of another width than the tables').
+// `stores` are all shards, in order, and hold `version` of `model`. Throws NotFound (a table or the version is
+// missing), FailedPrecondition (not all shards, or the row widths differ from the tables').
 std::shared_ptr<const RowSource> MakeLocalRows(const std::vector<const cube::Store*>& stores, const std::string& model,
                                                uint64_t version, const std::vector<TablePlan>& tables);
 

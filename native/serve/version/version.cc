@@ -10,7 +10,7 @@
 namespace elasticctr::serve {
 namespace {
 
-// What a buffer held before is not kept; it never shrinks.
+// Discards the buffer's contents; it never shrinks.
 template <typename T>
 T* Room(std::vector<T>* buffer, size_t count) {
   if (buffer->size() < count) buffer->resize(std::max(count, 2 * buffer->size()));
@@ -76,7 +76,7 @@ struct ServedVersion::Parts {
   void LookUp(const Samples& samples, Workspace::Buffers* buffers, uint64_t deadline_ns) const;
   void FillUnknown(const Samples& samples, size_t table, Workspace::Buffers* buffers) const;
   void Count(const Samples& samples, const Workspace::Buffers& buffers, std::vector<Coverage>* coverage) const;
-  // Those that `reader` reads; null: all.
+  // The inputs that `reader` reads; null: all.
   void MakeInputs(const Samples& samples, const float* dense, const SharedLayer* reader,
                   Workspace::Buffers* buffers) const;
   const float* ArrangeDense(const Samples& samples, Workspace::Buffers* buffers) const;
@@ -142,7 +142,7 @@ void ServedVersion::Parts::LookUp(const Samples& samples, Workspace::Buffers* bu
   for (size_t t = 0; t < tables; ++t) FillUnknown(samples, t, buffers);
 }
 
-// Values without a row read as their slot's row for such, which was asked for after all others.
+// Values without a row read as their slot's substitute row, which was requested after all others.
 void ServedVersion::Parts::FillUnknown(const Samples& samples, size_t t, Workspace::Buffers* buffers) const {
   const RowSource::Table& asked = buffers->asked[t];
   if (oov_slots[t].empty() || asked.hits == asked.count) return;
@@ -179,7 +179,7 @@ void ServedVersion::Parts::Count(const Samples& samples, const Workspace::Buffer
     one.found = found;
     one.dead_shards = buffers.trouble.dead_shards;
     one.late = buffers.trouble.late;
-    // Without a single row the answer is degraded whatever the policy: the scores belong to no user. A dead shard was
+    // Without a single row the answer is degraded under every policy: the scores belong to no user. A dead shard was
     // reported already.
     const bool has_none = found == 0 && !one.late && one.dead_shards.empty();
     const double needed = policy.min_coverage * static_cast<double>(asked);

@@ -1,5 +1,5 @@
-// One version of one model, ready to score: plan, rows and dense graph that belong together. Immutable; any number of
-// threads may score at once, each with a Workspace of its own.
+// One version of one model, ready to score: its plan, rows and dense graph. Immutable; any number of threads may score
+// at once, each with its own Workspace.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@
 
 namespace elasticctr::serve {
 
-// Where a version's rows come from: cube files in this process, or the servers of a Cube.
+// The source of a version's rows: cube files in this process, or the servers of a Cube.
 class RowSource {
  public:
   struct Table {
@@ -29,22 +29,23 @@ class RowSource {
     bool late = false;
   };
   virtual ~RowSource() = default;
-  // Whether lookups wait for others; then deadlines matter to them.
+  // Whether lookups wait for other processes; only then deadlines matter.
   virtual bool is_remote() const { return false; }
-  // Rows of exactly the version this source was made for, one question per shard. A shard that does not answer, or not
-  // by the deadline, throws Unavailable or DeadlineExceeded, unless the policy lets it be `trouble`.
+  // Rows of exactly the version this source was made for, one question per shard. A shard that does not answer by the
+  // deadline throws Unavailable or DeadlineExceeded, unless the policy allows it, in which case it is noted in
+  // `trouble`.
   virtual void LookUp(Table* tables, size_t count, uint64_t deadline_ns, Trouble* trouble) const = 0;
 };
 
 struct Policy {
   bool fails_on_missing = false;  // below a min_coverage over 0: Unavailable instead of a degraded answer
-  double min_coverage = 0;        // of a request; 0: trouble is only when not one was found
+  double min_coverage = 0;        // of a request; 0: degraded only if no row was found
   bool fails_on_dead_shard = true;
   bool fails_on_late_cube = true;
-  uint32_t cube_timeout_ms = 200;  // of a lookup, or what is left of the requests' time
+  uint32_t cube_timeout_ms = 200;  // of a lookup; at most the requests' remaining time
 };
 
-// The dense graph; serve/onnx/runtime.h has the real one. Any number of threads may run it at once.
+// The dense graph; serve/onnx/runtime.h has the implementation. Any number of threads may run it at once.
 class DenseGraph {
  public:
   virtual ~DenseGraph() = default;
@@ -63,14 +64,14 @@ class DenseGraph {
 class SharedLayer;  // shared_layer.h
 struct SharedLayerResult {
   SharedLayerResult(std::unique_ptr<SharedLayer> layer, std::string why_not);
-  explicit SharedLayerResult(std::string why_not);  // none; for who does not include shared_layer.h
+  explicit SharedLayerResult(std::string why_not);  // none; for files that do not include shared_layer.h
   SharedLayerResult(SharedLayerResult&&) noexcept;
   ~SharedLayerResult();
-  std::unique_ptr<SharedLayer> layer;  // null: every sample goes through the whole graph
+  std::unique_ptr<SharedLayer> layer;  // null: every sample passes through the whole graph
   std::string why_not;
 };
 
-// The buffers of one thread that scores; kept for the next batch.
+// The buffers of one scoring thread; kept for the next batch.
 class Workspace {
  public:
   Workspace();
@@ -84,7 +85,7 @@ class Workspace {
 
 class ServedVersion {
  public:
-  // `shared`, if there is one, is of the same graph and scores requests whose samples have much in common.
+  // `shared`, if given, belongs to the same graph and scores requests whose samples have much in common.
   ServedVersion(std::string model, uint64_t version, Plan plan, std::shared_ptr<const RowSource> rows,
                 std::unique_ptr<DenseGraph> graph, Policy policy,
                 SharedLayerResult shared = SharedLayerResult("not asked for"));
@@ -102,12 +103,12 @@ class ServedVersion {
     std::vector<float> scores;       // [samples, labels]
     std::vector<Coverage> coverage;  // one per request
     uint64_t lookup_ns = 0, dense_ns = 0;
-    bool is_split = false;  // what samples share went through the first layer once
+    bool is_split = false;  // shared values passed through the first layer once
   };
   // One lookup, one run of the graph. A request whose coverage is below the policy's is marked (is_below), never an
-  // error here: it would take the others with it. Rows that others had to give and did not by `deadline_ns`
+  // error here: that would fail the other requests too. Remote rows that do not arrive by `deadline_ns`
   // (CLOCK_MONOTONIC; 0: none) throw, or mark every request, as the policy says.
-  // REQUIRES: samples were put together with plan().
+  // REQUIRES: samples were built with plan().
   void Score(const Samples& samples, Workspace* workspace, uint64_t deadline_ns, Result* result) const;
 
  private:

@@ -11,14 +11,14 @@
 namespace elasticctr {
 namespace {
 
-constexpr size_t kLanes = 16;             // weights that go through all steps in registers
-constexpr double kMomentumIsOver = 1e-9;  // of what it was: it moves no weight any more
+constexpr size_t kLanes = 16;             // weights processed together in registers
+constexpr double kMomentumIsOver = 1e-9;  // the remaining share of momentum that no longer moves a weight
 
 struct Missed {
-  uint32_t first, count;  // steps to make one by one
+  uint32_t first, count;  // steps to make up for one by one
   const CatchUpRates* rates;
   uint32_t mask;       // of a step's number: where its rates are
-  float left1, left2;  // of the moments, after the steps that are not made
+  float left1, left2;  // remaining share of the moments after the skipped steps
   float l2, rest1, rest2, bound;
   bool is_free;
 };
@@ -30,7 +30,7 @@ struct Row {
   float* new_moments;  // may be null
 };
 
-// kIsFree: neither l1 nor a bound. Each operation waits for the one before it, so those left out count.
+// kIsFree: neither l1 nor a bound. The operations form one dependency chain, so each omitted one saves time.
 template <bool kIsFree>
 ELASTICCTR_INLINE void MakeUpLanes(const Row& row, size_t dim, const Missed& missed) {
   const float l2 = missed.l2, rest1 = missed.rest1, rest2 = missed.rest2, bound = missed.bound;
@@ -69,7 +69,7 @@ ELASTICCTR_CLONES void MakeUp(const Row& row, size_t dim, const Missed& missed) 
   }
 }
 
-// Steps after which the mean gradient is next to nothing.
+// The number of steps after which the mean gradient is negligible.
 uint32_t MomentumLasts(float beta1) {
   return beta1 == 0.0f ? 1
                        : static_cast<uint32_t>(std::min(1e9, std::ceil(std::log(kMomentumIsOver) / std::log(beta1))));

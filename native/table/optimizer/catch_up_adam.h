@@ -1,11 +1,12 @@
-// Adam that moves every row on every step, as torch.optim.Adam does with a dense embedding: on a step that does not
-// touch it a row has the gradient l2 * w, its moments shrink, and it moves by them. l1 and the bound act then, too.
-// Here ε stands beside the corrected √v, as there: it counts where gradients are no larger than it.
+// Adam that moves every row on every step, as torch.optim.Adam does with a dense embedding. On a step that does not
+// touch it a row has the gradient l2 * w, its moments shrink, and the row moves by them; l1 and the bound also apply.
+// As in torch, ε is added to the corrected √v, so it matters where gradients are no larger than it.
 //
-// A row makes up for the steps it missed one by one, by the same formula and the rates those steps had. If they are
-// more than `catch_up`, it makes up for that many, at the rates of the last ones; without l1 and l2, for no more than
-// momentum lasts. For the rest its moments shrink by the closed form of steps without a gradient, and its weights stay.
-// State: all m, all v, then the step the row is at, the low 32 bits of it as they are.
+// A row makes up for the steps it missed one by one, by the same formula and with the rates of those steps. If it
+// missed more than `catch_up`, it makes up for that many, at the rates of the last ones; without l1 and l2, for no more
+// than momentum lasts. For the remaining steps its moments shrink by the closed form of steps without a gradient, and
+// its weights stay.
+// State: all m, all v, then the step of the row: its low 32 bits, as raw bits.
 #pragma once
 
 #include <vector>

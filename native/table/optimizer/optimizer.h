@@ -1,9 +1,9 @@
-// An optimizer is a stateless object that is given the rows, their state and the gradient.
+// An optimizer is a stateless object that receives the rows, their state and the gradient.
 // It works on one segment of a block of rows at a time, each row once per step.
 //
-// Where an optimizer catches up, a step also moves the rows it does not touch, later: a row keeps the step it is at in
-// its state, and makes up for those it missed when it is next read or stepped. Such an optimizer remembers the learning
-// rates of the last steps, and nothing else.
+// If an optimizer catches up, a step also applies to the rows it does not touch, but later: a row stores its current
+// step in its state, and makes up for missed steps when it is next read or stepped. Such an optimizer remembers the
+// learning rates of the last steps, and nothing else.
 #pragma once
 
 #include <cstddef>
@@ -33,17 +33,17 @@ class Optimizer {
   virtual size_t StateFloats(size_t dim) const = 0;
   // The state of a row whose weights were just initialised, after `step` of the table.
   virtual void Start(const float* weights, float* state, size_t dim, uint64_t step) const = 0;
-  // Where CatchesUp(), REQUIRES: the rows are at the step before.
+  // If CatchesUp(), REQUIRES: the rows are at the step before.
   virtual void Step(const StepBlock& block) const = 0;
 
   virtual bool CatchesUp() const { return false; }
-  // The table is about to step its rows. Alone: no other function runs meanwhile.
+  // Called before the table steps its rows. Exclusive: no other function runs meanwhile.
   virtual void Begin(uint64_t step, float rate_scale);
-  // What a row becomes by `step` if none that it missed had touched it. The new ones may be the old; a null state is
-  // not written. REQUIRES: CatchesUp(), as does SetStep.
+  // The weights and state of a row at `step` if no missed step touched it. The new arrays may be the old ones; a null
+  // state is not written. CatchUp and SetStep REQUIRE: CatchesUp().
   virtual void CatchUp(const float* weights, const float* state, size_t dim, uint64_t step, float* new_weights,
                        float* new_state) const;
-  // Says that a row is at this step.
+  // Records that a row is at this step.
   virtual void SetStep(float* state, size_t dim, uint64_t step) const;
 };
 

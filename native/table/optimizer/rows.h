@@ -1,5 +1,5 @@
-// The loop over a block's rows that every optimizer shares: widths seen often become constants, so that the
-// formula inside is unrolled and vectorised. Meant for inlining into functions marked ELASTICCTR_CLONES.
+// The loop over a block's rows that every optimizer shares. Common widths become constants, so that the formula inside
+// is unrolled and vectorised. To be inlined into functions marked ELASTICCTR_CLONES.
 #pragma once
 
 #include "table/optimizer/optimizer.h"

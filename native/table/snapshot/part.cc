@@ -49,7 +49,7 @@ void Table::ForRowsThatCatchUp(Act&& act) const {
   });
 }
 
-// Parts may have been saved at different steps: no row missed the difference.
+// Parts may have been saved at different steps: rows do not make up for the difference.
 void Table::SetSteps(std::byte* row) const {
   for (size_t s = 0; s < optimizers_.size(); ++s) {
     const SegmentLayout& segment = layout_.segments()[s];

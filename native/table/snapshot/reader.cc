@@ -77,7 +77,7 @@ size_t SnapshotReader::UnitOf(BlockKind kind) const {
   return kind == BlockKind::kStamps ? 1 : kind == BlockKind::kGone ? kGoneBytes : kind == BlockKind::kMarks ? 8 : 0;
 }
 
-// Walks from block to block without reading what is inside.
+// Walks from block to block without reading payloads.
 void SnapshotReader::FindBlocks() {
   shards_.resize(Table::kShards);
   uint64_t rows = 0, pending = 0, stamps = 0, marks = 0, offset = body_;

@@ -22,7 +22,7 @@ inline constexpr size_t kGoneBytes = 12;                // feasign u64, epoch u3
 
 enum class BlockKind : uint16_t { kRows = 1, kPending = 2, kStamps = 3, kGone = 4, kMarks = 5 };
 
-// As it stands on disk. `crc` covers the 60 bytes before it, the layout and the note.
+// The header as stored on disk. `crc` covers the 60 bytes before it, the layout and the note.
 struct SnapshotHeader {
   char magic[8];
   uint32_t version;
@@ -82,11 +82,11 @@ class SnapshotWriter {
 class SnapshotReader {
  public:
   SnapshotReader(Table* table, const File& file) : table_(table), file_(file), size_(file.Size()) {}
-  // Checks all that can be checked without reading rows; the table is untouched.
+  // Checks everything that can be checked without reading rows; does not touch the table.
   void Open();
   // Fills the table, which must be empty.
   void Read();
-  // Adds rows and pending feasigns of buckets [first, last), and nothing else of the file.
+  // Adds only the rows and pending feasigns of buckets [first, last).
   void ReadPart(uint32_t first, uint32_t last);
 
  private:
@@ -99,7 +99,7 @@ class SnapshotReader {
   void CheckLayout(const std::string& layout) const;
   void FindBlocks();
   void CheckFooter();
-  // Bytes of one thing in a block of this kind; 0 for a kind this file cannot hold.
+  // The size of one entry in a block of this kind; 0 for a kind this file cannot contain.
   size_t UnitOf(BlockKind kind) const;
   void ReadBlock(const Block& block, std::vector<std::byte>* payload) const;
   void ReadShard(size_t shard);

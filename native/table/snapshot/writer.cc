@@ -20,7 +20,7 @@ void Table::Write(const File& file, const std::string& note) const {
   SnapshotWriter(*this, file).Write(note);
 }
 
-// The size of every block follows from counts alone, so shards are written side by side, each at its own offset.
+// Every block's size follows from counts alone, so shards are written concurrently, each at its own offset.
 void SnapshotWriter::Write(const std::string& note) {
   std::vector<Region> regions(Table::kShards);
   uint64_t offset = WriteHeader(note);

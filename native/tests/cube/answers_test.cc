@@ -1,4 +1,4 @@
-// The client's parts: answers and reports whose bytes lie, a cache against a map, and a histogram.
+// The client's parts: invalid answers and reports, a cache compared with a map, and a histogram.
 #include <algorithm>
 #include <cstring>
 #include <map>
@@ -15,7 +15,7 @@ namespace {
 
 uint64_t TableHash() { return Xxh64(kTable, sizeof kTable - 1, 0); }
 
-// Feeds bytes in pieces of random size, as a socket would. True: a whole answer.
+// Feeds bytes in pieces of random size, as a socket would. True: a complete answer.
 bool Feed(AnswerReader& reader, const std::vector<uint8_t>& bytes, std::mt19937_64& rng) {
   size_t at = 0;
   while (at < bytes.size()) {

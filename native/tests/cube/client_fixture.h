@@ -1,4 +1,4 @@
-// Rows, frames and reports of servers that a client is tested with.
+// Rows, frames and reports of servers for client tests.
 #pragma once
 
 #include <cstring>
@@ -30,7 +30,7 @@ inline std::vector<uint8_t> Frame(wire::Header header, const std::vector<uint8_t
   return frame;
 }
 
-// Lives are versions that had the same number one after the other; 0: the server does not tell identities.
+// Lives are successive versions with the same number; 0: the server does not report identities.
 inline constexpr uint64_t kLife = 1000;  // added to the version in rows
 
 inline std::string IdentityOf(uint64_t life) { return life == 0 ? "" : "life " + std::to_string(life); }

@@ -18,7 +18,7 @@
 namespace elasticctr::cube {
 namespace {
 
-// One shard's server. Some of its answers are cut, garbage, late or errors, as `trouble` per thousand says.
+// One shard's server. `trouble` per thousand of its answers are cut, garbage, late or errors.
 class Server {
  public:
   Server(uint32_t shard, uint32_t shards, uint32_t trouble) : shard_(shard), shards_(shards), trouble_(trouble) {
@@ -173,7 +173,8 @@ void TestThreads(uint64_t cache_bytes) {
   CHECK(result.calls > 0 && result.versions.rbegin()->first == 8);
 }
 
-// A version takes another one's number, on one shard after the other: no answer has rows of both, cached ones included.
+// A version replaces another one of the same number, shard by shard: no answer mixes rows of both, cached ones
+// included.
 void TestReplaced(uint64_t cache_bytes) {
   Server first(0, 2, 0), second(1, 2, 0);
   first.Replace(1);
@@ -198,14 +199,14 @@ void TestReplaced(uint64_t cache_bytes) {
     return static_cast<uint64_t>(lives) / kLife;
   };
   for (uint64_t life = 1; life < 8; ++life) {
-    // Different sets, so that some of them the cache has and some it has not.
+    // Different sets, so that the cache has some of them and lacks others.
     const TableQuery half{kTable, keys.data(), keys.size() / 2}, whole{kTable, keys.data(), keys.size()};
     client.Get({&half, 1}, {});
     CHECK(life_of(client.Get({&whole, 1}, {})) == life);
     client.Get({&half, 1}, {});
     first.Replace(life + 1);
     try {
-      // The other shard's rows may be cached, so that nobody notices yet.
+      // The other shard's rows may be cached, so that the change is not noticed yet.
       CHECK(life_of(client.Get({&whole, 1}, {0, 50, false})) == life);
     } catch (const Error& e) {
       CHECK(e.code() == Code::kUnavailable);

@@ -1,6 +1,5 @@
-// A cube file, damaged in every way: bits flipped in every section, cut, lengthened, patched together, and headers
-// whose checksum was made right again. A full check must refuse it; what only the header was checked of must never
-// crash.
+// A cube file, damaged in every way: bits flipped in every section, cut, lengthened, spliced, and headers with a
+// recomputed checksum. A full check must refuse it; with only the header checked, lookups must never crash.
 
 #include <unistd.h>
 
@@ -40,7 +39,7 @@ void CheckRefused(const std::string& bad) {
   CHECK(IsRefused(Residence::kMapped, Check::kAll));
 }
 
-// Opened with the header alone, damage may be met by lookups: they answer something or say Corruption.
+// With only the header checked, lookups may hit damage: they return something or throw Corruption.
 void AskUnchecked(const std::string& bad, std::mt19937_64* rng) {
   WriteBytes(path, bad);
   std::shared_ptr<const Index> index;
@@ -62,7 +61,7 @@ void AskUnchecked(const std::string& bad, std::mt19937_64* rng) {
   }
 }
 
-// The checksums of a damaged file made right: what is left is for the checks of meaning.
+// Recomputes the checksums of a damaged file, so that only the other checks remain.
 void Seal(std::string* bytes) {
   auto* p = reinterpret_cast<uint8_t*>(bytes->data());
   const uint64_t buckets = DecodeFixed64(p + 96), checksums = DecodeFixed64(p + 104);
@@ -80,7 +79,7 @@ void Seal(std::string* bytes) {
   EncodeFixed32(p + 12, Crc32c(0, p, kPageBytes));
 }
 
-// PROMISE: a mapped index file cut short while lookups run | Corruption from then on, no SIGBUS, nothing wrong before
+// PROMISE: a mapped index file truncated while lookups run | Corruption from then on, no SIGBUS, nothing wrong before
 void TestCutWhileMapped() {
   std::set<uint64_t> feasigns;
   for (uint64_t f = 0; f < 100'000; ++f) feasigns.insert(f * 7919);
@@ -93,7 +92,7 @@ void TestCutWhileMapped() {
     view.Lookup(asked.data(), asked.size(), rows.data(), found.data(), &hits);
     CHECK(hits == asked.size());
     CHECK(::truncate(path.c_str(), static_cast<off_t>(kept)) == 0);
-    // Several threads meet the missing pages at once.
+    // Several threads access the missing pages at once.
     std::atomic<int> refused{0};
     std::vector<std::thread> readers;
     for (int i = 0; i < 4; ++i) {
@@ -119,7 +118,7 @@ void TestCutWhileMapped() {
       CHECK(e.code() == Code::kCorruption);
     }
   }
-  // A file of another that was cut is not theirs to say.
+  // Truncating another file does not affect these indexes.
   WriteTestFile(path, {"m/t", 1, 0}, feasigns);
   const LayeredView view({Index::Open(path, Residence::kMapped, Check::kAll)});
   view.CheckWhole();
@@ -158,14 +157,14 @@ int main() {
     CheckRefused(bad);
   }
 
-  // With its checksums right, damage to buckets is found by what they must add up to; damage to header fields too.
+  // With correct checksums, damage to buckets is found by consistency checks, and so is damage to header fields.
   const uint64_t buckets_at = DecodeFixed64(good.data() + 96);
   const uint64_t buckets = DecodeFixed64(good.data() + 88);
   for (uint64_t i = buckets_at; i < buckets_at + buckets * 64; ++i) {
     std::string bad = good;
     bad[i] = static_cast<char>(bad[i] ^ (1 << (rng() % 8)));
     Seal(&bad);
-    // Another feasign can stand there by chance and be in order; everything else contradicts the rest.
+    // Another feasign may be valid and in order by chance; any other change contradicts the rest.
     if ((i - buckets_at) % 64 >= 56) CheckRefused(bad);
     AskUnchecked(bad, &rng);
   }

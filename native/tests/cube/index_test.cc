@@ -19,7 +19,7 @@ namespace {
 
 using Layer = std::shared_ptr<const Index>;
 
-// The bytes that docs/formats/cube-file.md promises, read here without the code that reads them elsewhere.
+// The bytes that docs/formats/cube-file.md specifies, parsed here independently of the library.
 void TestGoldenBytes() {
   const std::string path = TestPath("golden");
   WriteTestFile(path, {"m/t", 7, 6}, {1, 2, 3}, {4});
@@ -41,7 +41,7 @@ void TestGoldenBytes() {
   CHECK(DecodeFixed32(p + 12) == Crc32c(0, header.data(), 4096));
   CHECK(DecodeFixed32(p + 12288) == Crc32c(0, p + 4096, 4096) && DecodeFixed32(p + 12292) == Crc32c(0, p + 8192, 4096));
   CHECK(DecodeFixed32(p + 112) == Crc32c(0, p + 12288, 8));
-  // One bucket: four feasigns by place, one of them dead; rows in the same order.
+  // One bucket: four feasigns by place, one of them a tombstone; rows in the same order.
   std::vector<uint64_t> order{1, 2, 3, 4};
   std::sort(order.begin(), order.end(), [](uint64_t a, uint64_t b) { return Mix64(a) << 12 < Mix64(b) << 12; });
   const uint8_t* bucket = p + 8192;
@@ -59,7 +59,7 @@ void TestGoldenBytes() {
   std::remove(path.c_str());
 }
 
-// Asks for `asked` in batches of every small size and of all at once.
+// Looks up `asked` in batches of every small size and all at once.
 void CheckAnswers(const TableView& view, const std::map<uint64_t, uint64_t>& truth, std::vector<uint64_t> asked) {
   for (const size_t batch : {size_t{1}, size_t{7}, size_t{15}, size_t{16}, size_t{17}, size_t{100}, asked.size()}) {
     for (size_t at = 0; at < asked.size(); at += batch) {
@@ -117,7 +117,7 @@ void TestLayersAgainstMap(uint32_t shard, uint32_t shards, Sharding sharding, ui
   std::remove(compacted.c_str());
 }
 
-// Many feasigns of one home spill over several buckets, past the last home too.
+// Many feasigns of one home overflow into several buckets, also past the last home.
 void TestSpills() {
   const auto unmix = [](uint64_t x) {  // the inverse of Mix64
     x ^= x >> 31 ^ x >> 62;

@@ -1,4 +1,4 @@
-// Lookups while versions are loaded, activated and retired: every answer is one version's, and readers never wait.
+// Lookups while versions are loaded, activated and retired: every answer is from one version, and readers never wait.
 
 #include "cube/server/store.h"
 
@@ -74,8 +74,8 @@ void TestRules() {
   for (const uint64_t v : {1, 2, 4, 5}) std::remove(PathOf(v).c_str());
 }
 
-// Version v says v in every row. Bases are odd, deltas over them even and take every third feasign away.
-// PROMISE: A version is loaded under another one's number | it takes its place when activated, and never mixes with it
+// Every row of version v contains v. Bases are odd, deltas over them even and remove every third feasign.
+// PROMISE: a version is loaded under another one's number | it takes its place when activated, and never mixes with it
 void TestReplacement() {
   const auto named = [](uint64_t version, uint64_t parent, std::string identity, std::string below = {}) {
     VersionFiles files = FilesOf(version, parent);
@@ -91,12 +91,12 @@ void TestReplacement() {
   store->Load(named(1, 0, "a"));
   store->Load(named(2, 1, "b", "a"));
   store->Activate("m", 2);
-  // Not active: replaced at once. What stands on the old one keeps it, what was made for the new one finds it.
+  // Not active: replaced at once. A version based on the old one keeps it; a version built for the new one finds it.
   WriteTestFile(PathOf(1), {"m/t", 1, 0}, {1});
   store->Load(named(1, 0, "c"));
   CHECK(rows_of(1) == 1 && rows_of(2) == 4);
   CHECK(CodeOf([&] { store->Load(named(2, 1, "d", "a")); }) == Code::kFailedPrecondition);
-  // Active: beside it until it is activated again.
+  // Active: stays beside it until it is activated again.
   store->Load(named(2, 1, "d", "c"));
   CHECK(rows_of(2) == 4 && rows_of(0) == 4 && store->current()->models()[0].next->identity == "d");
   store->Load(named(2, 1, "d", "c"));
@@ -177,7 +177,7 @@ void TestBuilderThreads() {
     feasigns.clear();
     rows.resize(60'000 * kTestRowBytes);
     for (uint64_t i = 0; i < 60'000; ++i) {
-      feasigns.push_back(round * 50'000 + i);  // a sixth comes again
+      feasigns.push_back(round * 50'000 + i);  // a sixth is repeated
       FillRow(round + 1, feasigns.back(), rows.data() + i * kTestRowBytes);
     }
     builder.Add(feasigns.data(), rows.data(), feasigns.size());

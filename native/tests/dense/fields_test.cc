@@ -1,4 +1,4 @@
-// Attention among fields and mixes of products against plain loops in double, on sizes around those of blocks.
+// Attention among fields and mixes of products, compared with plain loops in double, on sizes around block boundaries.
 #include <cmath>
 #include <random>
 #include <vector>
@@ -23,7 +23,7 @@ Floats RandomFloats(size_t size, unsigned seed) {
 
 bool IsNear(double found, double expected, double size) { return std::abs(found - expected) <= 2e-5 * (1.0 + size); }
 
-// Values by the formula; the gradient along random directions by differences of it.
+// Values by the formula; the gradient along random directions by finite differences.
 double AttendAt(const FieldAttention& shape, const std::vector<double>& x, size_t sample, size_t i, size_t h,
                 size_t d) {
   const size_t width = shape.width(), row = 4 * width;
@@ -111,7 +111,7 @@ void TestMix(const ProductMix& shape, size_t columns) {
   for (size_t k = 0; k < a.size(); ++k) CHECK(IsNear(to_a[k], exact_a[k], static_cast<double>(products)));
   for (size_t k = 0; k < b.size(); ++k) CHECK(IsNear(to_b[k], exact_b[k], static_cast<double>(products)));
   for (size_t k = 0; k < w.size(); ++k) CHECK(IsNear(to_w[k], exact_w[k], std::sqrt(static_cast<double>(columns))));
-  // Threads change nothing.
+  // The number of threads changes nothing.
   ThreadPool::SetDefaultThreads(3);
   Floats again(w.size());
   shape.Backward(a.data(), b.data(), w.data(), g.data(), columns, to_a.data(), to_b.data(), again.data());

@@ -1,4 +1,5 @@
-// The kernels of batch norm and dropout against plain loops in double, and towers with both on one and several threads.
+// The kernels of batch norm and dropout, compared with plain loops in double, and towers with both on one and several
+// threads.
 #include <bit>
 #include <cmath>
 #include <cstdio>
@@ -231,7 +232,7 @@ void TestTower(const Kernels& kernels, size_t rows, const std::vector<size_t>& w
   CHECK(one == RunTower(kernels, rows, widths, relu_last));
   for (const float value : one.y) CHECK(std::isfinite(value));
   for (size_t l = 0; l < one.means.size(); ++l) {
-    const bool is_batch = rows > 1;  // a single row moves no statistics and leaves biases their gradient
+    const bool is_batch = rows > 1;  // a single row does not update statistics, and biases keep their gradient
     for (const float mean : one.means[l]) CHECK((mean != 0.0f) == is_batch);
     for (const float gradient : one.biases[l]) CHECK(!is_batch || gradient == 0.0f);
   }

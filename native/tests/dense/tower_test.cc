@@ -1,4 +1,4 @@
-// Towers of odd shapes with every kernel set against plain loops in double, on one thread and on several.
+// Towers of odd shapes with every kernel set, compared with plain loops in double, on one thread and on several.
 #include "dense/tower/tower.h"
 
 #include <algorithm>
@@ -19,7 +19,7 @@ namespace {
 using Floats = std::vector<float>;
 using Doubles = std::vector<double>;
 
-// To the nearest bf16, ties to even.
+// Rounds to the nearest bf16, ties to even.
 double RoundBfloat16(double value) {
   uint32_t bits = std::bit_cast<uint32_t>(static_cast<float>(value));
   bits += 0x7FFF + (bits >> 16 & 1);
@@ -55,7 +55,7 @@ struct Problem {
 
   size_t Stride() const { return widths[0] + 3; }
 
-  // dx has guard columns right of each row, which must stay untouched.
+  // dx has guard columns to the right of each row, which must stay unchanged.
   Gradients Run(const Kernels& kernels) const {
     Tower tower(widths, false, kernels);
     Workspace workspace;
@@ -92,7 +92,7 @@ struct Problem {
     Doubles y, dx;
     std::vector<Doubles> weights, biases;
   };
-  // In bf16 everything a product reads is rounded first.
+  // In bf16 all inputs of a product are rounded first.
   Reference Expected(Precision precision) const {
     const auto rounded = [&](double value) { return precision == Precision::kBfloat16 ? RoundBfloat16(value) : value; };
     const size_t layers = weights.size();
@@ -152,7 +152,7 @@ double RelativeError(const Floats& actual, const Doubles& expected) {
 void TestTower(const Kernels& kernels, size_t rows, const std::vector<size_t>& widths) {
   const Problem problem(rows, widths);
   const auto expected = problem.Expected(kernels.precision);
-  // In bf16 a sum may land on the other side of a rounding boundary now and then.
+  // In bf16 a sum may occasionally fall on the other side of a rounding boundary.
   const double tolerance = kernels.precision == Precision::kFloat32 ? 1e-5 : 2e-3;
   ThreadPool::SetDefaultThreads(1);
   const Gradients one = problem.Run(kernels);
@@ -188,7 +188,7 @@ void TestAdam() {
   for (size_t i = 0; i < weights.size(); ++i) CHECK(std::fabs(weights[i] - (i % 2 ? 0.75f : 1.25f)) < 1e-6f);
 }
 
-// Gradients of samples that are known by heart.
+// Gradients of memorised samples.
 void TestTinyGradientsAreZero(const Kernels& kernels) {
 #if defined(__x86_64__)
   Problem problem(40, {8, 16, 1});
@@ -200,8 +200,8 @@ void TestTinyGradientsAreZero(const Kernels& kernels) {
 #endif
 }
 
-// Moments of a parameter without gradients end as zero: numbers too small to be normal would cost a hundred times as
-// much in every step to come. Elsewhere on this thread such numbers are what they were.
+// Moments of a parameter without gradients end as zero: subnormal numbers would cost a hundred times as much in every
+// later step. Subnormal numbers elsewhere on this thread are unchanged.
 void TestTinyMomentsEndAsZero() {
 #if defined(__x86_64__)
   const float tiny = 1e-40f;

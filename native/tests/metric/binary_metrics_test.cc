@@ -146,7 +146,7 @@ void FuzzRestore(const std::string& state, uint32_t seed, int rounds) {
     std::string bytes = state.substr(0, round % 3 == 0 ? random() % (state.size() + 1) : state.size());
     for (uint32_t k = random() % 4; k > 0 && !bytes.empty(); --k)
       bytes[random() % bytes.size()] ^= static_cast<char>(1 + random() % 255);
-    // With a right checksum, whatever lies behind it is reached too.
+    // With a correct checksum the code behind that check is tested too.
     if (round % 2 == 0 && bytes.size() >= 4) {
       const uint32_t crc = Crc32c(0, bytes.data(), bytes.size() - 4);
       bytes.replace(bytes.size() - 4, 4, reinterpret_cast<const char*>(&crc), 4);

@@ -1,6 +1,6 @@
-// The end of a server, over real sockets, with a protocol of one-letter requests: all that was sent before the end is
-// answered, whether it lies in a buffer, in a socket, in the backlog or on its way. Run under the thread and address
-// sanitizers.
+// The shutdown of a server, over real sockets, with a protocol of one-letter requests: everything sent before the
+// shutdown is answered, whether it is in a buffer, in a socket, in the backlog or in transit. Run under the thread and
+// address sanitizers.
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -24,8 +24,8 @@ constexpr size_t kBigBytes = 300'000;
 
 void SleepMs(int ms) { std::this_thread::sleep_for(std::chrono::milliseconds(ms)); }
 
-// A request is a letter and a line end: 'a' is answered at once, 'b' with many bytes, 'c' later while nothing else is
-// read, 'd' later while reading goes on.
+// A request is a letter and a line end: 'a' is answered at once, 'b' with many bytes, 'c' later with reading paused,
+// 'd' later while reading continues.
 class Letters : public Application {
  public:
   ~Letters() override {
@@ -112,7 +112,7 @@ class Peer {
     got.resize(static_cast<size_t>(std::max<ssize_t>(::recv(fd_.get(), got.data(), size, MSG_WAITALL), 0)));
     return got;
   }
-  // What comes until the server ends the connection, which it does in order.
+  // Everything received until the server closes the connection, which it does cleanly.
   std::string ReceiveAll() {
     std::string all, part(65536, '\0');
     ssize_t n;
@@ -125,7 +125,7 @@ class Peer {
   Fd fd_;
 };
 
-// A server that ends while its peers are served.
+// A server that shuts down while it serves its peers.
 class Ending {
  public:
   Ending() : server_(Options(), &letters_) {
@@ -159,7 +159,7 @@ class Ending {
   double took_s_ = 0;
 };
 
-// The bytes come in the moment after the end began, as those of a distant peer do.
+// The bytes arrive just after the shutdown began, like those of a distant peer.
 void TestWhatIsUnderWay() {
   Ending ending;
   Peer asking(ending.port()), idle(ending.port());
@@ -189,7 +189,7 @@ void TestHalfARequest() {
   CHECK(ending.Join() < 4);
 }
 
-// Answers back up: the peer reads late, and the requests behind them wait in buffers.
+// Answers back up: the peer reads late, and the following requests wait in buffers.
 void TestAnswersThatWait() {
   Ending ending;
   Peer peer(ending.port());
@@ -227,7 +227,7 @@ void TestConnectionsNobodyHasTaken() {
   CHECK(ending.Join() < 4);
 }
 
-// One that asks on and on, one that says nothing and one that reads nothing: none of them delays the end for ever.
+// A peer that keeps sending, a silent one and one that never reads: none of them delays the shutdown forever.
 void TestPeersThatDoNotEnd() {
   Ending ending;
   Peer silent(ending.port()), deaf(ending.port());

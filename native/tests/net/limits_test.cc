@@ -1,10 +1,11 @@
-// What one client may take of a server, over real sockets: connections of its address, bytes that wait for it, places
-// that it does not use. Others are served all the while. Run under the thread and address sanitizers.
+// Limits on what one client may take from a server, over real sockets: connections of its address, bytes buffered for
+// it, places it does not use. Other clients are served throughout. Run under the thread and address sanitizers.
 //
-// PROMISE: one address opens connections without end | it gets its share, everybody else is served
-// PROMISE: one client asks and never reads its answers | it gets its share of the buffers, everybody else is answered
-// PROMISE: every place is taken by connections that say nothing | idle ones are closed for those who come
-// PROMISE: many clients send large requests at once | between two of them, every small request is answered
+// PROMISE: one address opens connections without end | it is limited to its share; all others are served
+// PROMISE: one client sends requests and never reads the answers | it is limited to its share of the buffers; all
+// others are answered
+// PROMISE: silent connections take every place | idle ones are closed for new clients
+// PROMISE: many clients send large requests at once | all waiting small requests are answered between two large ones
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
@@ -33,7 +34,7 @@ constexpr size_t kLargeBytes = 300 * 1024;  // of a request that starts with 'c'
 // Small requests sent and answered; large requests answered in all, and the most in a row while a small one waited.
 std::atomic<int> small_sent{0}, small_answered{0}, large_answered{0}, large_in_a_row{0}, most_in_a_row{0};
 
-// 'a' is answered with one byte, 'b' with many, or with '-' when there is no room for them. 'c' takes long.
+// 'a' is answered with one byte, 'b' with many, or with '-' when there is no room for them. 'c' takes a long time.
 class LetterSession : public Session {
  public:
   Step Consume(const uint8_t* data, size_t size, uint64_t, Buffer* out) override {
@@ -75,7 +76,7 @@ class Letters : public Application {
   uint32_t silent_limit_s() const override { return 0; }
 };
 
-// From an address of its own: all of 127.0.0.0/8 is this machine.
+// Connects from an address of its own: all of 127.0.0.0/8 is this machine.
 class Caller {
  public:
   Caller(uint16_t port, uint8_t host) : fd_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
@@ -149,14 +150,14 @@ void TestConnectionsOfOneAddress() {
   }
   for (int i = 0; i < 50; ++i) CHECK(Caller(running.port(), 2).Ask() == '\0');
   CHECK(running.server.stats().refused.load() == 50);
-  // Another address is nobody's victim, and a Unix socket has none.
+  // Another address is not affected, and a Unix socket has none.
   CHECK(Caller(running.port(), 3).Ask() == 'a');
   std::vector<std::unique_ptr<Caller>> local;
   for (int i = 0; i < 5; ++i) {
     local.push_back(std::make_unique<Caller>(options.unix_path));
     CHECK(local.back()->Ask() == 'a');
   }
-  // A place that is given up can be taken again.
+  // A place that was freed can be taken again.
   greedy.pop_back();
   WaitFor([&] { return Caller(running.port(), 2).Ask() == 'a'; });
 }
@@ -170,7 +171,7 @@ void TestUnreadAnswersOfOneAddress() {
     greedy.push_back(std::make_unique<Caller>(running.port(), 2));
     greedy.back()->Send(std::string(100, 'b'));
   }
-  // Their share is a quarter; what each was just given when it was reached comes on top.
+  // Their share is a quarter, plus what each was just given when it reached the limit.
   WaitFor([&] { return running.server.budget().used() > kBudget / 8; });
   Caller honest(running.port(), 3);
   for (int i = 0; i < 100; ++i) {
@@ -231,10 +232,10 @@ void TestLargeRequestsWaitForSmallOnes() {
   small_answered = 0;
   while (large_answered < kMany) {
     small.Send("a");
-    ++small_sent;  // after it was sent: how long this thread waits for a core must not count
+    ++small_sent;  // after it was sent: the time this thread waits for a core must not count
     CHECK(small.Receive() == 'a');
   }
-  // The one under way, the one that is next, and one that became whole as it was read.
+  // The one in progress, the next one, and one that became complete as it was read.
   CHECK(most_in_a_row <= 4);
 }
 

@@ -1,4 +1,4 @@
-// The parsers of bytes from strangers: frames cut anywhere mean the same, and no bytes at all do harm.
+// The parsers of untrusted bytes: frames cut anywhere give the same result, and no input does harm.
 #include <cstring>
 #include <random>
 #include <string>
@@ -20,7 +20,7 @@ constexpr RespLimits kLimits{1000, 1 << 16, 1 << 20};
 
 using Command = std::vector<std::string>;
 
-// All commands in `bytes`, which come in pieces that end at `cuts`. A broken one ends the list with {"BAD"}.
+// All commands in `bytes`, which arrive in pieces that end at `cuts`. An invalid one ends the list with {"BAD"}.
 std::vector<Command> ReadCommands(const std::string& bytes, std::mt19937_64* random, size_t largest_piece) {
   RespReader reader;
   std::vector<Command> commands;
@@ -44,7 +44,7 @@ std::vector<Command> ReadCommands(const std::string& bytes, std::mt19937_64* ran
     }
     if (at == bytes.size()) return commands;
     size_t n = std::min(bytes.size() - at, 1 + (*random)() % largest_piece);
-    // A fresh block each time: a reader that kept a pointer would be caught.
+    // A fresh block each time catches a reader that kept a pointer.
     std::string next(seen.begin() + static_cast<ptrdiff_t>(start), seen.end());
     next.append(bytes, at, n);
     seen.swap(next);
@@ -131,7 +131,7 @@ void TestFeasigns() {
     CHECK(!ParseFeasign(bad, &value));
 }
 
-// What came of HTTP bytes: each request's method, path and body, and the status of what was refused.
+// The results of parsing HTTP bytes: each request's method, path and body, and the status of refusals.
 std::vector<std::string> ReadRequests(const std::string& bytes, std::mt19937_64* random, size_t largest_piece) {
   HttpReader reader({4096, 100'000});
   std::vector<std::string> requests;
@@ -139,7 +139,7 @@ std::vector<std::string> ReadRequests(const std::string& bytes, std::mt19937_64*
   size_t at = 0;
   while (true) {
     while (true) {
-      std::string block = kept;  // exactly as long as it says
+      std::string block = kept;  // exactly as long as its contents
       size_t n = reader.Feed(block.data(), block.size());
       CHECK(n <= block.size());
       kept.erase(0, n);
@@ -250,7 +250,7 @@ void TestSites() {
   for (const char* host : {"evil.example", "127.0.0.1.evil.example", "localhost.evil.example:8500", "[::2]", "[", "]",
                            "localhost@evil.example", ":", "10.0.0.1"}) {
     CHECK(SiteStatus(host, "", "") == (std::string(host) == ":" ? 200 : 403));
-    // Where other machines may ask, they know the server by names that it does not know.
+    // If other machines may connect, they know the server by names that it cannot know.
     CHECK(SiteStatus(host, "", "", "0.0.0.0") == 200);
   }
   for (const char* origin : {"null", "http://evil.example", "https://127.0.0.1.evil.example", "file://", "://", "x"}) {

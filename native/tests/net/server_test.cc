@@ -30,7 +30,7 @@ constexpr char kToken[] = "a secret";
 
 uint64_t FeasignOf(size_t i) { return elasticctr::Mix64(i + 1); }
 
-// Rows name their version and feasign.
+// Rows contain their version and feasign.
 void WriteRow(uint64_t version, uint64_t feasign, uint8_t* row) {
   for (uint32_t w = 0; w < kRowBytes / 8; ++w) {
     uint64_t word = elasticctr::Mix64(feasign + w) ^ version;
@@ -97,7 +97,7 @@ class Peer {
     return true;
   }
   void EndSending() { ::shutdown(fd_, SHUT_WR); }
-  // Reads until the server ends the connection.
+  // Reads until the server closes the connection.
   std::string ReceiveAll() {
     std::string all;
     char part[65536];
@@ -130,7 +130,7 @@ wire::Header ReceiveFrame(Peer& peer, std::string* body) {
   return header;
 }
 
-// Asks until told to stop; every row of an answer is of the version the answer names.
+// Sends lookups until stopped; every row of an answer is from the version the answer names.
 void AskByWire(uint16_t port, std::atomic<bool>* stop, std::atomic<uint64_t>* asked, uint64_t seed) {
   std::mt19937_64 random(seed);
   Peer peer(port);
@@ -166,7 +166,7 @@ void AskByRedis(uint16_t port, std::atomic<bool>* stop) {
   CHECK(peer.Send("*2\r\n$4\r\nAUTH\r\n$8\r\na secret\r\n"));
   char ok[5];
   CHECK(peer.Receive(ok, 5) && std::memcmp(ok, "+OK\r\n", 5) == 0);
-  // More keys than are searched at once.
+  // More keys than one search takes.
   constexpr size_t kKeys = 600;
   std::string command = "MGET";
   std::vector<std::string> wanted(3, "*600\r\n");

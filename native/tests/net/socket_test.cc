@@ -1,6 +1,6 @@
-// Unix sockets: their mode, whatever the umask is, and a umask that stays as it is.
+// Unix sockets: their mode under any umask, and an unchanged umask.
 
-// PROMISE: files made by other threads while a Unix socket is made | the process' umask is never changed
+// PROMISE: other threads create files while a Unix socket is made | the process' umask is never changed
 
 // PROMISE: another user of the machine connects to a Unix socket | its mode is 0660 before it listens
 #include "net/socket.h"

@@ -1,9 +1,9 @@
-// TLS of both ends: streams in memory, fed a byte at a time, and connections to a real server. Certificates are made
-// here. Run under the thread and address sanitizers.
+// Both ends of TLS: streams in memory, fed a byte at a time, and connections to a real server. Certificates are
+// generated here. Run under the thread and address sanitizers.
 
-// PROMISE: traffic changed on its way, a false server | every byte unchanged, or a refusal that says why
+// PROMISE: traffic changed in transit, a false server | every byte unchanged, or a refusal that says why
 
-// PROMISE: a client's certificate replaced on disk | used for new connections; files that do not fit change nothing
+// PROMISE: a client's certificate replaced on disk | used for new connections; files that do not match change nothing
 
 #include "net/tls.h"
 
@@ -95,7 +95,7 @@ void TestGarbage(const Papers& papers) {
     caller.Begin(&out);
     CHECK(!caller.Receive(Bytes(garbage), garbage.size(), &plain, &out) && plain.empty());
   }
-  // Half a handshake waits for the rest.
+  // A partial handshake waits for the rest.
   Wire wire(server, client, "127.0.0.1", 64);
   Buffer plain, out;
   CHECK(wire.server.Receive(wire.to_server.data(), wire.to_server.size() / 2, &plain, &out));
@@ -126,7 +126,7 @@ void TestFiles(const Papers& papers) {
   const auto first = client->Get();
   CHECK(client->Get() == first);
   papers.stranger.WriteTo(options.certificate, (folder / "elsewhere.pem").string());
-  CHECK(client->Get() == first);  // the key does not fit yet
+  CHECK(client->Get() == first);  // the key does not match yet
   papers.stranger.WriteTo(options.certificate, options.key);
   CHECK(client->Get() != first);
 }
@@ -180,7 +180,7 @@ void Open(Connection* connection) {
   } while (!connection->FinishConnecting());
 }
 
-// Sends all and reads all of the echo, as much at a time as goes.
+// Sends all of the text and reads all of the echo, as much at a time as possible.
 void Exchange(Connection* connection, const std::string& text) {
   std::string echoed(text.size(), '\0');
   size_t sent = 0, received = 0;
@@ -238,7 +238,7 @@ void TestConnections(const Papers& papers) {
   trusting_other.ca = papers.other.certificate_path;
   fails(trusting_other, "its certificate is not trusted");
 
-  // A new certificate is for new connections.
+  // A new certificate applies to new connections.
   running.server().SetTls(
       {papers.stranger.certificate_path, papers.stranger.key_path, papers.authority.certificate_path});
   Exchange(&connection, "*still here");

@@ -1,5 +1,5 @@
-// A trainer's client against pservers that hang up, restart, lie and stay silent: every push is applied once, waits
-// end, and no byte a server sends does harm.
+// A trainer's client and pservers that hang up, restart, send invalid bytes or stay silent: every push is applied once,
+// waits end, and no byte from a server does harm.
 #include <chrono>
 
 #include "ps/client/client.h"
@@ -14,7 +14,7 @@
 namespace elasticctr::ps {
 namespace {
 
-// Whether the push was done or not when the connection broke, it counts once.
+// Whether or not the push was applied when the connection broke, it counts once.
 void CheckHangUp(bool is_applied) {
   Cluster cluster(2);
   Client client(cluster.Options());
@@ -82,7 +82,7 @@ void CheckSetAddress() {
   CHECK(CodeOf([&] { client.SetAddress(1, "nonsense", 2); }) == Code::kConfig);
 }
 
-// A pserver that is not ready yet is asked until it is.
+// A pserver that is not ready yet is asked again until it is.
 void CheckNotReady() {
   Cluster cluster(1);
   int left = 4;
@@ -145,7 +145,7 @@ void CheckSilence() {
   CHECK(again->Rows(1).size() == batch.second.distinct() * (kDim + 1));
 }
 
-// Answers with flipped, missing and added bytes: an error or an answer, never harm, never for ever.
+// Answers with flipped, missing and added bytes: the client reports an error or an answer, and always in finite time.
 void CheckHostileBytes(uint64_t seed) {
   Cluster cluster(2);
   std::mt19937_64 rng(seed);
@@ -181,7 +181,7 @@ void CheckHostileBytes(uint64_t seed) {
   }
 }
 
-// What the thread sanitizer watches: two threads pull and push while addresses are set and statistics read.
+// For the thread sanitizer: two threads pull and push while addresses are set and statistics read.
 void CheckThreads() {
   Cluster cluster(3);
   Client client(cluster.Options(10'000));

@@ -1,4 +1,4 @@
-// A trainer's client against pservers that answer: rows land where they belong and every push is applied once.
+// A trainer's client and pservers that answer: rows arrive in their places and every push is applied once.
 #include "ps/client/client.h"
 
 #include <cmath>
@@ -94,7 +94,7 @@ void CheckDense() {
   for (size_t i = 0; i < kDense; ++i) CHECK(got[i] == values[i] - 0.5f);
   const auto fetch = client.StartPull(batch.lookups(), true, true);
   CHECK(fetch->dense_version() == 6);
-  // A pserver that was set back counts from the start again.
+  // A pserver that was reset counts from the start again.
   cluster[1].SetDense(std::vector<float>(32, 7.0f));
   client.Drop();
   CHECK(client.PullDense(got) == 7);
@@ -115,7 +115,7 @@ void CheckCursors() {
   client.WaitPushes(0, 3000);
   CHECK(cluster[0].applied.size() == 1 && cluster[1].applied.size() == 2);
   CHECK(client.stats().applied_before == 0);
-  // Out of step: refused, again and again until dropped.
+  // At the wrong cursor: refused again and again until dropped.
   PushOne(client, HeadOf(4, 9, 10), batch, &flat);
   for (int i = 0; i < 2; ++i) {
     try {
@@ -134,7 +134,7 @@ void CheckCursors() {
   CHECK(cluster[0].cursors[4] == 8 && cluster[1].cursors[4] == 8);
 }
 
-// Pushes keep the era they were begun in, also when they are sent again; SetEra is for what follows.
+// Pushes keep the era in which they were made, also when they are sent again; SetEra applies to later ones.
 void CheckEras() {
   Cluster cluster(2);
   Client client(cluster.Options());
@@ -172,7 +172,7 @@ void CheckEras() {
     is_refused = error.era() == 2;
   }
   CHECK(is_refused);
-  // One that is ahead is asked again until the pserver is there, too.
+  // A request of a later era is sent again until the pserver is in that era too.
   client.SetEra(3);
   const auto fetch = client.StartPull(batch.lookups(), true, false);
   CHECK(!fetch->Wait(50));
@@ -198,8 +198,8 @@ void CheckDrop() {
   CHECK(cursors[0][0] == 0 && cluster[0].applied.empty());
 }
 
-// PROMISE: pservers come back from a checkpoint with cursors that differ | a trainer of sync takes part on all of them
-// in every step, so that no two trainers wait for each other on different pservers
+// PROMISE: pservers are restored from a checkpoint with different cursors | a synchronous trainer takes part on all of
+// them in every step, so that no two trainers wait for each other on different pservers
 void CheckGroupReachesAll() {
   Cluster cluster(2);
   Client client(cluster.Options());
@@ -219,7 +219,7 @@ void CheckGroupReachesAll() {
   const auto& empty = cluster[0].applied[0];
   CHECK(empty.kind == PushKind::kEmpty && empty.chunk != 0 && empty.from == 0 && empty.to == 0);
   CHECK(cluster[1].applied[0].kind == PushKind::kGradients && cluster[1].applied[0].from == 1);
-  // Without a group only those that lack the batches hear of them.
+  // Without a group only pservers that lack the batches receive them.
   client.SetCursors(6, std::vector<uint32_t>{2, 1});
   cluster[0].cursors[6] = 2;
   cluster[1].cursors[6] = 1;

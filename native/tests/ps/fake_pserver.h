@@ -1,5 +1,5 @@
-// A pserver made of a map and blocking sockets, to try a client on: rows step by minus their gradients, cursors are
-// kept, and it can be told to hang up, to lie and to stay silent.
+// A pserver made of a map and blocking sockets, for client tests: rows step by minus their gradients, cursors are kept,
+// and tests can make it hang up, send invalid bytes or stay silent.
 #pragma once
 
 #include <arpa/inet.h>
@@ -26,7 +26,7 @@
 
 namespace elasticctr::ps {
 
-// What a feasign without a push reads as.
+// The weight of a feasign without a push.
 inline float FakeWeight(uint64_t feasign, size_t table, size_t column) {
   return static_cast<float>(Mix64(feasign + table * 31 + column * 7) % 1000) / 1000.0f;
 }
@@ -68,12 +68,12 @@ class FakePserver {
     Listen(port_);
   }
 
-  // Asked before a frame is done and before its answer is sent; changes the answer or hangs up.
+  // Called before a frame is processed and before its answer is sent; may change the answer or hang up.
   std::function<void(Opcode, Answer*)> before, after;
   std::function<void(std::string*)> garble;  // the bytes of an answer
   std::string token;
 
-  std::mutex mutex;  // guards what follows
+  std::mutex mutex;  // guards the members below
   std::vector<Head> applied;
   std::map<uint64_t, uint32_t> cursors;
   std::map<uint64_t, uint64_t> occurrences;

@@ -37,7 +37,7 @@ inline std::string ReadAll(const std::filesystem::path& path) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
-// Every file's bytes by name.
+// The bytes of every file, by name.
 inline std::map<std::string, std::string> SavedFiles(const Shard& shard, const std::string& name) {
   const std::string directory = MakeDirectory(name);
   shard.Save(directory);
@@ -71,7 +71,7 @@ inline ShardSettings MakeShardSettings(uint32_t shard = 0, uint32_t shards = 1, 
   return settings;
 }
 
-// What a push carries for a whole job; Body cuts out what a shard gets.
+// A push of the whole job; Body extracts the part for one shard.
 struct Batch {
   uint64_t trainer = 1, chunk = 7;
   uint32_t from = 0, to = 1, weight = 10, now = 1;
@@ -146,7 +146,7 @@ struct Batch {
   }
 };
 
-// How a push ended: nothing while it waits.
+// The result of a push: nothing while it waits.
 struct Outcome {
   std::optional<PushOutcome> outcome;
   std::string error;
@@ -167,7 +167,7 @@ inline std::shared_ptr<Outcome> Push(Shard* shard, const Batch& batch) {
   return outcome;
 }
 
-// Rows of both tables, one after the other; then the dense part if it is asked for.
+// Rows of both tables, one after the other, then the dense part if requested.
 inline std::vector<float> Pull(Shard* shard, std::span<const uint64_t> feasigns, bool insert, bool with_dense = false,
                                uint64_t era = 0) {
   const Share& share = shard->share();

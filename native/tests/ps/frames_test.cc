@@ -1,4 +1,4 @@
-// Bodies of the parameter server's frames: what is written is read, and bytes that are not a body are refused.
+// Bodies of the parameter server's frames: writers and readers agree, and invalid bodies are refused.
 #include "ps/wire/frames.h"
 
 #include <bit>
@@ -184,7 +184,8 @@ void TestEncodings() {
   CHECK(EncodedBytes(Encoding::kFp32, 9) == 36 && EncodedBytes(Encoding::kFp16, 9) == 18);
   CHECK(EncodedBytes(Encoding::kInt8, 9) == 16 && EncodedBytes(Encoding::kInt8, 8) == 12);
   CHECK(EncodedBytes(Encoding::kBf16, 9) == 18);
-  // Under bf16, ties go to even, what rounds to infinity is none to the receiver, and 1e18 is the largest taken.
+  // In bf16, ties round to even, a value that rounds to infinity is refused by the receiver, and 1e18 is the largest
+  // accepted.
   const std::vector<std::pair<uint32_t, uint32_t>> rounded = {
       {0x3F808000u, 0x3F800000u}, {0x3F818000u, 0x3F820000u}, {0x3F808001u, 0x3F810000u}, {0xBF7FFFFFu, 0xBF800000u}};
   for (const auto& [from, to] : rounded) {
@@ -200,7 +201,7 @@ void TestEncodings() {
     EncodeRows(Encoding::kBf16, &value, 1, 1, bf16);
     CHECK(AreFinite(Encoding::kBf16, bf16, 1, 1) == (std::fabs(value) <= 1e18f));
   }
-  // A row with one bad value is bad as a whole under int8, and nothing beside it is.
+  // In int8 a row with one bad value is bad as a whole; other rows are not affected.
   const std::vector<float> pair = {1.0f, nan, 0.5f, 2.0f};
   uint8_t bytes[16];
   float back[4];
@@ -209,7 +210,7 @@ void TestEncodings() {
   CHECK(std::isnan(back[0]) && std::isnan(back[1]) && std::fabs(back[2] - 0.5f) < 0.01f && back[3] == 2.0f);
 }
 
-// What a mutated body still says must be inside it; everything else is a DataError.
+// What a mutated body still contains must lie within it; anything else is a DataError.
 void TestMutations() {
   std::mt19937_64 rng(7);
   size_t refused = 0;

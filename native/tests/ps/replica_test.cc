@@ -1,5 +1,5 @@
-// A standby is its primary, bit for bit: changes done again in their order, from the beginning or from a copy taken in
-// the middle, with pushes that wait; and what is held back until the standby has it.
+// A standby equals its primary, bit for bit: changes are applied again in order, from the beginning or from a copy made
+// midway, including waiting pushes. Also: answers held until the standby has the change.
 #include "ps/standby/replica.h"
 
 #include <chrono>
@@ -12,7 +12,7 @@
 namespace elasticctr::ps {
 namespace {
 
-// Remembers every change.
+// Records every change.
 class Recorder : public Observer {
  public:
   bool IsWatching() const override { return true; }
@@ -20,7 +20,7 @@ class Recorder : public Observer {
     changes_.emplace_back(change.opcode, std::vector<uint8_t>(change.body.begin(), change.body.end()));
     return changes_.size();
   }
-  // Those after the first `from`.
+  // Applies those after the first `from`.
   void ReplayInto(Shard* shard, size_t from) const {
     for (size_t i = from; i < changes_.size(); ++i) shard->Replay(changes_[i].first, changes_[i].second);
   }
@@ -94,7 +94,7 @@ class Life {
 
 ShardSettings Hasty() {
   ShardSettings settings = MakeShardSettings(0, 1, true);
-  settings.group_timeout_ms = 2;  // many groups come too late
+  settings.group_timeout_ms = 2;  // many groups time out
   return settings;
 }
 
@@ -103,7 +103,7 @@ void TestReplay() {
     Life life(seed);
     Recorder recorder;
     auto primary = std::make_unique<Shard>(seed == 0 ? MakeShardSettings(0, 1, true) : Hasty());
-    // The copy of a fresh primary: its standby never decides by itself that a group is late.
+    // The copy of a fresh primary: its standby never decides itself that a group has timed out.
     auto standby = std::make_unique<Shard>(MakeShardSettings(0, 1, true));
     {
       const std::string directory = MakeDirectory("fresh");
@@ -113,7 +113,7 @@ void TestReplay() {
     primary->SetObserver(&recorder);
     SetDense(primary.get());
     life.Live(primary.get(), 1500);
-    // A second standby joins in the middle of it, while pushes wait.
+    // A second standby joins midway, while pushes wait.
     Shard late(MakeShardSettings(0, 1, true));
     const std::string directory = MakeDirectory("middle");
     size_t from = 0;
@@ -127,7 +127,7 @@ void TestReplay() {
     CHECK(primary->GetStats().rows > 200 && recorder.size() > 1000);
     CHECK(SavedFiles(*standby, "standby") == expected);
     CHECK(SavedFiles(late, "late") == expected);
-    // The standby takes over and has a standby of its own, which again becomes the same.
+    // The standby takes over and has a standby of its own, which becomes equal again.
     Recorder second;
     const std::string again = MakeDirectory("again");
     standby->BecomePrimary();
@@ -156,7 +156,7 @@ void TestHeldAnswers() {
   const Replica::Start start = replica.Begin();
   const uint64_t first = replica.OnChange({Opcode::kPush, kBody});
   CHECK(first == start.place + 1);
-  replica.WhenHeld(first, answer);  // one that joins holds up nobody
+  replica.WhenHeld(first, answer);  // a joining standby delays nobody
   CHECK(answered == 2);
   std::atomic<bool> has_changes{false};
   std::string changes;
@@ -192,7 +192,7 @@ void TestHeldAnswers() {
   CHECK(is_refused);
 }
 
-// Silent or too far behind: dropped; held answers are given only once that was confirmed.
+// Silent or too far behind: dropped. Held answers are released only after confirmation.
 void TestDrops() {
   for (const bool is_silent : {true, false}) {
     ReplicaOptions options;
@@ -239,7 +239,7 @@ bool WaitFor(const std::function<bool()>& is_so) {
   return false;
 }
 
-// Two services over sockets: a standby joins under load, catches up, and takes over from a primary that is gone.
+// Two services over sockets: a standby joins under load, catches up, and takes over when its primary is gone.
 void TestServices() {
   auto primary = std::make_unique<Service>(MakeOptions(false));
   Service standby(MakeOptions(true));
@@ -275,8 +275,8 @@ void TestServices() {
   life.Live(&standby.shard(), 100);
 }
 
-// A standby that has nothing serves a checkpoint when told to, whoever it was following; and one that serves nothing
-// yet may become a standby.
+// A standby without state serves a checkpoint when ordered to, whatever primary it was following; a pserver that serves
+// nothing yet may become a standby.
 void TestRolesByOrder() {
   auto first = std::make_unique<Service>(MakeOptions(false));
   Service standby(MakeOptions(true));
@@ -313,7 +313,7 @@ void TestRolesByOrder() {
   again.Promote();
   CHECK(SavedFiles(again.shard(), "roles-again") == expected);
   CHECK(again.shard().era() == 3);  // it refuses what its primary refused
-  // Nothing to load from: it follows whom it is told, trying on, and can be told to begin empty.
+  // Nothing to load from: it follows the given primary, keeps trying, and can be ordered to start empty.
   Service lost(MakeOptions(true));
   lost.Start();
   lost.Follow("127.0.0.1:1");

@@ -1,4 +1,4 @@
-// A pserver, and a client that sends it frame by frame.
+// A pserver, and a client that sends it single frames.
 #pragma once
 
 #include <arpa/inet.h>

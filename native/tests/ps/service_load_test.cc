@@ -1,4 +1,4 @@
-// A pserver's sockets under load, and frames of people who mean harm.
+// A pserver's sockets under load, and hostile frames.
 #include <thread>
 
 #include "net/socket.h"
@@ -11,7 +11,7 @@
 namespace elasticctr::ps {
 namespace {
 
-// Whatever comes, the process lives, others are served, and the state is changed by whole good pushes alone.
+// Whatever arrives, the process survives, others are served, and only complete valid pushes change the state.
 void TestHostileFrames() {
   Service service(MakeOptions());
   service.Start();
@@ -36,10 +36,10 @@ void TestHostileFrames() {
     std::string head = Client::Frame(Opcode::kPush, "");
     EncodeFixed32(head.data() + 4, UINT32_MAX);
     CHECK(large.Ask(head).header.status == NumberOf(Code::kData) && large.Read().is_closed);
-    Client hungry(service);  // more than all connections may buffer together: refused, and read over
+    Client hungry(service);  // more than all connections may buffer together: refused, and skipped
     EncodeFixed32(head.data() + 4, 100u << 20);
     CHECK(hungry.Ask(head).header.detail == 4);
-    Client half(service);  // half a frame is not waited for for ever
+    Client half(service);  // the rest of half a frame is not awaited forever
     half.SendRaw(Client::Frame(Opcode::kPush, std::string(100, 'x')).substr(0, 60));
     CHECK(half.Read().is_closed);
   }
@@ -52,7 +52,7 @@ void TestHostileFrames() {
     for (size_t k = 1 + rng() % 4; k > 0 && !body.empty(); --k) {
       body[rng() % std::min<size_t>(body.size(), rng() % 2 == 0 ? 64 : body.size())] = static_cast<uint8_t>(rng());
     }
-    // Bytes 16 to 23 are the batches: keep every mutated push from fitting the cursor.
+    // Bytes 16 to 23 are the batches: keep every mutated push from matching the cursor.
     if (body.size() > 24) EncodeFixed32(body.data() + 16, 1u << 30 | static_cast<uint32_t>(rng()));
     const Opcode opcodes[] = {Opcode::kPush,    Opcode::kPull,     Opcode::kPush,      Opcode::kAttach,
                               Opcode::kCursors, Opcode::kSetDense, Opcode::kReplicate, Opcode::kControl,
@@ -60,7 +60,7 @@ void TestHostileFrames() {
     std::string frame = Client::Frame(opcodes[rng() % std::size(opcodes)], body);
     if (rng() % 10 == 0) frame[rng() % kHeaderBytes] = static_cast<char>(rng());
     client.SendRaw(frame);
-    if (rng() % 3 == 0) continue;  // and away
+    if (rng() % 3 == 0) continue;  // closes without reading
     if (client.HasAnswer(rng() % 8 == 0 ? 20 : 0)) client.Read();
     if (round % 100 == 0) CHECK(honest.Ask(Client::Frame(Opcode::kPing, "alive")).body == "alive");
   }
@@ -70,8 +70,8 @@ void TestHostileFrames() {
   CHECK(Pull(&service.shard(), batch.feasigns, false) != before);
 }
 
-// Trainers in threads, a saver, a standby that comes and goes: nothing races, nothing is lost.
-// Rows that a push finds by what the pull before noted are those it would have looked up, also after they moved.
+// Trainers in threads, a saver, a standby that comes and goes: no races, and nothing is lost.
+// A push finds the same rows with the numbers noted by the previous pull as by lookup, also after the rows moved.
 void TestRowsFoundByPull() {
   Service service(MakeOptions());
   service.Start();

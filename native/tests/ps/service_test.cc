@@ -59,7 +59,7 @@ void TestTokens() {
   CHECK(good.Ask(Client::Frame(Opcode::kPing, "x")).header.status == 0);
 }
 
-// A push that waits holds up its own connection, in order, and no other.
+// A waiting push delays its own connection, in order, and no other.
 void TestOrder() {
   Service service(MakeOptions());
   service.Start();
@@ -79,11 +79,11 @@ void TestOrder() {
   answer = one.Read();
   CHECK(answer.header.opcode == static_cast<uint8_t>(Opcode::kPush) && answer.header.version == 1);
   CHECK(one.Read().body == "after");
-  // An older coordinator is not obeyed.
+  // Orders of an older coordinator are refused.
   CHECK(orders.Ask(Client::Frame(Opcode::kGroup, GroupBody({1}), 4)).header.detail == 11);
   CHECK(orders.Control("{\"op\": \"stats\"}", 4).header.detail == 11);
   CHECK(orders.Control("{\"op\": \"stats\"}", 6).header.status == 0);
-  // A cursor that does not fit comes with what it is.
+  // A refusal of a wrong cursor contains the right one.
   batch.from = 4;
   batch.to = 5;
   batch.group = GroupMode::kNone;
@@ -119,14 +119,14 @@ void TestOrders() {
   CHECK(client.Control("{\"op\": \"forget\", \"below\": \"18446744073709551615\"}").header.status == 0);
   CHECK(client.Control("{\"op\": \"forget\", \"below\": \"x\"}").header.status == NumberOf(Code::kData));
   CHECK(client.Control("{\"op\": \"dance\"}").header.status == NumberOf(Code::kData));
-  CHECK(client.Control("{\"op\": \"promote\"}").header.status == 0);  // it is one
+  CHECK(client.Control("{\"op\": \"promote\"}").header.status == 0);  // already a primary
   CHECK(client.Control("{\"op\": \"follow\", \"primary\": \"x:1\"}").header.status ==
         NumberOf(Code::kFailedPrecondition));
   CHECK(client.Control("not JSON").header.status == NumberOf(Code::kData));
   CHECK(client.Control("{\"op\": \"stop\"}").header.status == 0 && service.is_stop_asked());
 }
 
-// What a load says is over is refused with the era that is; what is ahead of it may be asked again later.
+// Work of an era before a load is refused with the current era; work of a later era may be sent again later.
 void TestEras() {
   Service service(MakeOptions());
   service.Start();

@@ -1,4 +1,4 @@
-// The cursors and eras of a shard: a push counts once, and nothing begun before a load changes what is after it.
+// The cursors and eras of a shard: a push counts once, and work from before a load changes nothing after it.
 #include <atomic>
 #include <chrono>
 #include <limits>
@@ -77,7 +77,7 @@ Code RefusalOf(const std::function<void()>& ask, uint64_t era) {
   return Code{0};
 }
 
-// Work begun before a load changes nothing after it, though its cursor would fit; work that is ahead has to wait.
+// Work from before a load changes nothing after it, even with a matching cursor; work of a later era has to wait.
 void TestEras() {
   Shard shard(MakeShardSettings());
   SetDense(&shard);
@@ -115,7 +115,7 @@ void TestEras() {
   CHECK(shard.GetStats().rows == 0 && shard.Cursors(std::vector<uint64_t>{7})[0] == 0);
 }
 
-// Pushes of one era race with loads of the next: what is applied is of the era the shard is in.
+// Pushes of one era race with loads of the next: everything applied belongs to the shard's era.
 void TestErasUnderLoad() {
   Shard shard(MakeShardSettings());
   std::atomic<uint64_t> known{0};

@@ -1,4 +1,4 @@
-// A shard's files: loaded by as many shards or other numbers of them, damaged, and crafted.
+// A shard's files: loaded by the same or another number of shards, damaged, and crafted.
 #include <algorithm>
 #include <cstddef>
 
@@ -12,7 +12,7 @@ namespace elasticctr::ps {
 namespace {
 
 // Two pservers saved at different moments, loaded by `shards` others: each batch reaches the rows that lack it, and the
-// end is that of a job nobody disturbed.
+// result equals that of an undisturbed job.
 void TestOtherShardCounts(uint32_t shards) {
   Shard whole(MakeShardSettings());
   std::vector<std::unique_ptr<Shard>> before, after;
@@ -52,7 +52,7 @@ void TestOtherShardCounts(uint32_t shards) {
     Pull(&whole, batch_at(k).feasigns, true);
     CHECK(Push(&whole, batch_at(k))->outcome == PushOutcome::kApplied);
   }
-  // Adam's count of steps is the shard's largest: rows that caught up took theirs with a slightly later one.
+  // Adam's step count is the shard's largest: rows that caught up used a slightly later one.
   std::vector<uint64_t> all;
   for (uint64_t v = 0; v < 300; ++v) all.push_back(v * 0x9E3779B97F4A7C15ull);
   for (const uint64_t feasign : all) {
@@ -61,7 +61,7 @@ void TestOtherShardCounts(uint32_t shards) {
       if (got.empty()) continue;
       const auto expected = Pull(&whole, std::vector<uint64_t>{feasign}, false);
       for (size_t i = 0; i < got.size(); ++i) CHECK(std::fabs(got[i] - expected[i]) < 4e-3f);
-      CHECK(got[kWide] == expected[kWide]);  // Adagrad has no step count: the very same
+      CHECK(got[kWide] == expected[kWide]);  // Adagrad has no step count: identical
     }
   }
   uint64_t rows = 0;
@@ -72,7 +72,7 @@ void TestOtherShardCounts(uint32_t shards) {
   CHECK(rows == whole.GetStats().rows);
 }
 
-// Saved and loaded in between by the same number: bit for bit as if nothing had happened.
+// Saved and loaded midway by the same number of shards: bit for bit the same as without.
 void TestResumeIsExact() {
   for (const GroupMode mode : {GroupMode::kNone, GroupMode::kAll}) {
     Shard undisturbed(MakeShardSettings(0, 1, true));
@@ -158,7 +158,7 @@ void WriteFile(const std::string& path, const std::string& content) {
   std::ofstream(path, std::ios::binary) << content;
 }
 
-// Loads and, where that worked, steps: whatever was read must be safe to use. The code of the refusal, else nothing.
+// Loads and, on success, steps: loaded state must be safe to use. Returns the code of a refusal.
 std::optional<Code> TryLoad(const std::string& directory, bool is_standby = false) {
   Shard shard(MakeShardSettings());
   try {
@@ -196,7 +196,7 @@ void WriteAll(const std::map<std::string, std::string>& files, const std::string
   for (const auto& [name, content] : files) WriteFile(directory + "/" + name, content);
 }
 
-// PROMISE: a crafted dense.N.bin whose checksums are right | Corruption; nothing is read beyond the state it has
+// PROMISE: a crafted dense.N.bin with correct checksums | Corruption; nothing is read beyond the state it has
 void TestCraftedDense() {
   const auto files = FilesOfSomeBatches("crafted-dense");
   const std::string directory = MakeDirectory("crafted");
@@ -284,7 +284,7 @@ void TestCraftedWaiting() {
   const std::string good = ReadAll(directory + "/waiting.bin");
   // A push with one dense float, where the pserver holds 40.
   std::string few = good;
-  const size_t first = 8 + 3 * 8 + 8;  // after the group and who took part: flags, length, body
+  const size_t first = 8 + 3 * 8 + 8;  // after the group and taken_part: flags, length, body
   uint64_t bytes = 0;
   std::memcpy(&bytes, few.data() + first + 1, 8);
   bytes -= (kFloats - 1) * sizeof(float);

@@ -1,4 +1,4 @@
-// Groups of synchronous trainers: members that come, go, repeat themselves or fall behind.
+// Groups of synchronous trainers: members that join, leave, repeat pushes or fall behind.
 #include <chrono>
 #include <thread>
 
@@ -19,7 +19,8 @@ void TestGroupsThatChange() {
   for (const Batch& batch : batches) Pull(&shard, batch.feasigns, true);
   const auto first = Push(&shard, batches[0]), second = Push(&shard, batches[1]);
   CHECK(!first->is_over() && shard.GetStats().waiting == 2);
-  // One who has not come leaves: the step is taken with what is there, that of one who left after it came included.
+  // A missing member leaves: the step is taken with the pushes present, including one of a member that left after
+  // sending.
   shard.SetGroup({2});
   CHECK(first->outcome == PushOutcome::kApplied && second->outcome == PushOutcome::kApplied && shard.step() == 1);
   // Not a member yet: waits until it is one.
@@ -41,13 +42,13 @@ void TestGroupsThatChange() {
   const auto idle_too = Push(&shard, empty);
   CHECK(idle->outcome == PushOutcome::kApplied && idle_too->outcome == PushOutcome::kApplied);
   CHECK(Pull(&shard, batches[0].feasigns, false) == rows && DenseOf(shard) == dense && shard.step() == 2);
-  // One works: its step is a step of its own.
+  // One has work: its step is a step of its own.
   const auto working = Push(&shard, GroupOf(1, GroupMode::kAll)[0]);
   CHECK(!working->is_over());
   ++empty.chunk;  // the number of an empty push
   Push(&shard, empty);
   CHECK(working->outcome == PushOutcome::kApplied && shard.step() == 3 && DenseOf(shard) != dense);
-  // Two hold the same chunk, both send its next batch: it counts once.
+  // Two hold the same chunk and both send its next batch: it counts once.
   Batch twin = GroupOf(2, GroupMode::kAll)[0], other = twin;
   other.trainer = 2;
   const auto one = Push(&shard, other), two = Push(&shard, twin);
@@ -64,8 +65,8 @@ Batch EmptyOf(uint64_t trainer, uint64_t number) {
   return empty;
 }
 
-// PROMISE: an answer is lost and a trainer of sync sends its push again | the push is in one step of the group, never
-// in two or none: which push it is decides, not how many came
+// PROMISE: an answer is lost and a synchronous trainer sends its push again | the push is in exactly one step of the
+// group: identity decides, not the number of pushes
 void TestGroupsByIdentity() {
   Shard shard(MakeShardSettings());
   SetDense(&shard);
@@ -76,21 +77,21 @@ void TestGroupsByIdentity() {
   Push(&shard, EmptyOf(2, 5));
   const auto last = Push(&shard, batches[2]);
   CHECK(last->outcome == PushOutcome::kApplied && shard.GetStats().rounds == 1);
-  // Both are sent again. Neither takes part in the step that the others are in next.
+  // Both are sent again. Neither takes part in the next step of the others.
   const auto check_again = [&](Shard* at) {
     CHECK(Push(at, batches[0])->outcome == PushOutcome::kBefore);
     CHECK(Push(at, EmptyOf(2, 5))->outcome == PushOutcome::kBefore);
     CHECK(at->GetStats().waiting == 0);
   };
   check_again(&shard);
-  // Nor on a standby that began after the step.
+  // Nor on a standby that started after the step.
   const std::string directory = MakeDirectory("taken-part");
   shard.SaveForStandby(directory, [] {});
   Shard standby(MakeShardSettings());
   standby.LoadFromPrimary(directory);
   standby.BecomePrimary();
   check_again(&standby);
-  // A batch that another trainer's push brought: the member is in one step all the same.
+  // A batch that another trainer's push brought: the member is still in one step.
   Batch twin = batches[0];
   twin.trainer = 3;
   const auto brought = Push(&shard, twin);
@@ -102,8 +103,8 @@ void TestGroupsByIdentity() {
   CHECK(shard.step() == 1 && shard.GetStats().rounds == 2);
 }
 
-// PROMISE: a trainer of sync that was given up wakes up and sends batches that others brought since | it is answered at
-// once, as no step of the group counts it in; nothing is applied twice and no member waits for it
+// PROMISE: a synchronous trainer that was given up wakes up and sends batches that others sent since | it is answered
+// at once, because no step of the group includes it; nothing is applied twice and no member waits for it
 void TestGroupsWithoutStragglers() {
   for (const GroupMode mode : {GroupMode::kAll, GroupMode::kDense}) {
     Shard shard(MakeShardSettings());
@@ -120,7 +121,7 @@ void TestGroupsWithoutStragglers() {
     CHECK(Push(&shard, batches[0])->outcome == PushOutcome::kBefore);
     CHECK(Pull(&shard, taken.feasigns, false) == rows && DenseOf(shard) == dense && shard.step() == 1);
     CHECK(shard.GetStats().waiting == 0 && shard.GetStats().rounds == 1);
-    // Counted in again it is in a step like everyone, whatever it brings.
+    // Once it is a member again, it takes part in a step like all others, whatever it sends.
     shard.SetGroup({1, 2});
     const auto back = Push(&shard, batches[0]);
     CHECK(!back->is_over() && shard.GetStats().missing == std::vector<uint64_t>{2});

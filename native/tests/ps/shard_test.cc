@@ -1,4 +1,4 @@
-// A shard against a reference in float64 that is written down step by step.
+// A shard compared with a step-by-step reference in float64.
 #include <algorithm>
 #include <cmath>
 
@@ -77,7 +77,7 @@ void TestAgainstReference() {
     Batch batch = Batch::Random(k);
     batch.from = k;
     batch.to = k + 1;
-    if (k % 3 != 0) reference.Insert(&shard, batch.feasigns);  // the others have no rows yet and are left alone
+    if (k % 3 != 0) reference.Insert(&shard, batch.feasigns);  // the others have no rows yet and stay unchanged
     CHECK(Push(&shard, batch)->outcome == PushOutcome::kApplied);
     reference.Step({{&batch, 1.0}});
   }
@@ -85,7 +85,7 @@ void TestAgainstReference() {
   CHECK(shard.step() == 80 && shard.GetStats().pushes == 80);
 }
 
-// Three trainers are one with the union of their batches, and who comes first does not matter to the last bit.
+// Three trainers equal one with the union of their batches, and the order of arrival does not affect even the last bit.
 void TestSyncIsUnion() {
   Reference reference;
   std::map<std::string, std::string> expected;
@@ -129,13 +129,13 @@ void TestHybrid() {
   CHECK(!first->is_over());
   CHECK(Pull(&shard, batches[0].feasigns, false) != rows && DenseOf(shard) == dense);
   CHECK(shard.Cursors(std::vector<uint64_t>{101})[0] == 1);
-  // What is saved meanwhile has the dense gradient of the batch its cursor counts.
+  // A save during this includes the dense gradient of the batch that its cursor counts.
   const std::string directory = MakeDirectory("hybrid");
   shard.Save(directory);
   Shard loaded(MakeShardSettings());
   loaded.Load(directory);
   CHECK(DenseOf(loaded) != dense && DenseOf(shard) == dense);
-  // Sent again over a new connection it waits in its own place.
+  // Sent again over a new connection, it keeps waiting in its place.
   const auto again = Push(&shard, batches[0]);
   CHECK(!again->is_over());
   const auto second = Push(&shard, batches[1]);

@@ -1,4 +1,4 @@
-// Columns cut, hashed and contradicted: against loops as plain as can be, and with offsets that point anywhere.
+// Columns cut and hashed, compared with the simplest loops, and columns with arbitrary offsets.
 #include "sample/column_bags.h"
 
 #include <random>
@@ -55,7 +55,7 @@ void TestSlice() {
   }
 }
 
-// Whatever the offsets, either an answer or a typed error; the sanitizers see the rest.
+// For any offsets, either an answer or a typed error; the sanitizers detect anything else.
 void TestSliceOfContradictions() {
   std::mt19937_64 rng(2);
   int refused = 0;
@@ -104,7 +104,7 @@ void TestHashLines() {
 }
 
 void TestHashRows() {
-  // Two samples of the same values in other slots, and a third equal to the first.
+  // Two samples with the same values in different slots, and a third equal to the first.
   const std::vector<float> labels = {1, 1, 1}, weights = {1, 1, 1};
   const std::vector<uint64_t> values = {7, 7, 7};
   const std::vector<int32_t> offsets = {0, 1, 1, 2, 2, 3, 3};

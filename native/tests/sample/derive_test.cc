@@ -1,4 +1,4 @@
-// Crosses, buckets, counts and sets of feasigns, against loops written from their definitions.
+// Crosses, buckets, counts and sets of feasigns, compared with loops written from their definitions.
 #include "sample/derive.h"
 
 #include <cmath>
@@ -25,7 +25,7 @@ uint64_t HashParts(const std::string& name, std::vector<uint64_t> parts) {
   return Xxh64(parts.data(), parts.size() * 8, SlotSeed(name, 42));
 }
 
-// All combinations by definition, whatever max_values says.
+// All combinations by definition, ignoring max_values.
 std::vector<uint64_t> Combine(const std::string& name, const std::vector<std::vector<uint64_t>>& bags) {
   std::vector<uint64_t> out;
   for (const uint64_t a : bags[0]) {

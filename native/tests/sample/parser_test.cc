@@ -1,5 +1,5 @@
-// The text parsers: numbers against the C library, good and bad lines of every format, and mutated text that must
-// never read outside its buffer, whatever it holds.
+// The text parsers: numbers compared with the C library, good and bad lines of every format, and mutated text, with
+// which parsers must never read outside the buffer.
 #include "sample/parser.h"
 
 #include <bit>
@@ -130,7 +130,7 @@ void TestNumbers() {
   CHECK(ReadU64(zeros.data(), &value) == zeros.data() + 42 && value == 12);
 }
 
-// What the short readers take must be what the long ones make of the same bytes; the rest they leave alone.
+// What the short readers accept must equal the result of the long ones for the same bytes; they leave the rest alone.
 void TestShortNumbers() {
   std::mt19937 random(3);
   size_t numbers = 0, ids = 0;
@@ -140,7 +140,7 @@ void TestShortNumbers() {
     for (size_t k = 0; k < size; ++k) text += "0123456789012345678901234567890123456789..-+e /:"[random() % 48];
     const std::string whole = text + std::string(kLookahead, '\n');
     const char* end = whole.data() + size;
-    text += "8.8" + std::string(kLookahead, '\n');  // must not be looked at
+    text += "8.8" + std::string(kLookahead, '\n');  // must not affect the result
     uint64_t id = 0, long_id = 0;
     const bool is_id = size <= 8 && ReadU64(whole.data(), &long_id) == end;
     CHECK(ReadShortU64(text.data(), size, &id) == is_id);
@@ -223,7 +223,7 @@ void TestGoodLines() {
   }
 }
 
-// Bytes changed, cut out, doubled and swapped for what numbers and separators are made of.
+// Changes, removes, doubles and swaps bytes, using those that numbers and separators are made of.
 std::string Mutate(std::string text, std::mt19937* random) {
   static constexpr char kBytes[] = "0123456789:\t \n\r.-+eE#nanif\0\xFF\x80";
   const std::string_view kAlphabet(kBytes, sizeof kBytes - 1);
@@ -266,7 +266,7 @@ bool AreEqual(const Block& a, const Block& b) {
                     [](const BadLine& x, const BadLine& y) { return x.line == y.line && x.reason == y.reason; });
 }
 
-// The same block in one piece and in many, by several callers at once.
+// The same block in one piece and in many, parsed by several callers at once.
 void TestThreads() {
   std::mt19937 random(4);
   std::string text;

@@ -1,4 +1,4 @@
-// A prediction server that speaks bRPC, a client, and scores that are known.
+// A prediction server for bRPC, a client, and known scores.
 #pragma once
 
 #include <arpa/inet.h>
@@ -22,7 +22,7 @@ using protobuf::Reader;
 using protobuf::Writer;
 
 inline constexpr char kCtr[] = "baidu.paddle_serving.predictor.ctr_prediction.CTRPredictionService";
-inline constexpr uint64_t kSlow = 500;  // a row that takes its time to be found
+inline constexpr uint64_t kSlow = 500;  // a row that is found slowly
 
 class Rows : public RowSource {
  public:
@@ -38,7 +38,7 @@ class Rows : public RowSource {
   }
 };
 
-// A score is the sum of rows and dense values, over a thousand.
+// A score is the sum of rows and dense values, divided by a thousand.
 class Graph : public DenseGraph {
  public:
   void Run(std::span<const Input> inputs, size_t n, size_t, float* out) const override {
@@ -161,7 +161,7 @@ class Peer {
     return true;
   }
 
-  // False: the connection ended.
+  // False: the connection was closed.
   bool Receive(Reply* reply) {
     brpc::Header header;
     if (!Fill(brpc::kHeaderBytes)) return false;

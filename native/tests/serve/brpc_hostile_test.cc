@@ -1,5 +1,5 @@
-// bRPC clients that mean harm: no token, more than is answered, frames that are none, streams of mutated bytes. Run
-// under the thread and address sanitizers.
+// Hostile bRPC clients: no token, requests faster than answers, invalid frames, streams of mutated bytes. Run under the
+// thread and address sanitizers.
 #include <random>
 
 #include "serve/brpc/frame.h"
@@ -22,11 +22,11 @@ void CheckAnswers(uint16_t port, const std::string& token = {}) {
   CHECK(reply.id == 9 && reply.error == 0 && std::abs(reply.score - ScoreOf(7)) < 1e-6f && reply.model == "m");
 }
 
-// PROMISE: bRPC requests queued faster than they are answered | their bytes are charged; past the share they are
+// PROMISE: bRPC requests queued faster than they are answered | their bytes are charged; beyond the share they are
 // refused
 void TestQueuedBytesAreCharged() {
   ServiceOptions options = Running::Options({}, 1, 20'000);
-  options.net.max_buffered_bytes = 1 << 20;  // a quarter of it is this address's
+  options.net.max_buffered_bytes = 1 << 20;  // a quarter of it belongs to this address
   Service service(options);
   service.SetModels(MakeModels());
   service.Start();
@@ -37,12 +37,12 @@ void TestQueuedBytesAreCharged() {
   std::string bytes;
   for (uint64_t i = 0; i < 20; ++i) bytes += Frame(MetaOf({100 + i}), padding);
   CHECK(peer.Send(bytes));
-  // Past the share they are refused; half a message more, and the connection is closed.
+  // Beyond the share they are refused; half a message more, and the connection is closed.
   size_t taken = 0;
   Reply reply;
   for (int i = 0; i < 20 && peer.Receive(&reply); ++i) taken += reply.error != 2004;
   CHECK(taken < 10);
-  // What is answered is charged no more.
+  // Answered requests are no longer charged.
   CHECK(slow.Receive(&reply) && reply.error == 0);
   Peer next(service.ports()[0]);
   for (int i = 0; i < 20; ++i) CHECK(next.Send(Ask({7}, 7)) && next.Receive(&reply) && reply.error == 0);
@@ -60,7 +60,7 @@ void TestToken() {
     Peer peer(running.port());
     Call wrong{2};
     wrong.token = "a secreT";
-    // Refused as soon as the meta is there; the rest never comes.
+    // Refused as soon as the meta has arrived; the rest never comes.
     CHECK(peer.Send(Ask(wrong, 7).substr(0, Ask(wrong, 7).size() - 3)) && peer.Receive(&reply) && reply.error == 1004);
     CHECK(!peer.Receive(&reply));
   }
@@ -83,10 +83,10 @@ void TestHostileFrames() {
   };
   closes("PRPX" + std::string(100, 'x'));
   closes("GET / HTTP/1.1\r\n\r\n");
-  closes(std::string("PRPC\0\0\0\x05\0\0\0\x06", 12) + "123456");                // meta larger than all
+  closes(std::string("PRPC\0\0\0\x05\0\0\0\x06", 12) + "123456");                // meta larger than the whole body
   closes(std::string("PRPC\0\0\0\x05\0\0\0\x05", 12) + "\xff\xff\xff\xff\xff");  // no meta
   closes(std::string("PRPC\xff\xff\xff\xff\xff\xff\xff\xff", 12));
-  closes(std::string("PRPC\0\0\1\0\0\0\0\x01", 12));  // and nothing more: half a message waits no longer than it may
+  closes(std::string("PRPC\0\0\1\0\0\0\0\x01", 12));  // half a message: closed after the timeout
   {
     Peer peer(running.port());
     std::string meta = MetaOf({77});

@@ -1,5 +1,5 @@
-// bRPC on the prediction server's port, over real sockets: requests in rows on one connection, answers that overtake
-// each other, and the end while requests are under way. Run under the thread and address sanitizers.
+// bRPC on the prediction server's port, over real sockets: pipelined requests on one connection, answers out of order,
+// and shutdown with requests in flight. Run under the thread and address sanitizers.
 #include <chrono>
 #include <map>
 #include <thread>
@@ -77,7 +77,7 @@ void TestOverloadIsToldAtOnce() {
   CHECK(slow.Send(Ask({1}, kSlow)));
   std::this_thread::sleep_for(std::chrono::milliseconds(30));
   CHECK(peer.Send(Ask({2}, 1)));
-  std::this_thread::sleep_for(std::chrono::milliseconds(120));  // it waits too long already
+  std::this_thread::sleep_for(std::chrono::milliseconds(120));  // it has waited too long already
   CHECK(peer.Send(Ask({3}, 1)));
   Reply reply;
   CHECK(peer.Receive(&reply) && reply.id == 3 && reply.error == 2004);

@@ -1,4 +1,4 @@
-// What the tests of the engine share besides toys.h.
+// Shared by the tests of the engine, in addition to toys.h.
 #pragma once
 
 #include "serve/engine/engine.h"

@@ -1,4 +1,4 @@
-// The engine: every request is answered once, from one version, whatever its neighbours do.
+// The engine: every request is answered once, from one version, independent of the other requests.
 #include "serve/engine/engine.h"
 
 #include <set>
@@ -12,7 +12,7 @@ using namespace elasticctr::serve;
 
 namespace {
 
-// Versions change under load: nobody is forgotten, no answer mixes two.
+// Versions change under load: every request is answered, and no answer mixes two.
 void TestSwapsUnderLoad() {
   constexpr size_t kThreads = 4, kEach = 1500;
   const Behaviour behaviour;
@@ -52,7 +52,7 @@ void TestSwapsUnderLoad() {
   CHECK(engine.stats().batch_requests == kThreads * kEach && engine.stats().batch_samples == 3 * kThreads * kEach);
 }
 
-// What waited together is scored together, up to batch_samples, and a bad one among them is the only one to fail.
+// Queued requests are scored together, up to batch_samples, and a bad one among them fails alone.
 void TestBatchesAndBadNeighbours() {
   Gate gate;
   std::vector<size_t> sizes;
@@ -100,7 +100,7 @@ void TestBatchesAndBadNeighbours() {
   CHECK(engine.stats().refused_bad == 6);
 }
 
-// A failure that one request may be to blame for is found out one by one; one of all is told to all.
+// A failure that one request may have caused is traced by scoring them one by one; a common failure is reported to all.
 void TestWhoIsToBlame() {
   Gate gate;
   bool is_first = true;
@@ -124,7 +124,7 @@ void TestWhoIsToBlame() {
   CHECK(inbox.WaitFor(4));
   CHECK(inbox.answer(1) == ToyAnswer(1, "live", {2}) && inbox.answer(3) == ToyAnswer(1, "live", {4}));
   CHECK(inbox.answer(2) == "error 19 no 666");
-  // Nothing but the one at fault is refused for scores that are no numbers.
+  // Only the faulty request is refused for non-finite scores.
   code = Code::kUnavailable;
   engine.Submit(inbox.Make(4, ToyBody({666})));
   CHECK(inbox.WaitFor(5));
@@ -165,7 +165,7 @@ void TestDeadlines() {
   engine.Submit(inbox.Make(2, ToyBody({3}, "", 1)));
   engine.Submit(inbox.Make(3, ToyBody({4})));
   std::this_thread::sleep_for(std::chrono::milliseconds(250));
-  // One that cannot wait as long as others have waited is not even taken.
+  // A request that cannot wait as long as the others have waited is not even accepted.
   Inbox second(1);
   auto hopeless = second.Make(0, ToyBody({5}));
   hopeless->deadline_ns = net::NowNs() + 20'000'000;
@@ -210,8 +210,8 @@ void TestRefusals() {
   CHECK(slow.WaitFor(3));
 }
 
-// Lookups over the network end before the first of those who share them runs out of time, and nobody with much time is
-// put together with somebody who has little.
+// Remote lookups end before the first of the requests that share them times out, and requests with much time left are
+// not combined with requests that have little.
 void TestRemoteDeadlines() {
   Gate gate;
   std::vector<std::pair<size_t, uint64_t>> lookups;
@@ -257,7 +257,7 @@ void TestDrain() {
   for (size_t i = 0; i < 100; ++i) CHECK(inbox.answer(i) == ToyAnswer(1, "live", {i}));
   CHECK(inbox.answer(100) == "error 17 retry the server is stopping");
 
-  // Without time to drain, those who wait are refused; still everybody is answered.
+  // Without time to drain, waiting requests are refused; still every one is answered.
   Inbox cut(100);
   size_t refused = 0;
   {
@@ -270,7 +270,8 @@ void TestDrain() {
   CHECK(refused > 0 && refused < 100);
 }
 
-// PROMISE: A server without a version yet is asked | it says that it is not ready, never that there is no such model
+// PROMISE: a server without a version gets a request | it answers that it is not ready, never that the model does not
+// exist
 void TestWithoutModels() {
   Engine engine(Small(1));
   Inbox inbox(2);
@@ -287,7 +288,7 @@ void TestWithoutModels() {
   }
 }
 
-// Waiting for company makes one batch of what comes meanwhile.
+// batch_wait_us combines the requests that arrive meanwhile into one batch.
 void TestBatchWait() {
   std::atomic<size_t> runs{0};
   Behaviour behaviour;

@@ -120,10 +120,10 @@ void TestMissingRows() {
   CHECK(inbox.answer(2) == ToyAnswer(1, "a", {1, 2}) && inbox.answer(3) == ToyAnswer(2, "b", {1, 2}));
 }
 
-// PROMISE: Not one row of a request is found, under the default policy | the answer is marked degraded, and counted
+// PROMISE: not one row of a request is found, under the default policy | the answer is marked degraded, and counted
 void TestNoRowAtAll() {
   Behaviour by_default, strict;
-  strict.policy.fails_on_missing = true;  // with a min_coverage of 0 that is never so
+  strict.policy.fails_on_missing = true;  // without effect while min_coverage is 0
   const auto stats = std::make_shared<VariantStats>();
   Engine engine(Small(1));
   engine.SetModels(ToyModels(

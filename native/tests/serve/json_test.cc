@@ -1,5 +1,5 @@
-// Plain JSON: what requests become, what is refused and how, what answers look like; and seeded mutations of requests,
-// which must be read or refused, nothing else. Run under the sanitizers.
+// Plain JSON: how requests are read and refused, the format of answers; and seeded mutations of requests, which must be
+// read or refused, nothing else. Run under the sanitizers.
 #include "serve/codec/json.h"
 
 #include <boost/json.hpp>
@@ -59,7 +59,7 @@ uint64_t HashOf(uint32_t slot, const std::string& text) { return FeatureHash(tex
 
 using Values = std::vector<uint64_t>;
 
-// One number of a dense slot may be missing: it is what it is in training, not what other candidates share.
+// One number of a dense slot may be missing: it is the default of training, not the other candidates' shared value.
 void TestMissingNumbers() {
   Samples samples;
   Fill(R"({"samples": [{"place": [null, 2]}, {"place": [1, null]}, {"place": null}, {"price": null}]})", &samples);
@@ -135,7 +135,7 @@ void TestFields() {
   CHECK(parsed->Field("uid", &value) && value == "9" && !parsed->Field("tags", &value));
 }
 
-// The status a body is refused with; 0: it is taken.
+// The status with which a body is refused; 0: it is accepted.
 int StatusOf(const std::string& body, const Limits& limits = {}) {
   static Samples samples;
   try {
@@ -286,7 +286,7 @@ void TestFuzz() {
   for (int i = 0; i < 60'000; ++i) {
     std::string body = Mutate(bodies[i % 3], &random);
     if (StatusOf(body) != 0) continue;
-    // What we take is JSON to others too.
+    // JSON that we accept is also valid for others.
     ++taken;
     boost::system::error_code error;
     json::parse(body, error);

@@ -1,4 +1,4 @@
-// KServe V2 requests in every way they can be sent, and the samples read from them.
+// KServe V2 requests in every form in which they can be sent, and the samples read from them.
 #pragma once
 
 #include <boost/json.hpp>
@@ -37,7 +37,7 @@ inline Plan MakePlan() {
 inline const Plan kPlan = MakePlan();
 inline uint64_t HashOf(uint32_t slot, std::string_view value) { return FeatureHash(value, kPlan.hash_seeds[slot]); }
 
-// What a request gave one sample.
+// The values that a request gave one sample.
 struct Sample {
   std::vector<std::vector<uint64_t>> sparse;
   std::vector<float> dense;
@@ -63,7 +63,7 @@ inline std::vector<Sample> SamplesOf(const Parsed& parsed, const Limits& limits)
   return found;
 }
 
-// A tensor as a client thinks of it; the ways to send it come from it.
+// A tensor from a client's view; all ways to send it are derived from it.
 struct Input {
   std::string name, type;
   std::vector<int64_t> shape;

@@ -1,4 +1,4 @@
-// KServe V2: no bytes do harm.
+// KServe V2: arbitrary bytes do no harm.
 #include <random>
 
 #include "serve/http/status.h"
@@ -47,7 +47,7 @@ void TestFuzz() {
       }
     }
     if (random() % 8 == 0) request.binary_header = random() % (bytes.size() + 8);
-    // An exact copy on the heap: reading past its end is seen.
+    // An exact copy on the heap makes reads past its end visible.
     request.body = std::string();
     request.body.reserve(bytes.size());
     request.body = bytes;

@@ -1,4 +1,4 @@
-// KServe V2: the same samples come out of JSON, binary tensors, gRPC's typed and raw contents; what is no request is a
+// KServe V2: JSON, binary tensors, gRPC's typed and raw contents give the same samples; an invalid request is a
 // DataError.
 #include <cmath>
 #include <limits>
@@ -108,7 +108,7 @@ void TestPacked() {
   Expect({{"feasigns", "INT64", {4}, {1, 2, 3, 4}, {}, {}},
           {"feasigns.lengths", "INT32", {2, 3}, {0, 1, 2, 1, 0, 0}, {}, {}}},
          {{{{}, {1}, {2, 3}}, {0, 0, 0}}, {{{4}, {}, {}}, {0, 0, 0}}});
-  // As they lie, and a value at a time because one is shared: the same.
+  // Copied directly, and value by value because one is shared: the same.
   Expect({{"feasigns", "UINT64", {2, 3}, {1, 2, 3, 4, 5, 6}, {}, {}}, {"dense", "FP32", {1, 3}, {}, {7, 8, 9}, {}}},
          {{{{1}, {2}, {3}}, {7, 8, 9}}, {{{4}, {5}, {6}}, {7, 8, 9}}});
   Expect({{"feasigns", "INT64", {1, 3}, {1, 2, 3}, {}, {}}}, {{{{1}, {2}, {3}}, {0, 0, 0}}});

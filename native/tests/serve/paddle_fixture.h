@@ -1,4 +1,4 @@
-// Paddle Serving's messages, and what becomes of a request.
+// Paddle Serving's messages, and the results of requests.
 #pragma once
 
 #include <cstring>
@@ -43,7 +43,7 @@ struct Outcome {
   brpc::Errno number = brpc::Errno::kOk;
 };
 
-// Reads and fills; what went wrong, if anything.
+// Reads and fills; returns the error, if any.
 inline Outcome Run(const serve::Codec& codec, const serve::Request& request, serve::Samples* samples,
                    std::unique_ptr<serve::Parsed>* parsed) {
   serve::Limits limits;

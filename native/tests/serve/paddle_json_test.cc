@@ -24,7 +24,7 @@ struct Reading {
   serve::Request request;
   std::unique_ptr<serve::Parsed> parsed;
 
-  // What is wrong with a body; empty: nothing.
+  // The error in a body; empty: none.
   std::string Read(const std::string& body) {
     samples.Reset(&plan);
     request.body = body;
@@ -67,12 +67,12 @@ void TestJson() {
     CHECK(Contains(answer, "HTTP/1.1 200") && Contains(answer, "X-Model-Version: 7\r\n"));
     CHECK(answer.substr(answer.find("\r\n\r\n") + 4) == answers[i]);
   }
-  // Numbers by commas and single values.
+  // Comma-separated numbers and single values.
   CHECK(reading.Read(R"({"key": ["a", "b", "dense"], "value": ["5", "6,7", "0.5, 1, 2"], "user": 9})").empty());
   CHECK(samples.size() == 1 && samples.bags(0)[1].count == 2 && samples.dense(0)[1] == 1.0f);
   std::string field;
   CHECK(parsed->Field("user", &field) && field == "9");
-  // A name of one's own gets the score alone.
+  // Any other name gets the score alone.
   CHECK(reading.Read(R"({"feed": [{"a": 1, "b": 2, "dense": [1, 2, 3]}], "fetch": ["sigmoid_0.tmp_0"]})").empty());
   CHECK(Contains(Answer(serve::PaddleHttpCodec(), request, *parsed, {0.25f}),
                  R"({"result":{"sigmoid_0.tmp_0":[[0.25]]}})"));
@@ -142,7 +142,7 @@ void TestManyNames() {
   CHECK(read(R"({"feed": [{"a": [1]}, {"b": [1]}]})", 50).find("same names") != std::string::npos);
   CHECK(read(R"({"feed": [{"a": [1]}, {"a": [1], "b": [1]}]})", 50).find("same names") != std::string::npos);
   CHECK(read(R"({"feed": [{"a": [1], "a": [2]}]})", 50).find("twice") != std::string::npos);
-  // Without a limit of names the work still grows as the bytes do: this took minutes when it grew with their square.
+  // Without a limit of names the work still grows linearly with the bytes: with quadratic growth this took minutes.
   CHECK(read(feeds(20, 10'000), 1'000'000).empty());
   std::string pairs = "{\"key\": [", values = "], \"value\": [";
   for (size_t i = 0; i < 10'000; ++i) {

@@ -1,5 +1,5 @@
-// Paddle Serving's messages, from bRPC frames to samples and back: good ones by value, bad ones by what they are told,
-// mutated ones by not crashing.
+// Paddle Serving's messages, from bRPC frames to samples and back: valid ones are compared by value, invalid ones by
+// their error, mutated ones must not crash.
 #include <cstring>
 #include <random>
 
@@ -167,7 +167,7 @@ void TestTensors() {
   CHECK((shape == std::vector<int64_t>{2, 2}) && (values == std::vector<float>{0.75f, 0.25f, 0.25f, 0.75f}));
 }
 
-// Whoever sends this is told that.
+// Invalid requests and their error messages.
 void TestRefusals() {
   serve::Plan plan = MakePlan({"a", "b"});
   serve::Samples samples;
@@ -231,7 +231,7 @@ void TestPositionsAreNotGuessed() {
   CHECK(samples.values(0)[0] == 5 && samples.values(1)[0] == 6 && samples.dense(0)[1] == 2);
 }
 
-// What settings say goes before everything else.
+// Settings take precedence over everything else.
 void TestFeedsOfSettings() {
   serve::Plan plan = MakePlan({"a", "b"});
   plan.paddle_feeds = {{"b", "a"}, {"emb_item", "b"}, {"x", "dense_input"}};

@@ -1,4 +1,5 @@
-// The request log: lines as promised, files complete or whole lines, disk and memory bounded, threads at once.
+// The request log: lines as documented, files complete or with whole lines, disk and memory bounded, concurrent
+// threads.
 #include "serve/request_log/request_log.h"
 
 #include <fcntl.h>
@@ -134,7 +135,7 @@ void FilesAreCompleteAndBounded() {
     CHECK(last.back() == '\n');
   }
   CHECK(total <= options.max_bytes);
-  CHECK(last.find("\"r1999\"") != std::string::npos);  // the oldest went, not the newest
+  CHECK(last.find("\"r1999\"") != std::string::npos);  // the oldest were dropped, not the newest
 }
 
 void KilledServersLeaveWholeLines() {
@@ -156,7 +157,7 @@ void KilledServersLeaveWholeLines() {
   CHECK(names.size() == 2);
   CHECK(names[0] == "requests-20260101T000000.000000Z-1.jsonl");
   CHECK(Read(place.path / names[0]) == "{\"a\":1}\n{\"b\":2}\n");
-  CHECK(names[1] == live.filename().string() && Read(live) == "{\"c\":3}\n{\"d\"");  // someone still writes it
+  CHECK(names[1] == live.filename().string() && Read(live) == "{\"c\":3}\n{\"d\"");  // another process still writes it
 }
 
 void FullQueueDropsAndCounts() {

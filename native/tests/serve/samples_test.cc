@@ -1,4 +1,4 @@
-// Samples put together by codecs are what the trainer's parser makes of the same log.
+// Samples filled by codecs equal those that the trainer's parser reads from the same log.
 #include "serve/codec/samples.h"
 
 #include <cmath>
@@ -166,7 +166,7 @@ void TestShared() {
   CHECK(samples.own(0, 0, 0).empty() && samples.own(0, 0, 2)[0] == 5 && samples.own(0, 1, 0)[0] == 7);
   CHECK(samples.dense(0)[3] == 9 && samples.dense(1)[3] == 3 && samples.dense(2)[3] == 9);
 
-  // The next request shares nothing with it; a dropped one leaves nothing behind.
+  // The next request shares nothing with it; a dropped one leaves no trace.
   samples.BeginRequest();
   samples.AddFeasign(0, 40);
   samples.BeginSample();
@@ -181,7 +181,7 @@ void TestShared() {
   CHECK(samples.dense(4)[3] == 0);
   CHECK(samples.first_values(1)[0] == 3 && samples.first_values(2)[2] == 2);
 
-  // Lines beside shared values take those they have none of.
+  // Lines next to shared values use those for slots they lack.
   samples.BeginRequest();
   samples.AddFeasign(0, 50);
   samples.AddLines(TextFormat::kSlot, "history:1\nid:51 history:2");

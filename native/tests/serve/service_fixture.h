@@ -1,4 +1,4 @@
-// Versions whose scores are known, and a client over real sockets.
+// Versions with known scores, and a client over real sockets.
 #pragma once
 
 #include <arpa/inet.h>
@@ -32,7 +32,7 @@ class Rows : public RowSource {
   }
 };
 
-// A score is the sum of the rows, and names its version.
+// A score is the sum of the rows; the answer names the version.
 class Graph : public DenseGraph {
  public:
   explicit Graph(uint64_t version) : version_(version) {}
@@ -98,7 +98,7 @@ class Peer {
     }
     return true;
   }
-  // One answer, head and body; false: the connection ended first.
+  // One answer, head and body; false: the connection was closed first.
   bool Receive(int* status, std::string* body) {
     size_t end;
     while ((end = have_.find("\r\n\r\n")) == std::string::npos) {
@@ -146,7 +146,7 @@ inline std::string Get(const std::string& path) {
   return "GET " + path + " HTTP/1.1\r\nAuthorization: Bearer a secret\r\n\r\n";
 }
 
-// A request for `count` candidates, and the sums that the rows make.
+// A request for `count` candidates, and the expected sums of their rows.
 inline std::string Ask(uint64_t user, size_t count, std::vector<double>* sums) {
   std::string body = "{\"user\": {\"user\": " + std::to_string(user) + "}, \"candidates\": [";
   for (size_t i = 0; i < count; ++i) {

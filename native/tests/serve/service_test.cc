@@ -1,6 +1,6 @@
-// The whole prediction server in this process, over real sockets, with rows and a graph made up here: clients that ask
-// while versions change, requests in pieces and in rows, what is refused, streams of mutated bytes, and the end while
-// requests are under way. Run under the thread and address sanitizers.
+// The whole prediction server in this process, over real sockets, with synthetic rows and a synthetic graph: clients
+// while versions change, partial and pipelined requests, refusals, streams of mutated bytes, and shutdown with requests
+// in flight. Run under the thread and address sanitizers.
 #include "serve/service.h"
 
 #include <unistd.h>
@@ -113,7 +113,7 @@ void TestRefusals(uint16_t port) {
   CHECK(status_of(Post("/v1/models/m:predict", good, "Content-Encoding: gzip\r\n")) == 400);
   CHECK(status_of(Post("/v1/models/m:predict", good, "X-Timeout-Ms: soon\r\n")) == 400);
   CHECK(status_of(Get("/v1/models/m:predict")) == 405);
-  // Refused by the head alone: the body never comes.
+  // Refused by the head alone: the body is never sent.
   CHECK(status_of("POST /v1/models/m:predict HTTP/1.1\r\nAuthorization: Bearer a secret\r\nContent-Length: "
                   "2000000\r\n\r\n") == 413);
   CHECK(status_of("POST /v1/status HTTP/1.1\r\nAuthorization: Bearer a secret\r\nContent-Length: 1100000\r\n\r\n") ==
@@ -123,7 +123,7 @@ void TestRefusals(uint16_t port) {
   CHECK(status_of(Ask(1, 101, &sums)) == 413);
 }
 
-// Plays Python: answers with what was asked.
+// Plays Python's part: answers with the request.
 void AnswerControl(Service* service, std::atomic<bool>* stop) {
   ControlRequest request;
   while (!stop->load()) {
@@ -141,7 +141,7 @@ void TestControl(uint16_t port) {
   CHECK(peer.Receive(&status, &body) && status == 200 && body == "GET /v1/status");
   CHECK(peer.Receive(&status, &body) && status == 200 && body == "POST /v1/models/m:activate{}");
   CHECK(peer.Receive(&status, &body) && status == 504 && body.find("DeadlineExceeded") != std::string::npos);
-  // Two may wait, the third is told so.
+  // Two may wait, the third is refused.
   Peer first(port), second(port), third(port);
   CHECK(first.Send(Get("/late")) && second.Send(Get("/late")));
   std::this_thread::sleep_for(std::chrono::milliseconds(100));
@@ -194,11 +194,11 @@ void TestSlowClients(uint16_t port) {
   int status;
   std::string body;
   CHECK(idle.Send(Get("/healthz")) && idle.Receive(&status, &body));
-  CHECK(half.ReceiveAll().empty());  // cut after a second or two; the idle one is not
+  CHECK(half.ReceiveAll().empty());  // closed after a second or two; the idle one is not
   CHECK(idle.Send(Get("/healthz")) && idle.Receive(&status, &body) && status == 200);
 }
 
-// Requests that arrived are answered, and every answer says that the connection ends.
+// Requests that arrived are answered, and every answer announces that the connection will close.
 void TestEnd(Service* service, uint16_t port) {
   std::atomic<uint64_t> failed{0}, answered{0};
   std::vector<std::thread> threads;
@@ -221,7 +221,7 @@ void TestEnd(Service* service, uint16_t port) {
     });
   }
   while (answered.load() < 50) std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  // Requests that came in one go are answered to the last, which ends the connection.
+  // Pipelined requests are all answered; the last answer closes the connection.
   Peer row(port);
   std::vector<std::vector<double>> sums(300);
   std::string sent;

@@ -1,6 +1,6 @@
-// A graph is cut behind its first layer: which sums are found, with which weights, what is left of it, that damaged
-// files are errors, and that requests score as they do whole. tests/unit/serve/test_shared_layer.py does the same with
-// the graphs of real models in ONNX Runtime.
+// A graph is cut after its first layer: the sums found and their weights, the rest of the graph, errors for damaged
+// files, and equal scores of the cut and the whole graph. tests/unit/serve/test_shared_layer.py does the same with the
+// graphs of real models in ONNX Runtime.
 #include <algorithm>
 #include <cmath>
 #include <random>
@@ -124,7 +124,7 @@ void TestWhatIsLeft() {
   CHECK(left.outputs.size() == 1 && left.outputs.contains("scores"));
 }
 
-// Any bytes are split or are an error, and take no memory they do not bring along.
+// Any bytes are split or give an error, and take no more memory than their size justifies.
 void TestDamagedFiles() {
   const std::string model = MakeModel();
   std::mt19937 random(7);
@@ -145,7 +145,7 @@ void TestDamagedFiles() {
   CHECK(refused > 1000 && refused < 20'000);
 }
 
-// Against the same in float64, over widths and row counts around the sizes of blocks.
+// Compared with float64, over widths and row counts around block sizes.
 void TestProducts() {
   std::mt19937 random(3);
   const auto draw = [&] { return static_cast<float>(random() % 2001) / 1000 - 1; };
@@ -179,7 +179,7 @@ void TestProducts() {
   }
 }
 
-// The graph of MakeModel by hand, whole or cut.
+// The graph of MakeModel computed by hand, whole or cut.
 class HandGraph final : public DenseGraph {
  public:
   explicit HandGraph(const GraphSplit* cut) : cut_(cut), split_(SplitGraph(MakeModel(), 3, 2)) {}
@@ -221,7 +221,7 @@ class HandGraph final : public DenseGraph {
   const GraphSplit split_;
 };
 
-// The row of a feasign is itself, thousandths.
+// The row of feasign f is f / 1000.
 class HandRows final : public RowSource {
  public:
   void LookUp(Table* tables, size_t, uint64_t, Trouble*) const override {
@@ -250,7 +250,7 @@ Plan HandPlan() {
   return plan;
 }
 
-// Random micro-batches: what is shared differs from request to request and from batch to batch, one workspace for all.
+// Random micro-batches: shared columns differ between requests and batches, with one workspace for all.
 void TestRequestsScoreAsTheyDoWhole() {
   const Plan plan = HandPlan();
   const GraphSplit split = SplitGraph(MakeModel(), 3, 2);
@@ -295,7 +295,7 @@ void TestRequestsScoreAsTheyDoWhole() {
   CHECK(splits > 300 && splits < 3000);
 }
 
-// A cut graph that scores otherwise is found out.
+// A cut graph with different scores is detected.
 void TestWrongCutIsRefused() {
   const Plan plan = HandPlan();
   GraphSplit split = SplitGraph(MakeModel(), 3, 2);

@@ -1,5 +1,5 @@
-// Versions and a codec small enough to say what every answer must be. A request's body is "model;field;ms;1,2,3": its
-// samples have one feasign each. The score of feasign f in version v is f + v / 1024.
+// Versions and a codec small enough that every answer is known. A request's body is "model;field;ms;1,2,3": its samples
+// have one feasign each. The score of feasign f in version v is f + v / 1024.
 #pragma once
 
 #include <atomic>
@@ -32,7 +32,7 @@ inline Plan ToyPlan() {
   return plan;
 }
 
-// What toys do beside scoring.
+// What toys do besides scoring.
 struct Behaviour {
   std::function<void(const RowSource::Table&, uint64_t deadline_ns)> on_lookup;
   std::function<void(size_t samples)> on_run;
@@ -152,7 +152,7 @@ inline std::string ToyBody(const std::vector<uint64_t>& values, const std::strin
   return body;
 }
 
-// Answers as they come, by number; says if one comes twice.
+// Collects answers by number; reports duplicates.
 class Inbox {
  public:
   explicit Inbox(size_t count) : answers_(count), times_(count) {}
@@ -169,7 +169,7 @@ class Inbox {
     };
     return request;
   }
-  // False: they do not come.
+  // False: they do not arrive.
   bool WaitFor(size_t count) {
     std::unique_lock lock(mutex_);
     return came_.wait_for(lock, std::chrono::seconds(60), [&] { return arrived_ >= count; }) && !is_doubled_;
@@ -188,7 +188,7 @@ class Inbox {
   bool is_doubled_ = false;
 };
 
-// Holds those who come until it is opened.
+// Blocks callers until it is opened.
 class Gate {
  public:
   void Pass() {

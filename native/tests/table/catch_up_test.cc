@@ -1,4 +1,4 @@
-// Adam with catch_up against Adam of all rows in double precision: whatever reads a row reads it as of the last step.
+// Adam with catch_up, compared with Adam of all rows in double precision: every reader sees a row as of the last step.
 
 #include <unistd.h>
 
@@ -35,7 +35,7 @@ std::vector<uint64_t> Feasigns() {
   return feasigns;
 }
 
-// Row i is touched by every (i + 1)-th step: some by all, some by one.
+// Row i is touched by every (i + 1)-th step: row 0 by all steps, the last row by one.
 bool IsTouched(size_t row, uint64_t step) { return step % (row + 1) == 0; }
 float GradientOf(size_t row, uint64_t step, size_t k) { return std::sin(static_cast<float>(row * 31 + step * 7 + k)); }
 float ScaleOf(uint64_t step) { return step < 20 ? 1.0f : 0.3f; }
@@ -135,7 +135,7 @@ void TestEveryReader(uint32_t dim, float l1, float l2) {
     const size_t at = std::find(feasigns.begin(), feasigns.end(), exported[i]) - feasigns.begin();
     for (size_t k = 0; k < dim; ++k) CHECK(std::fabs(all[i * dim + k] - dense.w[at * dim + k]) < 1e-6);
   }
-  // A row that no step ever touched has moved if anything pulls it.
+  // A row that no step touched has moved when something pulls it.
   const size_t last = (kRows - 1) * dim;
   Table untouched(settings);
   untouched.InsertRows(feasigns, nullptr, nullptr);
@@ -143,7 +143,7 @@ void TestEveryReader(uint32_t dim, float l1, float l2) {
   CHECK((Weights(untouched)[last] != before[last]) == (l1 > 0.0f || l2 > 0.0f));
 }
 
-// A saved table goes on as the one in memory does, bit for bit, although its rows were behind.
+// A saved table continues like the one in memory, bit for bit, although its rows were behind.
 void TestResume() {
   const TableSettings settings = CatchUpSettings(9, 0.01f, 0.05f);
   Table whole(settings), resumed(settings), parts(settings);
@@ -163,7 +163,7 @@ void TestResume() {
   std::filesystem::remove(path);
 }
 
-// Parts saved at different steps: no row is behind by the difference.
+// Parts saved at different steps: no row makes up for the difference.
 void TestPartsOfDifferentSteps() {
   const TableSettings settings = CatchUpSettings(9, 0.0f, 0.05f);
   Table early(settings), late(settings), both(settings);
@@ -185,14 +185,14 @@ void TestPartsOfDifferentSteps() {
   for (const auto& path : paths) std::filesystem::remove(path);
 }
 
-// Beyond the bound weights stay and moments go on shrinking.
+// Beyond the bound weights stay and moments keep shrinking.
 void TestBound() {
   const std::vector<uint64_t> feasigns = Feasigns();
   const auto all = [](size_t) { return true; };
   const auto none = [](size_t) { return false; };
   for (const float l2 : {0.05f, 0.0f}) {
     TableSettings few = CatchUpSettings(9, 0.0f, l2, 8), many = CatchUpSettings(9, 0.0f, l2, 60000);
-    // Soon forgotten, so that all steps have the same rate.
+    // With quickly decaying moments all steps have the same rate.
     for (TableSettings* settings : {&few, &many}) settings->segments[0].optimizer.beta2 = 0.5f;
     Table bounded(few), free(many);
     std::vector<float> at_bound;

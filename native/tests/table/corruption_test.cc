@@ -1,4 +1,4 @@
-// A saved table, damaged in every way: each byte flipped, cut at every length. Loading must say Corruption (or refuse
+// A saved table, damaged in every way: each byte flipped, cut at every length. Loading must throw Corruption (or refuse
 // the layout or version) and leave a usable table; it must never accept damage.
 
 #include <unistd.h>
@@ -40,7 +40,7 @@ bool IsRefused(Table* table, const std::string& path) {
   return false;
 }
 
-// `is_marked`: with what marks add to the file.
+// `is_marked`: the file includes the data of marks.
 void CheckDamage(const std::string& path, bool is_marked) {
   TableSettings settings = MakeSettings(OptimizerKind::kAdagrad, 2);
   settings.admission.count = 2;
@@ -73,7 +73,7 @@ void CheckDamage(const std::string& path, bool is_marked) {
   }
   WriteFile(path, good + "x");
   CHECK(IsRefused(&other, path));
-  // Blocks swapped or repeated pass their own checksums; the footer and the order of shards do not let them.
+  // Swapped or repeated blocks pass their own checksums; the footer and the order of shards detect them.
   for (int round = 0; round < 300; ++round) {
     std::string bad = good;
     const size_t from = rng() % bad.size(), to = rng() % bad.size(), size = rng() % 200;

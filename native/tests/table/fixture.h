@@ -58,7 +58,7 @@ inline Target MakeTarget(std::vector<float>* data, size_t samples) {
   return {data->data(), samples, 0, width, width, 0};
 }
 
-// Steps a table through `steps` random batches, from batch number `first` on.
+// Trains a table on `steps` random batches, from batch number `first` on.
 inline void Train(Table* table, uint32_t dim, uint64_t first, uint64_t steps, uint64_t vocabulary = 5000,
                   int longest = 3) {
   constexpr size_t kSamples = 200;
@@ -77,7 +77,7 @@ inline void Train(Table* table, uint32_t dim, uint64_t first, uint64_t steps, ui
   }
 }
 
-// All rows, to compare tables by.
+// All rows, for comparing tables.
 inline std::vector<float> AllWeights(const Table& table, std::vector<uint64_t>* feasigns) {
   std::vector<float> weights;
   std::vector<Counters> counters;

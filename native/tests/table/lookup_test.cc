@@ -1,4 +1,4 @@
-// Lookups against std::unordered_map, on seeded random batches and on offsets that lie.
+// Lookups compared with std::unordered_map, on seeded random batches and on invalid offsets.
 
 #include <unordered_map>
 
@@ -43,7 +43,7 @@ bool IsRefused(std::vector<int32_t> offsets, size_t values, size_t samples, std:
   return false;
 }
 
-// Whatever the offsets say, a lookup is refused or stays inside the values.
+// For any offsets, a lookup is refused or stays inside the values.
 void FuzzOffsets() {
   std::mt19937_64 rng(7);
   for (int round = 0; round < 3000; ++round) {

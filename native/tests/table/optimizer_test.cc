@@ -1,5 +1,5 @@
-// Every optimizer: its width does not change an element's result, state is where it says, and a step without a
-// gradient moves nothing where the formula says so. The formulas themselves are checked from Python in float64.
+// Every optimizer: its width does not change an element's result, state is where it should be, and a step without a
+// gradient moves nothing if the formula says so. Python tests check the formulas in float64.
 
 #include "table/optimizer/optimizer.h"
 

@@ -1,5 +1,5 @@
-// A remote step is a local one: rows pooled and gradients summed without a table are, bit for bit, what Table::Pull and
-// Table::Push make of the same batch.
+// A remote step equals a local one: rows pooled and gradients summed without a table are, bit for bit, what Table::Pull
+// and Table::Push compute for the same batch.
 
 #include "table/remote.h"
 
@@ -18,7 +18,7 @@ constexpr size_t kSamples = 150;
 constexpr uint32_t kSlots = 4;
 constexpr uint32_t kLength = 2;  // of the sequence
 
-// What the flat array and the sequence of a batch look like under one layout.
+// The shapes of the flat array and the sequence of a batch under one layout.
 struct Shape {
   Layout layout;
   size_t flat_width;
@@ -40,7 +40,7 @@ struct Shape {
 
 Shape PlainShape(uint32_t dim) { return {MakeLayout(kSlots, dim), kSlots * (dim + 1), 0}; }
 
-// Slot 1 does without the linear weight, slot 3 is a sequence of embeddings.
+// Slot 1 has no linear weight, slot 3 is a sequence of embeddings.
 Shape MixedShape(uint32_t dim, PoolingKind sequence) {
   const auto at = [](uint32_t column) { return static_cast<int32_t>(column); };
   std::vector<SlotTarget> slots{{0, 0, PoolingKind::kSum, {0, at(2)}, 0},
@@ -50,7 +50,7 @@ Shape MixedShape(uint32_t dim, PoolingKind sequence) {
   return {Layout(slots, {1, dim}), 2 + 3 * dim, dim};
 }
 
-// Rows start as zeros and step by minus the gradient, so that a row is what was summed.
+// Rows start as zeros and step by minus the gradient, so that a row is the negative sum.
 TableSettings SumSettings(uint32_t dim) {
   TableSettings settings = MakeSettings(OptimizerKind::kSgd, dim);
   for (SegmentSettings& segment : settings.segments) {
@@ -141,7 +141,7 @@ void CheckNotFinite() {
   const Lookup lookup = batch.MakeLookup();
   for (const float bad : {std::nanf(""), std::numeric_limits<float>::infinity(), -1e30f}) {
     auto flat = shape.Flat(1.0f);
-    // A bag of the slot must hold a value for its gradient to count.
+    // The gradient of a bag counts only if the bag holds a value.
     for (size_t i = 0; i < kSamples; ++i) flat[i * shape.flat_width + 2] = bad;
     SummedGradients sums;
     SumGradients(lookup, shape.layout, 5, {MakeTarget(&flat, kSamples)}, {}, &sums);

@@ -1,5 +1,5 @@
-// Rows by feasign (PullRows, InsertRows, PushRows, AddRows) against the lookups of a training step, and tables put
-// together from parts of files.
+// Rows by feasign (PullRows, InsertRows, PushRows, AddRows) compared with the lookups of a training step, and tables
+// assembled from parts of files.
 #include <unistd.h>
 
 #include <algorithm>
@@ -51,7 +51,7 @@ RowGradients Gradients(const Lookup& lookup, const SummedGradients& summed, size
   return push;
 }
 
-// A step by feasign is a step by lookup: the tables stay the same, byte for byte.
+// A step by feasign equals a step by lookup: the tables stay identical, byte for byte.
 void TestStepsEqualLookups(TableSettings settings, bool is_complete) {
   settings.segments[1].optimizer.l2 = 0.001f;
   settings.segments[1].optimizer.gradient_clip = 0.05f;
@@ -103,7 +103,7 @@ void TestStepsEqualLookups(TableSettings settings, bool is_complete) {
     RowGradients push = Gradients(lookup, summed, width);
     push.now = samples.now;
     push.rate_scale = 0.7f;
-    // Where the rows were found, where others were found, and nothing: all the same.
+    // With correct row numbers, wrong ones and none: all the same.
     if (step % 3 == 1) std::rotate(numbers.begin(), numbers.begin() + 1, numbers.end());
     push.rows = step % 3 == 2 ? nullptr : numbers.data();
     push.generation = generation;
@@ -113,7 +113,7 @@ void TestStepsEqualLookups(TableSettings settings, bool is_complete) {
   CHECK(BytesOf(local) == BytesOf(remote));
 }
 
-// Row numbers found before rows were dropped mean nothing: pushes by them change other rows no more than none would.
+// Row numbers from before rows were dropped are void: pushes with them have the same effect as pushes without.
 void TestRowsOfThePast() {
   const size_t width = kDim + 1;
   std::vector<uint64_t> feasigns;
@@ -206,7 +206,7 @@ void TestParts() {
   std::vector<float> other(weights.size());
   joined.Get(feasigns, other.data(), nullptr, nullptr);
   CHECK(weights == other);
-  // Loaded, then stepped on: still the same.
+  // Loaded, then trained further: still the same.
   Train(&whole, kDim, 10, 3);
   Train(&joined, kDim, 10, 3);
   feasigns.clear();

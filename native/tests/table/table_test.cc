@@ -1,5 +1,5 @@
-// Tables as a whole: the number of threads changes nothing, growth keeps every row, readers and a writer side by
-// side (what the thread sanitizer watches), admission, eviction.
+// Whole tables: the number of threads changes nothing, growth keeps every row, readers run beside a writer (for the
+// thread sanitizer), admission, eviction.
 
 #include <thread>
 
@@ -47,7 +47,7 @@ void CheckGrowth() {
   CHECK(all.size() == stats.rows);
 }
 
-// One thread trains while two read; each reader must see rows, zeros or a refusal, and no race.
+// One thread trains while two read; each reader must see rows, zeros or a refusal, without a race.
 void CheckReadersBesideWriter() {
   Table table(MakeSettings());
   Train(&table, 9, 0, 1);
@@ -95,7 +95,7 @@ void CheckAdmission() {
   CHECK(table.GetStats().pending == 1 && table.GetStats().rows == 1);
 }
 
-// Pending counts against a plain map, with removals in every order.
+// Pending counts compared with a plain map, with removals in every order.
 void CheckPending() {
   Pending pending;
   std::vector<uint32_t> reference(500, 0);
@@ -128,7 +128,7 @@ void CheckEvictionFreesAndReuses() {
   CHECK(again.size() >= before.size());
 }
 
-// The same history has the same marks by content, another one others; drawn ones are never the same.
+// The same history gives the same marks by content, another one gives others; random ones never repeat.
 void CheckMarksByContent() {
   Table a(MakeSettings()), b(MakeSettings()), other(MakeSettings());
   for (Table* table : {&a, &b}) Train(table, 9, 0, 1);
@@ -142,7 +142,7 @@ void CheckMarksByContent() {
   CHECK(a.SetMark().id != b.SetMark().id);
 }
 
-// One thread trains, marks and evicts while another asks what changed.
+// One thread trains, marks and evicts while another reads the changes.
 void CheckMarksBesideReaders() {
   Table table(MakeSettings());
   Train(&table, 9, 0, 1);

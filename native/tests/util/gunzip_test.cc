@@ -1,8 +1,8 @@
-// Gzip streams as zlib writes them, of every kind of block, whole, cut, changed, lying, and made to waste time. Run
+// Gzip streams from zlib with every kind of block: whole, cut, changed, with wrong sizes, and made to waste time. Run
 // under the address sanitizer.
 //
 // PROMISE: gzip body of empty blocks or members (CPU bomb) | refused after 64 KiB, long before its deadline
-// PROMISE: gzip body that decodes longer than its request may take | given up at the deadline, between two steps
+// PROMISE: gzip body that takes longer to decode than its request may | given up at the deadline, between two steps
 #include "util/gunzip.h"
 
 #include <memory>
@@ -17,7 +17,7 @@ using namespace elasticctr;
 
 namespace {
 
-// By zlib 1.2.13: fixed codes, codes of its own, stored bytes, and a repeated letter.
+// By zlib 1.2.13: fixed codes, dynamic codes, stored bytes, and a repeated letter.
 constexpr char kFixed[] =
     "1f8b0800000000000203ab562a2d4e2d52b252a85672360452e6b53a0a4ac989792999298925a9c5409168a08c11903600ca4099"
     "861026000a216d383c000000";
@@ -54,7 +54,7 @@ std::string Plain(std::string_view gzip) {
   return plain;
 }
 
-// A copy exactly as long as it says, so that a byte too many is seen.
+// An exact copy makes a read past the end visible.
 bool Accepts(std::string_view gzip, std::string* plain) {
   const std::unique_ptr<char[]> exact(new char[gzip.size()]);
   gzip.copy(exact.get(), gzip.size());
@@ -123,7 +123,7 @@ void TestCutAndChanged() {
           bytes.insert(at, 1, static_cast<char>(random()));
         }
       }
-      // What changed in the head alone (its date) changes nothing else; a second head may begin nowhere but at the end.
+      // A change in the head alone (its date) changes nothing else; a second head may only begin at the end.
       std::string plain;
       CHECK(!Accepts(bytes, &plain) || plain == wanted);
     }
@@ -171,7 +171,7 @@ class BitWriter {
   size_t count_ = 0;
 };
 
-// A member that says it is empty, of `blocks`.
+// A member of `blocks` that claims to be empty.
 std::string Member(const std::string& blocks) { return Unhex("1f8b0800000000000203") + blocks + std::string(8, '\0'); }
 
 std::string EmptyFixed(size_t bytes) {
@@ -180,11 +180,12 @@ std::string EmptyFixed(size_t bytes) {
   return out.bytes();
 }
 
-// Blocks whose two codes have to be built and are never used: 257 literals of which the end has one bit, one distance.
+// Blocks whose two codes have to be built and are never used: 257 literals, of which only the end has a code, and one
+// distance.
 std::string EmptyDynamic(size_t bytes) {
   BitWriter out;
   while (out.bytes().size() < bytes) {
-    out.Put(0b100, 3);  // not the last, codes of its own
+    out.Put(0b100, 3);  // not the last, dynamic codes
     out.Put(0, 5);
     out.Put(0, 5);
     out.Put(14, 4);                                                      // 18 lengths of lengths, up to that of 1
@@ -213,7 +214,7 @@ void TestBombsOfNothing() {
     }
     CHECK(is_refused && steps < 10);
   }
-  // Members of nothing, a hundred thousand of them.
+  // A hundred thousand empty members.
   std::string members;
   for (int i = 0; i < 100'000; ++i) members += Unhex("1f8b080000000000020303000000000000000000");
   size_t steps = 0;
@@ -224,14 +225,14 @@ void TestBombsOfNothing() {
   } catch (const Error& error) {
     CHECK(error.code() == Code::kData && steps < 10'000);
   }
-  // Some are fine: compressors write them when they are flushed.
+  // A few are fine: compressors write them when they are flushed.
   CHECK(Plain(members.substr(0, 20 * 50)).empty());
 }
 
 struct TimeIsUp {};
 
 void TestTheDeadlineIsLookedAt() {
-  // A mebibyte of one letter in a kibibyte, over and over.
+  // A mebibyte of one letter in a kibibyte, repeated.
   std::string gzip;
   while (gzip.size() < (1 << 16)) gzip += Unhex(kRepeated);
   size_t steps = 0, last = 0;
@@ -257,7 +258,7 @@ void TestAnyBytesBehindAGoodHead() {
   for (int i = 0; i < 20'000; ++i) {
     std::string blocks(1 + random() % 300, '\0');
     for (char& byte : blocks) byte = static_cast<char>(random());
-    // Half of them start as a block of a known kind.
+    // Half of them start with a block of a known kind.
     if (i % 2 == 0) blocks[0] = static_cast<char>((blocks[0] & ~7) | (i % 4 == 0 ? 4 : 2) | (i % 3 == 0));
     std::string plain;
     Accepts(Member(blocks), &plain);

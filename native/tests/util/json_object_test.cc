@@ -1,4 +1,4 @@
-// Small JSON objects by key: what is there, what is of another kind, and what is no object.
+// Small JSON objects by key: members, members of another kind, and texts that are not objects.
 #include "util/json_object.h"
 
 #include <string>

@@ -1,4 +1,4 @@
-// JSON in place: what Boost.JSON takes is taken with the same values, what it refuses is refused, no bytes do harm.
+// JSON in place: accepts the same texts as Boost.JSON, with the same values; arbitrary bytes do no harm.
 #include "util/json_reader.h"
 
 #include <boost/json.hpp>
@@ -57,7 +57,7 @@ bool Takes(const std::string& text, uint32_t depth = 16) {
   }
 }
 
-// Where SkipBrackets ends, or npos where it finds no end. What Skip takes it must find the same end of.
+// The end that SkipBrackets finds, or npos. For texts that Skip accepts it must be the same end.
 size_t BracketsEnd(const std::string& text) {
   JsonReader reader(text);
   try {
@@ -82,7 +82,7 @@ void TestBrackets() {
       if (i != 0) text += ',';
       text += R"({"slot)" + std::to_string(random() % 100) + R"(":")";
       for (size_t k = 0, length = random() % 90; k < length; ++k) text += "abc{}[],: \xc3\xa9"[random() % 10];
-      // Escapes at all places of a block, now and then.
+      // Escapes at all positions of a block, occasionally.
       if (random() % 8 == 0) text += R"(\\\"}\u007b\\)";
       text += R"(","n":[[1,2],{"x":{}}]})";
     }
@@ -166,7 +166,7 @@ void TestFuzz() {
         default: bytes.resize(at); break;
       }
     }
-    // Only what both read alike is compared: Boost keeps the last of two equal keys.
+    // Compares only what both read alike: Boost keeps the last of two equal keys.
     boost::system::error_code error;
     json::parse(bytes, error);
     CHECK(Takes(bytes) == !error);

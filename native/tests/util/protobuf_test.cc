@@ -1,5 +1,5 @@
-// The protobuf wire format: what is written reads back, known bytes mean what the specification says, and no bytes at
-// all do harm.
+// The protobuf wire format: written messages read back, known bytes mean what the specification says, and arbitrary
+// bytes do no harm.
 #include "util/protobuf.h"
 
 #include <cmath>
@@ -175,7 +175,7 @@ void TestUtf8() {
     CHECK(!protobuf::IsUtf8(bad));
 }
 
-// Reads everything in every way it can be read; what is no message throws, what is one ends.
+// Reads everything in every way; an invalid message throws, a valid one ends.
 void ReadAll(const Reader& start, int level) {
   Reader reader = start;
   while (reader.Next()) {
