@@ -75,6 +75,7 @@ class _Failures:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    path = os.environ.get("ELASTICCTR_FAILED_TESTS")
+    # Not for a pytest that a test runs: it would begin the list again.
+    path = os.environ.pop("ELASTICCTR_FAILED_TESTS", None)
     if path and not hasattr(config, "workerinput"):
         config.pluginmanager.register(_Failures(Path(path)))

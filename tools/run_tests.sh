@@ -15,6 +15,10 @@ if grep -q '^unit ' "$folder/failed"; then
     echo 'No second try: a test that is not a story failed.'
     exit 1
 fi
+if ! [ -s "$folder/failed" ]; then
+    echo 'No second try: nobody wrote down what failed.'
+    exit 1
+fi
 mapfile -t names < <(sed 's/^story //' "$folder/failed")
 if [ "${#names[@]}" -gt 5 ]; then
     echo "No second try: ${#names[@]} stories failed."

@@ -64,7 +64,7 @@ std::string ExplainAlert(int reason, bool is_caller) {
   const std::string peer = is_caller ? "the server" : "the client";
   switch (reason) {
     case SSL_R_TLSV13_ALERT_CERTIFICATE_REQUIRED:
-      return peer + " wants to see a certificate; give one of its client authority (tls cert and key)";
+      return peer + " requires a certificate signed by its client authority (give tls cert and key)";
     case SSL_R_SSLV3_ALERT_HANDSHAKE_FAILURE:
       return peer + " refused the handshake; it may want to see a certificate (tls cert and key)";
     case SSL_R_TLSV1_ALERT_UNKNOWN_CA:

@@ -136,7 +136,7 @@ def test_commands_name_the_extra_they_need(plain: Path, job: Path, tmp_path: Pat
     search.write_text(json.dumps({"job": str(job), "space": {"model.dim": {"choices": [4, 8]}}, "trials": 2}))
     needs_torch: dict[tuple[str | Path, ...], str] = {
         ("train", job): "training needs torch: pip install 'elasticctr[train]'",
-        ("pserver", "--job", job): "training needs torch: pip install 'elasticctr[train]'",
+        ("pserver", "--config", job): "training needs torch: pip install 'elasticctr[train]'",
         ("tune", search): "pip install 'elasticctr[tune]'",
         ("demo", "--quick", "--out", tmp_path / "demo"): "the demo needs torch: pip install 'elasticctr[train]'",
         ("train", job, "--on", "ray", "--pservers", "1"): "pip install 'elasticctr[ray]'",

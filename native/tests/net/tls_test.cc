@@ -76,7 +76,7 @@ void TestRefusals(const Papers& papers) {
   CheckRefused(papers, trusting_other, "127.0.0.1", "its certificate is not trusted");
   CheckRefused(papers, papers.calling(), "127.0.0.2", "its certificate is not for 127.0.0.2");
   CheckRefused(papers, papers.calling(), "another.example", "its certificate is not for another.example");
-  CheckRefused(papers, papers.calling_without(), "127.0.0.1", "wants to see a certificate");
+  CheckRefused(papers, papers.calling_without(), "127.0.0.1", "requires a certificate");
   CheckRefused(papers, papers.calling_as_stranger(), "cube.example", "does not trust our certificate");
   TlsClientOptions careless = papers.calling();
   careless.checks_host = false;
@@ -232,7 +232,7 @@ void TestConnections(const Papers& papers) {
     if (trouble.find(why) == std::string::npos) std::fprintf(stderr, "%s: %s\n", why, trouble.c_str());
     CHECK(trouble.find(why) != std::string::npos);
   };
-  fails(papers.calling_without(), "wants to see a certificate");
+  fails(papers.calling_without(), "requires a certificate");
   fails(papers.calling_as_stranger(), "does not trust our certificate");
   TlsClientOptions trusting_other = papers.calling();
   trusting_other.ca = papers.other.certificate_path;

@@ -35,7 +35,8 @@ class LocationOptions(Settings):
     )
     end: str | None = Field(None, description="last day or hour of a date tree, included")
     donefile: str | None = Field(
-        None, description="file that marks a day or hour of a date tree as finished; a missing one is waited for, then an error"
+        None,
+        description="file that marks a day or hour of a date tree as finished; waited for if missing, then an error",
     )
     wait_s: float = Field(0.0, ge=0, description="how long to wait for missing donefiles before giving up")
     timeout_s: float = Field(60.0, gt=0, description="longest silence of an HTTP server")
