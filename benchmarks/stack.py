@@ -25,7 +25,7 @@ import yaml
 from elasticctr.cluster.launch import find_free_port
 from elasticctr.data.schema import Format
 from elasticctr.data.synth import criteo_spec, write_log
-from elasticctr.errors import ElasticCTRError
+from elasticctr.errors import DataError, ElasticCTRError
 from elasticctr.net.client import Peer
 
 T = TypeVar("T")
@@ -132,8 +132,10 @@ class Process:
         try:
             with Peer(self.url, self._token or None, timeout_s=timeout_s) as peer:
                 peer.get(path)
-        except ElasticCTRError as e:
-            return "not JSON" in str(e)  # health in plain text
+        except DataError:
+            return True  # health is plain text
+        except ElasticCTRError:
+            return False
         return True
 
     def wait_ready(self) -> None:
