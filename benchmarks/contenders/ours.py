@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from clicks import DENSE, DIM, LAYERS, LEARNING_RATE, SLOTS, Rows
@@ -22,7 +22,10 @@ from elasticctr.data.batch import Batch
 from elasticctr.data.schema import DenseSlot, Schema, SparseSlot
 from elasticctr.train.job import Job
 from elasticctr.train.learner import Learner
-from elasticctr.train.reading import PreparedBatch, open_dataset, read_ahead
+from elasticctr.train.reading import open_dataset, read_ahead
+
+if TYPE_CHECKING:
+    from elasticctr.train.reading import PreparedBatch
 
 SCHEMA = Schema(
     slots=(
@@ -61,8 +64,9 @@ class Ours(Stack):
         self._learner.step(batch, 1.0)
 
     def predict(self, rows: Rows) -> NDArray[np.float32]:
-        batch = _make_batch(rows)
-        logits = self._learner.predict(PreparedBatch(batch, self._learner.look_up(batch), {}))
+        parsed: Any = Parsed([_make_batch(rows)])
+        (batch,) = read_ahead(parsed, self._learner.look_up, batch_size=len(rows))
+        logits = self._learner.predict(batch)
         return 1 / (1 + np.exp(-logits))
 
 
