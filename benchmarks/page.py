@@ -43,6 +43,8 @@ def times(value: float) -> str:
 
 def targets(report: dict[str, Result]) -> str:
     ps, elastic, overload = report["ps"].figures, report["elastic"].figures, report["predict_overload"].figures
+    abuse, chaos = report["abuse"].figures, report["chaos"].figures
+    unwanted = chaos["wrong"] + chaos["lost"] + chaos["stuck"] + chaos["failed_requests"]
     costs = [cost for name, batch, cost in pserver_costs(report["ps"]) if "pserver" in name and batch == "512"]
     missed = sum(cost > 1.25 for cost in costs)
     pull, push = ps["pserver_pull_vs_table"], ps["pserver_push_vs_table"]
@@ -58,23 +60,18 @@ def targets(report: dict[str, Result]) -> str:
         ),
         ("pulls per CPU second of a pserver, over a table in the process", "at least 0.5", f"{pull:.2f}", "met"),
         ("pushes, likewise", "at least 0.5", f"{push:.2f}", "met"),
-        (
-            "goodput as processes come and go, with standbys",
-            "at least 0.95",
-            f"{elastic['goodput_standby']:.2f}",
-            "met",
-        ),
-        ("the same without standbys", "at least 0.85", f"{elastic['goodput']:.2f}", "met"),
-        (
-            "answers in time at three times the load, over capacity",
-            "at least 0.9",
-            f"{overload['goodput_ratio']:.2f}",
-            "met",
-        ),
+        ("goodput as processes come and go, standbys", "at least 0.95", f"{elastic['goodput_standby']:.2f}", "met"),
+        ("the same, no standbys", "at least 0.85", f"{elastic['goodput']:.2f}", "met"),
+        ("answers in time at three times the load", "at least 0.9", f"{overload['goodput_ratio']:.2f}", "met"),
+        ("honest p99 under attack, over undisturbed", "at most 2", f"{abuse['p99_ratio']:.1f}", "**missed**"),
+        ("honest requests that fail under attack", "0", f"{abuse['honest_failed']:.0f}", "met"),
+        ("wrong or failed answers while processes are killed", "0", f"{unwanted:.0f}", "met"),
     ]
     return f"""## Targets and shortfalls
 
 {table(["what", "target", "measured", ""], [list(row) for row in rows])}
+
+The last three are from quick runs of `abuse.py` and `chaos.py`.
 
 Where ElasticCTR is behind:
 
