@@ -18,11 +18,9 @@ def parse_feasign(text: str) -> int:
         value = int(text, 0)
     except ValueError:
         raise DataError(f"{text!r} is not a feasign: a whole number from 0 to 2⁶⁴ - 1") from None
-    if value < 0:
-        value += MOST + 1
-    if not 0 <= value <= MOST:
+    if not -(MOST + 1) // 2 <= value <= MOST:
         raise DataError(f"{text} is not a feasign: it does not fit into 64 bits")
-    return value
+    return value & MOST
 
 
 def read_feasigns(path: Path) -> NDArray[np.uint64]:

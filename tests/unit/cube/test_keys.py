@@ -21,7 +21,7 @@ def test_every_way_to_write_a_feasign(text: str, expected: int) -> None:
     assert parse_feasign(text) == expected
 
 
-@pytest.mark.parametrize("text", ["", "x", "1.0", str(MOST + 1), f"-{2**64 + 1}", "1e3", "0x"])
+@pytest.mark.parametrize("text", ["", "x", "1.0", str(MOST + 1), f"-{2**63 + 1}", f"-{2**64}", "1e3", "0x"])
 def test_what_is_no_feasign_is_said(text: str) -> None:
     with pytest.raises(DataError):
         parse_feasign(text)
